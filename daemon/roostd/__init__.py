@@ -1,0 +1,1 @@
+"""Roost daemon: decides which GPUs each waiting Slurm job gets, and when."""

@@ -1,0 +1,1 @@
+"""One outside thing per module: Slurm, ONNX Runtime, the journal, the clock."""

@@ -1,0 +1,1 @@
+"""The decision core: pure functions and plain data. No I/O, no clock, no log, no randomness."""

@@ -1,0 +1,142 @@
+"""What can happen, as the engine is told. Time rides in every event.
+
+`at_s` is engine time: seconds on a clock that never jumps, with an origin that the driver chooses
+and keeps (the simulator starts at 0; roostd carries it across restarts in its journal).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec
+from roostd.core.topology import LinkMatrix
+
+LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_bytes_per_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSeen:
+    """Slurm names a node, for the first time or with something changed."""
+
+    at_s: float
+    node: NodeSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLost:
+    """Slurm no longer knows the node. Its jobs end by events of their own."""
+
+    at_s: float
+    name: NodeName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopologySeen:
+    """A probe told how the GPUs of a node are linked."""
+
+    at_s: float
+    name: NodeName
+    links: LinkMatrix
+    gpu_uuids: tuple[GpuUuid, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadSeen:
+    """The newest load of a node's GPUs.
+
+    Attributes:
+        load: float32 [gpu, 4], columns LOAD_COLUMNS; sent and received bytes added; NaN: unknown.
+    """
+
+    at_s: float
+    name: NodeName
+    load: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHealthChanged:
+    """A probe says that a GPU broke (`fault` names how) or works again (`fault` is empty)."""
+
+    at_s: float
+    name: NodeName
+    gpu_index: int
+    fault: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobQueued:
+    """A job waits for GPUs and nothing but Roost keeps it from running."""
+
+    at_s: float
+    job: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChanged:
+    """A waiting job now asks for something else. The whole new request."""
+
+    at_s: float
+    job: JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobWithdrawn:
+    """A waiting job is no longer Roost's to place: held, cancelled, depending, taken over."""
+
+    at_s: float
+    job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted:
+    """Slurm allocated these; whether or not they are what was planned, they are the truth.
+
+    Told for every job that holds resources on a GPU node, placed by Roost or not.
+    """
+
+    at_s: float
+    job_id: JobId
+    shares: tuple[NodeShare, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnded:
+    """The job holds nothing any more, or left the queue for good."""
+
+    at_s: float
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRefused:
+    """Slurm did not start a placed job. It waits again, and is decided anew after a pause."""
+
+    at_s: float
+    job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Time passed: the answer to a WakeAt."""
+
+    at_s: float
+
+
+Event: TypeAlias = (
+    NodeSeen
+    | NodeLost
+    | TopologySeen
+    | LoadSeen
+    | GpuHealthChanged
+    | JobQueued
+    | JobChanged
+    | JobWithdrawn
+    | JobStarted
+    | JobEnded
+    | PlacementRefused
+    | Tick
+)

@@ -1,0 +1,1 @@
+"""The gRPC edge: services, conversion, the error table."""

@@ -1,0 +1,1 @@
+"""Fakes and builders for tests, shipped because they are part of the interface."""

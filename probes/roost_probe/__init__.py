@@ -1,0 +1,1 @@
+"""Node probe: reads topology and load through NVML and streams them to roostd."""

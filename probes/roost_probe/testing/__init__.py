@@ -1,0 +1,1 @@
+"""The fake NVML driver and its YAML descriptions."""

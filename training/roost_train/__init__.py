@@ -1,0 +1,1 @@
+"""Training of the ONNX policies. The only package that imports torch."""
