@@ -1,0 +1,37 @@
+"""Places at which a test may kill the daemon, to prove that dying there loses nothing.
+
+`ROOST_FAILPOINT=after_clear` sends this process SIGKILL when it first comes by that place,
+`after_clear:3` at the third time. Without the variable every place costs one dictionary look-up.
+Only tests set it (tests/daemon/test_crash.py); the shipped unit file clears it.
+"""
+
+import os
+import signal
+from collections import Counter
+from typing import Literal, TypeAlias
+
+VARIABLE = "ROOST_FAILPOINT"
+
+FailPoint: TypeAlias = Literal[
+    "after_decide",  # the engine answered, the journal knows nothing of it
+    "after_journal",  # the answer is on disk, Slurm knows nothing of it
+    "after_clear",  # the job asks for no GPUs at all
+    "after_set",  # it asks for exact GPUs, and has been told to start
+    "after_pin",  # the adapter came back, the engine has not been told
+    "after_renew",  # leases are longer, nothing else changed
+]
+
+_visits: Counter[str] = Counter()
+
+
+def reach(point: FailPoint) -> None:
+    """Die here if a test asked for it."""
+    wanted = os.environ.get(VARIABLE)
+    if wanted is None:
+        return
+    name, _, count = wanted.partition(":")
+    if name != point:
+        return
+    _visits[point] += 1
+    if _visits[point] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)
