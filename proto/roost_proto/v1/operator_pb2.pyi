@@ -524,6 +524,7 @@ class Job(_message.Message):
     ALLOCATED_FIELD_NUMBER: _builtins.int
     LINK_SCORE_FIELD_NUMBER: _builtins.int
     BEST_LINK_SCORE_FIELD_NUMBER: _builtins.int
+    WAIT_LEFT_S_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """"123", or "123_7" for task 7 of an array."""
     user_id: _builtins.int
@@ -537,6 +538,8 @@ class Job(_message.Message):
     """Sum over GPU pairs inside nodes; see docs/links.md."""
     best_link_score: _builtins.int
     """The best any set of this size could have on an idle node of the kind chosen."""
+    wait_left_s: _builtins.float
+    """Seconds until it is decided at the latest; absent: when something changes, or it does not wait."""
     @_builtins.property
     def planned(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
         """What roostd chose; empty before it did."""
@@ -559,19 +562,24 @@ class Job(_message.Message):
         allocated: _abc.Iterable[Global___NodeAllocation] | None = ...,
         link_score: _builtins.int | None = ...,
         best_link_score: _builtins.int | None = ...,
+        wait_left_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "best_link_score", b"best_link_score", "link_score", b"link_score"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "wait_left_s", b"wait_left_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "state", b"state", "user_id", b"user_id", "waited_s", b"waited_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_link_score: _TypeAlias = _typing.Literal["best_link_score"]  # noqa: Y015
     _WhichOneofArgType__best_link_score: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score"]  # noqa: Y015
     _WhichOneofReturnType__link_score: _TypeAlias = _typing.Literal["link_score"]  # noqa: Y015
     _WhichOneofArgType__link_score: _TypeAlias = _typing.Literal["_link_score", b"_link_score"]  # noqa: Y015
+    _WhichOneofReturnType__wait_left_s: _TypeAlias = _typing.Literal["wait_left_s"]  # noqa: Y015
+    _WhichOneofArgType__wait_left_s: _TypeAlias = _typing.Literal["_wait_left_s", b"_wait_left_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_link_score) -> _WhichOneofReturnType__best_link_score | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__link_score) -> _WhichOneofReturnType__link_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_left_s) -> _WhichOneofReturnType__wait_left_s | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
 
