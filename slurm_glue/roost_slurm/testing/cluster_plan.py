@@ -1,0 +1,219 @@
+"""What a throw-away cluster looks like, and the configuration files that say so.
+
+Only settings that mean the same in Slurm 22.05 to 26.05 are written: lines whose value is the
+default in one release and an error in another are left out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One slurmd.
+
+    With `links` the GPUs are described as a stock site would do it, one type for all (`model`) and
+    a link count for each pair, so that Slurm itself chooses. Without, GPU i has the type `gi`.
+    """
+
+    name: str
+    gpu_count: int = 8
+    cpu_count: int = 16
+    memory_mib: int = 64_000
+    features: tuple[str, ...] = ()
+    model: str = "a100"
+    links: tuple[tuple[int, ...], ...] | None = None  # as in gres.conf Links=, -1 on the diagonal
+    gres: str | None = None  # replaces the Gres= that follows from the above
+
+    @property
+    def slurm_gres(self) -> str:
+        """The node's Gres= in slurm.conf; empty for a node without GPUs."""
+        if self.gres is not None:
+            return self.gres
+        if self.links is not None:
+            return f"gpu:{self.model}:{self.gpu_count}"
+        return ",".join(f"gpu:g{i}:1" for i in range(self.gpu_count))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionPlan:
+    """One partition. The first of a plan is the default one."""
+
+    name: str = "main"
+    nodes: tuple[str, ...] = ()  # empty: all of them
+    options: str = ""  # appended as it is: "PriorityTier=10 MaxTime=60"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookPlan:
+    """Programs that Slurm runs around a job; None leaves the line out."""
+
+    prolog: Path | None = None
+    epilog: Path | None = None
+    task_prolog: Path | None = None
+    prolog_slurmctld: Path | None = None
+    epilog_slurmctld: Path | None = None
+
+    def lines(self) -> list[str]:
+        """Lines of slurm.conf."""
+        programs = {
+            "Prolog": self.prolog,
+            "Epilog": self.epilog,
+            "TaskProlog": self.task_prolog,
+            "PrologSlurmctld": self.prolog_slurmctld,
+            "EpilogSlurmctld": self.epilog_slurmctld,
+        }
+        return [f"{key}={path}" for key, path in programs.items() if path is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPlan:
+    """Everything that can be chosen about a throw-away cluster."""
+
+    nodes: tuple[NodePlan, ...]
+    partitions: tuple[PartitionPlan, ...] = (PartitionPlan(),)
+    racks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # leaf switch -> nodes
+    job_submit_lua: str | None = None  # the script's text
+    hooks: HookPlan = field(default_factory=HookPlan)
+    gres_conf: str | None = None  # replaces the gres.conf that follows from the nodes
+    gres_types: str = "gpu"
+    select_parameters: str = "CR_Core"
+    # The stock batch_sched_delay=3 alone makes every start two seconds later.
+    scheduler_parameters: str = "batch_sched_delay=0,sched_interval=2,bf_interval=2"
+    prolog_flags: str = "Alloc"
+    prolog_epilog_timeout_s: int = 30
+    kill_wait_s: int = 2
+    extra_lines: tuple[str, ...] = ()  # of slurm.conf
+
+    @classmethod
+    def uniform(cls, node_count: int = 4, gpu_count: int = 8) -> "ClusterPlan":
+        """Nodes n1, n2, ... that are all alike."""
+        names = (f"n{number}" for number in range(1, node_count + 1))
+        return cls(nodes=tuple(NodePlan(name=name, gpu_count=gpu_count) for name in names))
+
+    @property
+    def max_gpu_count(self) -> int:
+        """GPUs of the biggest node: that many device files are made, shared by all nodes."""
+        return max((node.gpu_count for node in self.nodes), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """Where a cluster keeps its files."""
+
+    root: Path
+
+    @property
+    def etc(self) -> Path:
+        """slurm.conf, gres.conf and the rest."""
+        return self.root / "etc"
+
+    @property
+    def slurm_conf(self) -> Path:
+        """The value of SLURM_CONF."""
+        return self.etc / "slurm.conf"
+
+    @property
+    def log(self) -> Path:
+        """slurmctld.log, slurmd.NODE.log, munged.log."""
+        return self.root / "log"
+
+    @property
+    def munge_socket(self) -> Path:
+        """The socket of the cluster's own munged."""
+        return self.root / "munge" / "socket"
+
+    def device(self, index: int) -> Path:
+        """A character device that stands for a GPU."""
+        return self.root / "dev" / f"nvidia{index}"
+
+
+def slurm_conf(plan: ClusterPlan, folder: RunFolder, first_port: int) -> str:
+    """Render slurm.conf; the controller listens on first_port, node i on first_port + 1 + i."""
+    lines = [
+        "ClusterName=local",
+        "SlurmctldHost=localhost(127.0.0.1)",
+        "SlurmUser=slurm",
+        "SlurmdUser=root",
+        "AuthType=auth/munge",
+        "CredType=cred/munge",
+        f"AuthInfo=socket={folder.munge_socket}",
+        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",  # loopback only
+        f"SlurmctldPort={first_port}",
+        f"StateSaveLocation={folder.root}/state",
+        f"SlurmdSpoolDir={folder.root}/spool/%n",
+        f"SlurmctldPidFile={folder.root}/pids/slurmctld.pid",
+        f"SlurmdPidFile={folder.root}/pids/slurmd.%n.pid",
+        f"SlurmctldLogFile={folder.log}/slurmctld.log",
+        f"SlurmdLogFile={folder.log}/slurmd.%n.log",
+        "SlurmctldDebug=verbose",
+        "SlurmdDebug=verbose",
+        "SlurmdParameters=config_overrides",  # more CPUs than the machine has
+        "ProctrackType=proctrack/linuxproc",  # needs no cgroup
+        "SelectType=select/cons_tres",
+        f"SelectTypeParameters={plan.select_parameters}",
+        f"SchedulerParameters={plan.scheduler_parameters}",
+        f"PrologFlags={plan.prolog_flags}",
+        f"PrologEpilogTimeout={plan.prolog_epilog_timeout_s}",
+        f"KillWait={plan.kill_wait_s}",
+        f"GresTypes={plan.gres_types}",
+        "ReturnToService=2",
+        "InactiveLimit=0",
+        "MaxJobCount=50000",
+        "MailProg=/bin/true",
+    ]
+    if plan.racks:
+        lines.append("TopologyPlugin=topology/tree")
+    if plan.job_submit_lua is not None:
+        lines.append("JobSubmitPlugins=lua")
+    lines += plan.hooks.lines()
+    lines += plan.extra_lines
+    lines += [_node_line(node, first_port + 1 + i) for i, node in enumerate(plan.nodes)]
+    lines += [_partition_line(part, i == 0) for i, part in enumerate(plan.partitions)]
+    return "\n".join(lines) + "\n"
+
+
+def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:
+    """Render gres.conf."""
+    if plan.gres_conf is not None:
+        return plan.gres_conf
+    lines = ["AutoDetect=off"]
+    for node in plan.nodes:
+        for i in range(node.gpu_count):
+            kind, links = f"g{i}", ""
+            if node.links is not None:
+                # Slurm looks at Links= only where the GPUs also have a Type= or Cores=.
+                kind, links = node.model, f" Links={','.join(map(str, node.links[i]))}"
+            lines.append(
+                f"NodeName={node.name} Name=gpu Type={kind} File={folder.device(i)}{links}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def topology_conf(plan: ClusterPlan) -> str:
+    """Render topology.conf: one leaf switch a rack under one root."""
+    leaves = [f"SwitchName={rack} Nodes={','.join(nodes)}" for rack, nodes in plan.racks.items()]
+    return "\n".join([*leaves, f"SwitchName=root Switches={','.join(plan.racks)}"]) + "\n"
+
+
+def _node_line(node: NodePlan, port: int) -> str:
+    line = (
+        f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
+        f" CPUs={node.cpu_count} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpu_count}"
+        f" ThreadsPerCore=1 RealMemory={node.memory_mib} State=UNKNOWN"
+    )
+    if node.slurm_gres:
+        line += f" Gres={node.slurm_gres}"
+    if node.features:
+        line += f" Feature={','.join(node.features)}"
+    return line
+
+
+def _partition_line(partition: PartitionPlan, default: bool) -> str:
+    nodes = ",".join(partition.nodes) or "ALL"
+    answer = "YES" if default else "NO"
+    return (
+        f"PartitionName={partition.name} Nodes={nodes} Default={answer} State=UP"
+        f" {partition.options}"
+    ).rstrip()

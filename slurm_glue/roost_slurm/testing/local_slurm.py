@@ -1,0 +1,391 @@
+"""Start and stop a real Slurm cluster on this machine: munged, slurmctld and a slurmd a node.
+
+Everything is the cluster's own: run folder, MUNGE key and socket, ports, device files. Several
+clusters live side by side, and beside a real one. Nothing listens outside the loopback interface.
+"""
+
+import contextlib
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from roost_slurm.testing import cluster_plan
+from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
+
+START_TIMEOUT_S = 40.0  # slurmd 24.11 always takes 10 s to register; 22.05 and 26.05 about 1 s
+_POLL_S = 0.05
+_PROGRAMS = ("munged", "slurmctld", "slurmd", "sinfo", "sbatch", "scontrol", "setpriv")
+_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CURE = (
+    "apt-get install --no-install-recommends slurmctld slurmd slurm-client"
+    " slurm-wlm-basic-plugins munge"
+)
+_FAKE_DEVICE_MAJOR = 240  # reserved for local use: no driver answers, Slurm only looks at the file
+_PORT_BLOCK = 256
+_PORT_BLOCKS = range(10_000, 32_768 - _PORT_BLOCK, _PORT_BLOCK)  # below Linux' ephemeral ports
+
+
+class LocalSlurmUnavailable(Exception):
+    """This machine cannot run a throw-away cluster; says why, and the cure."""
+
+
+class LocalSlurmFailed(Exception):
+    """A cluster did not come up, or did not do what it was asked; carries the end of the logs."""
+
+
+def check_available() -> None:
+    """Raise LocalSlurmUnavailable unless a cluster can be started here."""
+    missing = [name for name in _PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
+    if missing:
+        raise LocalSlurmUnavailable(f"{', '.join(missing)} not found; cure: {_CURE}")
+    for user in ("slurm", "munge"):
+        try:
+            pwd.getpwnam(user)
+        except KeyError as error:
+            raise LocalSlurmUnavailable(f"no user {user!r}; cure: {_CURE}") from error
+    if os.geteuid() != 0:
+        raise LocalSlurmUnavailable("slurmd and device files need root; cure: run as root")
+
+
+class LocalSlurm:
+    """A running cluster; use it as a context manager, or call start() and stop().
+
+    Attributes:
+        plan: what it looks like.
+        folder: where its files are; gone after stop().
+    """
+
+    def __init__(self, plan: ClusterPlan) -> None:
+        check_available()
+        self.plan = plan
+        self._folder: RunFolder | None = None
+        self._port_lock: socket.socket | None = None
+        self._munged: subprocess.Popen[bytes] | None = None
+        self._controller: subprocess.Popen[bytes] | None = None
+        self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def folder(self) -> RunFolder:
+        """Where the running cluster's files are."""
+        if self._folder is None:
+            raise LocalSlurmFailed("the cluster is not running")
+        return self._folder
+
+    @property
+    def env(self) -> dict[str, str]:
+        """An environment in which Slurm's commands talk to this cluster."""
+        mine = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
+        path = f"{mine.get('PATH', '')}:{_SEARCH_PATH}".lstrip(":")
+        return mine | {"PATH": path, "SLURM_CONF": str(self.folder.slurm_conf)}
+
+    @property
+    def controller_pid(self) -> int:
+        """Process id of slurmctld."""
+        if self._controller is None:
+            raise LocalSlurmFailed("slurmctld is not running")
+        return self._controller.pid
+
+    @property
+    def controller_log(self) -> str:
+        """What slurmctld has logged so far."""
+        return _read(self.folder.log / "slurmctld.log")
+
+    def node_log(self, node: str) -> str:
+        """What the slurmd of a node has logged so far."""
+        return _read(self.folder.log / f"slurmd.{node}.log")
+
+    def start(self) -> None:
+        """Bring the cluster up and wait until every node is idle; about a second.
+
+        Raises:
+            LocalSlurmFailed: it did not come up; nothing is left running.
+        """
+        if self._folder is not None:
+            raise LocalSlurmFailed("the cluster is running already")
+        self._folder = RunFolder(Path(tempfile.mkdtemp(prefix="roost-slurm-")))
+        try:
+            first_port, self._port_lock = _claim_ports(1 + len(self.plan.nodes))
+            self._write_files(first_port)
+            self._start_munged()
+            self._start_controller("-c", "-i")
+            for node in self.plan.nodes:
+                self.start_node(node.name)
+            self._wait_until_idle()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill what start() started, the jobs too, and remove every file. May be called twice."""
+        if self._folder is None:
+            return
+        daemons = [self._controller, *self._nodes.values(), self._munged]
+        for daemon in daemons:
+            if daemon is not None:
+                daemon.kill()  # no state is worth saving
+        for daemon in daemons:
+            if daemon is not None:
+                daemon.wait()
+        _kill_jobs(self._folder)
+        self._controller = self._munged = None
+        self._nodes.clear()
+        if self._port_lock is not None:
+            self._port_lock.close()
+            self._port_lock = None
+        shutil.rmtree(self._folder.root, ignore_errors=True)
+        self._folder = None
+
+    def stop_controller(self, *, kill: bool = False) -> None:
+        """End slurmctld. Killed, it forgets what it had not saved yet: up to 5 s."""
+        if self._controller is not None:
+            self._controller.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+            self._controller.wait(timeout=START_TIMEOUT_S)
+            self._controller = None
+
+    def start_controller(self) -> None:
+        """Start slurmctld from its saved state and wait until it answers."""
+        self._start_controller()
+        self._wait_until(self._controller_answers, "slurmctld does not answer")
+
+    def restart_controller(self, *, kill: bool = False) -> None:
+        """Stop slurmctld, start it from its saved state, wait until it answers."""
+        self.stop_controller(kill=kill)
+        self.start_controller()
+
+    def start_node(self, name: str) -> None:
+        """Start the slurmd of a node."""
+        (self.folder.root / "spool" / name).mkdir(parents=True, exist_ok=True)
+        self._nodes[name] = self._spawn("slurmd", "-D", "-N", name)
+
+    def stop_node(self, name: str) -> None:
+        """Kill the slurmd of a node, as a power cut would."""
+        daemon = self._nodes.pop(name)
+        daemon.kill()
+        daemon.wait()
+
+    def run(
+        self, *argv: str, check: bool = True, timeout_s: float = 20.0, stdin: str | None = None
+    ) -> str:
+        """Run a command against this cluster and return its stdout.
+
+        Raises:
+            LocalSlurmFailed: it exited with another code than 0 and `check` is set.
+        """
+        done = subprocess.run(
+            argv,
+            env=self.env,
+            cwd=self.folder.root / "work",
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if check and done.returncode:
+            raise LocalSlurmFailed(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
+        return done.stdout
+
+    def submit(self, *options: str, script: str = "sleep 600") -> str:
+        """Submit a batch job and return its id; its output lands in `work/ID.out`."""
+        script = script if script.startswith("#!") else f"#!/bin/sh\n{script}\n"
+        argv = ("sbatch", "--parsable", "--output=%j.out", *options)
+        return self.run(*argv, stdin=script).strip().partition(";")[0]
+
+    def output(self, job_id: str) -> str:
+        """What a job that submit() started has printed so far."""
+        return _read(self.folder.root / "work" / f"{job_id}.out")
+
+    def state(self, job_id: str) -> str:
+        """A job's state as squeue names it (PENDING, RUNNING, COMPLETED, ...); "" when unknown."""
+        answer = self.run("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T", check=False)
+        return answer.split("\n", maxsplit=1)[0]
+
+    def show_job(self, job_id: str) -> str:
+        """`scontrol -d -o show job`: one line, with the GPU indices as IDX."""
+        return self.run("scontrol", "-d", "-o", "show", "job", job_id)
+
+    def wait_for_state(self, job_id: str, *states: str, timeout_s: float = 20.0) -> str:
+        """Wait until a job is in one of the states and return that.
+
+        Raises:
+            LocalSlurmFailed: it is not, in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (state := self.state(job_id)) not in states:
+            if time.monotonic() > deadline:
+                wanted = " or ".join(states)
+                raise LocalSlurmFailed(f"job {job_id} is {state}, not {wanted}: {self._tail()}")
+            time.sleep(_POLL_S)
+        return state
+
+    def _write_files(self, first_port: int) -> None:
+        folder, plan = self.folder, self.plan
+        folder.root.chmod(0o755)  # slurm and munge must get through
+        for name in ("etc", "state", "log", "spool", "munge", "pids", "dev", "work"):
+            (folder.root / name).mkdir()
+        (folder.root / "work").chmod(0o1777)
+        for name in ("state", "log", "pids"):
+            shutil.chown(folder.root / name, "slurm")
+        for index in range(plan.max_gpu_count):
+            device = folder.device(index)
+            os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(_FAKE_DEVICE_MAJOR, index))
+        folder.slurm_conf.write_text(cluster_plan.slurm_conf(plan, folder, first_port))
+        (folder.etc / "gres.conf").write_text(cluster_plan.gres_conf(plan, folder))
+        (folder.etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        if plan.racks:
+            (folder.etc / "topology.conf").write_text(cluster_plan.topology_conf(plan))
+        if plan.job_submit_lua is not None:
+            (folder.etc / "job_submit.lua").write_text(plan.job_submit_lua)
+
+    def _start_munged(self) -> None:
+        home = self.folder.munge_socket.parent
+        key = home / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        for path in (home, key):
+            shutil.chown(path, "munge", "munge")
+        as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--init-groups")
+        self._munged = self._spawn(
+            *as_munge,
+            "munged",
+            "--foreground",
+            "--force",  # a run folder under /tmp has parents that others may write to
+            f"--key-file={key}",
+            f"--socket={self.folder.munge_socket}",
+            f"--pid-file={home}/pid",
+            f"--seed-file={home}/seed",
+            "--num-threads=2",
+        )
+        self._wait_until(self.folder.munge_socket.exists, "munged makes no socket")
+
+    def _start_controller(self, *options: str) -> None:
+        self._controller = self._spawn("slurmctld", "-D", *options)
+
+    def _spawn(self, *argv: str) -> subprocess.Popen[bytes]:
+        # Its own session: Ctrl-C reaches us alone, and stop() decides the order.
+        with (self.folder.log / "daemons.log").open("ab") as log:
+            return subprocess.Popen(
+                argv,
+                env=_daemon_env(self.env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _wait_until_idle(self) -> None:
+        self._wait_until(self._all_idle, "not every node became idle")
+
+    def _all_idle(self) -> bool:
+        states = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        return {line.partition(" ")[0] for line in states if line.endswith(" idle")} == {
+            node.name for node in self.plan.nodes
+        }
+
+    def _controller_answers(self) -> bool:
+        return " is UP" in self.run("scontrol", "ping", check=False)
+
+    def _wait_until(self, done: Callable[[], bool], complaint: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not done():
+            dead = [d for d in self._daemons() if d.poll() is not None]
+            if dead or time.monotonic() > deadline:
+                raise LocalSlurmFailed(f"{complaint}: {self._tail()}")
+            time.sleep(_POLL_S)
+
+    def _daemons(self) -> Iterator[subprocess.Popen[bytes]]:
+        for daemon in (self._munged, self._controller, *self._nodes.values()):
+            if daemon is not None:
+                yield daemon
+
+    def _tail(self) -> str:
+        logs = sorted(self.folder.log.glob("*.log"))
+        return "\n".join(f"{log.name}: {line}" for log in logs for line in _last_lines(log))
+
+
+def _daemon_env(env: Mapping[str, str]) -> dict[str, str]:
+    # A daemon's environment reaches prologs and jobs: pass on only what is meant.
+    return {key: env[key] for key in ("PATH", "SLURM_CONF", "LANG", "TZ") if key in env}
+
+
+def _claim_ports(count: int) -> tuple[int, socket.socket]:
+    """Find consecutive free ports; they stay ours against other clusters while the lock is open."""
+    if count > _PORT_BLOCK:
+        raise LocalSlurmFailed(f"{count - 1} nodes; at most {_PORT_BLOCK - 1} fit")
+    for first_port in random.sample(_PORT_BLOCKS, len(_PORT_BLOCKS)):
+        # An abstract UNIX socket is a lock that cannot be left behind.
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0roost-local-slurm-{first_port}")
+            for port in range(first_port, first_port + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            continue
+        return first_port, lock
+    raise LocalSlurmFailed("no free block of ports; cure: stop other throw-away clusters")
+
+
+def _kill_jobs(folder: RunFolder) -> None:
+    """Kill slurmstepd, job and hook processes of this cluster; they outlive slurmd otherwise."""
+    deadline = time.monotonic() + 5.0
+    while (pids := _job_pids(folder)) and time.monotonic() < deadline:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_S)
+
+
+def _job_pids(folder: RunFolder) -> list[int]:
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_of_job(entry, str(folder.slurm_conf).encode())
+    ]
+
+
+def _is_of_job(process: Path, conf: bytes) -> bool:
+    try:
+        env = (process / "environ").read_bytes().split(b"\0")
+        is_step = (process / "comm").read_text().startswith("slurmstepd")
+    except OSError:
+        return False  # it ended meanwhile
+    # The commands and daemons that a test runs have SLURM_CONF too: they are not ours to kill.
+    in_job = any(entry.startswith(b"SLURM_JOB_ID=") for entry in env)
+    return b"SLURM_CONF=" + conf in env and (in_job or is_step)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _last_lines(path: Path, count: int = 8) -> list[str]:
+    return _read(path).splitlines()[-count:]

@@ -1,0 +1,30 @@
+"""Fixtures for real components: skipped with a reason where they are missing, failed in CI."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable, check_available
+
+LocalSlurmFactory = Callable[[ClusterPlan], LocalSlurm]
+
+
+def missing(reason: str) -> None:
+    """Skip the test, or fail it where ROOST_REQUIRE_REAL=1 says that nothing may be missing."""
+    if os.environ.get("ROOST_REQUIRE_REAL") == "1":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def local_slurm_factory() -> Iterator[LocalSlurmFactory]:
+    """Start real throw-away clusters; they stop at the end of the module."""
+    try:
+        check_available()
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+    with ExitStack() as stack:
+        yield lambda plan: stack.enter_context(LocalSlurm(plan))
