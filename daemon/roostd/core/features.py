@@ -59,7 +59,8 @@ def link_scale(pair_score: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns:
         [...], 0 where there is no pair.
     """
-    return np.minimum(np.log1p(pair_score) / np.log1p(BEST_PAIR_SCORE), 1.0)
+    scaled: NDArray[np.float64] = np.log1p(pair_score) / np.log1p(BEST_PAIR_SCORE)
+    return np.minimum(scaled, 1.0)
 
 
 def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:

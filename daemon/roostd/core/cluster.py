@@ -1,0 +1,269 @@
+"""The nodes and who holds what on them, as arrays that one decision scans in microseconds.
+
+A row is a node; rows are given out in the order nodes were first seen and never move. What Slurm
+says overrides what was planned: two jobs may claim one GPU for a moment (a plan and an outsider
+that Slurm started first), so holders are counted, and a GPU is free when nobody claims it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.events import LOAD_COLUMNS
+from roostd.core.features import load_fractions
+from roostd.core.links import MAX_GPUS, LinkTable, mask_of
+from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
+from roostd.core.topology import Level, Link, LinkMatrix
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+_BITS = 1 << np.arange(MAX_GPUS, dtype=np.int64)
+
+
+class Cluster:
+    """All nodes, their GPUs, links and load, and the shares that jobs hold.
+
+    Attributes, one entry a row unless said otherwise; read through `[: len(self)]` slices:
+        names: NodeName.
+        gpu_count, cpu_free, memory_free: int64; the last in bytes, negative when overbooked.
+        free_mask: int64, GPUs that nobody claims and that are healthy.
+        usable: bool, Slurm would start a job there.
+        rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
+        load: float32 [row, gpu, 4], fractions, 0 where unknown.
+        load_mean: float32 [row], mean over GPUs and quantities.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[NodeName] = []
+        self.specs: list[NodeSpec | None] = []
+        self.uuids: list[tuple[GpuUuid, ...]] = []
+        self.row: dict[NodeName, int] = {}
+        self.tables: list[LinkTable] = []
+        self._kinds: dict[LinkMatrix, int] = {}
+        self._racks: dict[str, int] = {}
+        self._members: dict[tuple[str, str], NDArray[np.bool_]] = {}
+        self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
+        self.faults: dict[tuple[int, int], str] = {}
+        self._capacity = 64
+        self.gpu_count = np.zeros(64, dtype=np.int64)
+        self.cpu_count = np.zeros(64, dtype=np.int64)
+        self.cpu_free = np.zeros(64, dtype=np.int64)
+        self.memory_bytes = np.zeros(64, dtype=np.int64)
+        self.memory_free = np.zeros(64, dtype=np.int64)
+        self.free_mask = np.zeros(64, dtype=np.int64)
+        self.usable = np.zeros(64, dtype=np.bool_)
+        self.rack_id = np.zeros(64, dtype=np.int64)
+        self.kind = np.zeros(64, dtype=np.int64)
+        self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
+        self.load_mean = np.zeros(64, dtype=np.float32)
+        self.load_known_frac = np.zeros(64, dtype=np.float32)
+        self._holders = np.zeros((64, MAX_GPUS), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    # -- what is known of nodes ------------------------------------------------------------
+
+    def see_node(self, spec: NodeSpec) -> bool:
+        """Take in Slurm's word on a node. Returns whether it offers anything it did not before."""
+        row = self.row.get(spec.name)
+        if row is None:
+            row = self._new_row(spec.name)
+        old = self.specs[row]
+        if old == spec:
+            return False
+        if old is None or old.gpu_count != spec.gpu_count:
+            self._set_links(row, _unknown_links(spec.gpu_count))
+            self.gpu_count[row] = spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0
+        self.cpu_free[row] += spec.cpu_count - (old.cpu_count if old else 0)
+        self.memory_free[row] += spec.memory_bytes - (old.memory_bytes if old else 0)
+        self.cpu_count[row], self.memory_bytes[row] = spec.cpu_count, spec.memory_bytes
+        self.usable[row] = spec.usable and self.gpu_count[row] > 0
+        self.rack_id[row] = self._racks.setdefault(spec.rack, len(self._racks))
+        self._set_membership(row, old, spec)
+        self.specs[row] = spec
+        self._refresh(row)
+        return True
+
+    def lose_node(self, name: NodeName) -> None:
+        """Slurm no longer knows the node: keep its row, offer nothing there."""
+        row = self.row.get(name)
+        if row is not None and (spec := self.specs[row]) is not None:
+            self._set_membership(row, spec, None)
+            self.cpu_free[row] -= spec.cpu_count
+            self.memory_free[row] -= spec.memory_bytes
+            self.cpu_count[row] = self.memory_bytes[row] = 0
+            self.usable[row] = False
+            self.specs[row] = None
+
+    def see_topology(
+        self, name: NodeName, links: LinkMatrix, gpu_uuids: tuple[GpuUuid, ...]
+    ) -> bool:
+        """Take in a probe's matrix. False when Slurm's GPU count disagrees: Slurm is the truth."""
+        row = self.row.get(name)
+        if row is None or self.specs[row] is None or self.gpu_count[row] != links.gpu_count:
+            return False
+        self._set_links(row, links)
+        self.uuids[row] = gpu_uuids
+        return True
+
+    def see_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
+        """Take in a probe's load. False when the node is unknown or has another GPU count."""
+        row = self.row.get(name)
+        if row is None or load.shape != (self.gpu_count[row], len(LOAD_COLUMNS)):
+            return False
+        count = len(load)
+        self.load[row, :count] = load_fractions(load)
+        self.load_known_frac[row] = np.isfinite(load).any(axis=1).mean()
+        self.load_mean[row] = self.load[row, :count].mean()
+        return True
+
+    def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
+        """Mark a GPU broken or, with an empty fault, whole. Returns whether that changed it."""
+        row = self.row.get(name)
+        if row is None or not 0 <= gpu_index < self.gpu_count[row]:
+            return False
+        before = self.faults.get((row, gpu_index), "")
+        if fault:
+            self.faults[row, gpu_index] = fault
+        else:
+            self.faults.pop((row, gpu_index), None)
+        self._refresh(row)
+        return before != fault
+
+    def table(self, row: int) -> LinkTable:
+        """The link table of a node."""
+        return self.tables[int(self.kind[row])]
+
+    def members(self, what: str, name: str) -> NDArray[np.bool_]:
+        """Which rows carry a "partition" or "feature" of that name: bool [row]."""
+        members = self._members.get((what, name))
+        return np.zeros(len(self), dtype=np.bool_) if members is None else members[: len(self)]
+
+    # -- who holds what --------------------------------------------------------------------
+
+    def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
+        """Book what a job holds, in place of what it held before."""
+        self.release(job_id)
+        known = tuple(_within_tables(share) for share in shares if share.node in self.row)
+        self._shares[job_id] = known
+        self._book(known, 1)
+
+    def release(self, job_id: JobId) -> bool:
+        """Free what a job holds. Returns whether it held anything."""
+        shares = self._shares.pop(job_id, ())
+        self._book(shares, -1)
+        return bool(shares)
+
+    def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """What a job holds; empty when nothing."""
+        return self._shares.get(job_id, ())
+
+    def held_jobs(self) -> Iterable[JobId]:
+        """Every job that holds something, in the order they began to."""
+        return self._shares.keys()
+
+    def free_count(self) -> int:
+        """GPUs that are free and healthy on usable nodes."""
+        count = len(self)
+        bits = (self.free_mask[:count, None] & _BITS).astype(bool).sum(axis=1)
+        return int(bits[self.usable[:count]].sum())
+
+    def check_invariants(self) -> None:
+        """Recompute every count from the shares; raise AssertionError where one has drifted."""
+        holders = np.zeros_like(self._holders)
+        cpus, memory = self.cpu_count.copy(), self.memory_bytes.copy()
+        for shares in self._shares.values():
+            for share in shares:
+                row = self.row[share.node]
+                holders[row, list(share.gpu_indices)] += 1
+                cpus[row] -= share.cpu_count
+                memory[row] -= share.memory_bytes
+        assert (holders == self._holders).all(), "GPU holders drifted"
+        assert (cpus == self.cpu_free).all(), "free CPUs drifted"
+        assert (memory == self.memory_free).all(), "free memory drifted"
+        for row in range(len(self)):
+            assert self.free_mask[row] == self._free_mask(row), f"free mask of row {row} drifted"
+
+    def _book(self, shares: Iterable[NodeShare], sign: int) -> None:
+        for share in shares:
+            row = self.row[share.node]
+            self._holders[row, list(share.gpu_indices)] += sign
+            self.cpu_free[row] -= sign * share.cpu_count
+            self.memory_free[row] -= sign * share.memory_bytes
+            self._refresh(row)
+
+    # -- rows ------------------------------------------------------------------------------
+
+    def _free_mask(self, row: int) -> int:
+        count = int(self.gpu_count[row])
+        free = int(((self._holders[row, :count] == 0) * _BITS[:count]).sum())
+        broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row)) if self.faults else 0
+        return free & ~broken
+
+    def _refresh(self, row: int) -> None:
+        self.free_mask[row] = self._free_mask(row)
+
+    def _new_row(self, name: NodeName) -> int:
+        row = len(self.names)
+        if row == self._capacity:
+            self._grow()
+        self.names.append(name)
+        self.specs.append(None)
+        self.uuids.append(())
+        self.row[name] = row
+        return row
+
+    def _set_links(self, row: int, links: LinkMatrix) -> None:
+        kind = self._kinds.get(links)
+        if kind is None:
+            kind = self._kinds[links] = len(self.tables)
+            self.tables.append(LinkTable(links))
+        self.kind[row] = kind
+        self.gpu_count[row] = links.gpu_count
+        self._refresh(row)
+
+    def _set_membership(self, row: int, old: NodeSpec | None, new: NodeSpec | None) -> None:
+        for spec, value in ((old, False), (new, True)):
+            if spec is None:
+                continue
+            named = [("partition", name) for name in spec.partitions]
+            named += [("feature", name) for name in spec.features]
+            for key in named:
+                if key not in self._members:
+                    self._members[key] = np.zeros(self._capacity, dtype=np.bool_)
+                self._members[key][row] = value
+
+    def _grow(self) -> None:
+        self.gpu_count = _doubled(self.gpu_count)
+        self.cpu_count = _doubled(self.cpu_count)
+        self.cpu_free = _doubled(self.cpu_free)
+        self.memory_bytes = _doubled(self.memory_bytes)
+        self.memory_free = _doubled(self.memory_free)
+        self.free_mask = _doubled(self.free_mask)
+        self.usable = _doubled(self.usable)
+        self.rack_id = _doubled(self.rack_id)
+        self.kind = _doubled(self.kind)
+        self.load = _doubled(self.load)
+        self.load_mean = _doubled(self.load_mean)
+        self.load_known_frac = _doubled(self.load_known_frac)
+        self._holders = _doubled(self._holders)
+        self._members = {key: _doubled(members) for key, members in self._members.items()}
+        self._capacity *= 2
+
+
+def _within_tables(share: NodeShare) -> NodeShare:
+    """Drop GPUs past MAX_GPUS: nodes that large are never offered, their jobs still count."""
+    indices = tuple(index for index in share.gpu_indices if index < MAX_GPUS)
+    return share if indices == share.gpu_indices else replace(share, gpu_indices=indices)
+
+
+def _doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    return np.concatenate((array, np.zeros_like(array)))
+
+
+def _unknown_links(gpu_count: int) -> LinkMatrix:
+    """Until a probe reports, every pair is taken to be as far apart as can be."""
+    return LinkMatrix.uniform(min(max(gpu_count, 1), MAX_GPUS), Link(Level.SYSTEM))
