@@ -1,0 +1,108 @@
+"""Saying what is wrong with a configuration, where, and what would be right."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+_WANTED = {
+    "bool_type": "true or false",
+    "dict_type": "keys with values",
+    "finite_number": "a finite number",
+    "float_type": "float",
+    "int_type": "int",
+    "model_type": "keys with values",
+    "path_type": "a path",
+    "string_type": "str",
+    "tuple_type": "a list",
+}
+_COMPARISONS = {
+    "greater_than": (">", "gt"),
+    "greater_than_equal": (">=", "ge"),
+    "less_than": ("<", "lt"),
+    "less_than_equal": ("<=", "le"),
+}
+_TYPE_NAMES = {"NoneType": "nothing", "dict": "keys with values", "list": "a list"}
+
+
+def describe(
+    error: ValidationError,
+    root: type[BaseModel],
+    sources: Mapping[tuple[str, ...], str],
+    fallback_source: str,
+) -> Iterator[str]:
+    """Turn pydantic's findings into one line each, in the order of the file.
+
+    Args:
+        error: what the validation found.
+        root: the model that was validated.
+        sources: "FILE:LINE" of every key that was given.
+        fallback_source: for a finding about the file as a whole.
+    """
+    found = [_one(detail, root, sources, fallback_source) for detail in error.errors()]
+    yield from (text for _, text in sorted(found, key=lambda item: item[0]))
+
+
+def _one(
+    detail: ErrorDetails,
+    root: type[BaseModel],
+    sources: Mapping[tuple[str, ...], str],
+    fallback_source: str,
+) -> tuple[tuple[str, int], str]:
+    path = tuple(str(step) for step in detail["loc"])
+    source = next(
+        (sources[path[:length]] for length in range(len(path), 0, -1) if path[:length] in sources),
+        fallback_source,
+    )
+    name, _, line = source.rpartition(":")
+    order = (name, int(line)) if line.isdigit() else (source, 0)
+    return order, f"{source}: {'.'.join(path)}: {_said(detail, path, root)}"
+
+
+def _said(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel]) -> str:
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(path, root)
+    if kind == "missing":
+        return "missing"
+    if kind in _WANTED:
+        return f"want {_WANTED[kind]}, got {_got(detail['input'])}"
+    if kind in _COMPARISONS:
+        sign, key = _COMPARISONS[kind]
+        return f"want {sign} {context[key]:g}, got {detail['input']}"
+    if kind in ("literal_error", "enum"):
+        expected = str(context["expected"]).replace("'", "")
+        return f"want {expected}, got {detail['input']}"
+    if kind == "value_error":
+        return str(context["error"])
+    return detail["msg"][0].lower() + detail["msg"][1:]
+
+
+def _got(value: object) -> str:
+    name = type(value).__name__
+    return _TYPE_NAMES.get(name, name)
+
+
+def _unknown_key(path: tuple[str, ...], root: type[BaseModel]) -> str:
+    known = list(_keys_at(path[:-1], root))
+    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
+    if near:
+        return f"unknown key, did you mean {'.'.join((*path[:-1], near[0]))}?"
+    return f"unknown key, known are {', '.join(sorted(known))}"
+
+
+def _keys_at(path: tuple[str, ...], root: type[BaseModel]) -> Iterator[str]:
+    model = root
+    steps = iter(path)
+    for step in steps:
+        annotation = model.model_fields[step].annotation
+        if get_origin(annotation) is dict:
+            next(steps, None)  # the name of an entry
+        model = next(
+            option
+            for option in (annotation, *get_args(annotation))
+            if isinstance(option, type) and issubclass(option, BaseModel)
+        )
+    yield from model.model_fields
