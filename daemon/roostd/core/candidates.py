@@ -131,6 +131,24 @@ def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     return False
 
 
+def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int64]:
+    """The nodes that will soonest have room for a shape: those with the most free GPUs now.
+
+    Empty when too few nodes could ever hold it.
+    """
+    alive = cluster.members("partition", job.partition) & cluster.usable[: len(cluster)]
+
+    def keep(reason: str, condition: NDArray[np.bool_]) -> None:
+        np.logical_and(alive, condition, out=alive)
+
+    _keep_static(cluster, job, shape, keep)
+    rows = np.flatnonzero(alive)
+    if len(rows) < shape.node_count:
+        return rows[:0]
+    order = np.lexsort((rows, -_POPCOUNT[cluster.free_mask[rows]]))
+    return rows[order[: shape.node_count]]
+
+
 class _Keep(Protocol):
     def __call__(self, reason: str, condition: NDArray[np.bool_]) -> None: ...
 

@@ -126,7 +126,7 @@ class LinkTable:
             float32 [row].
         """
         known = self._static_scores[gpu_count]
-        scores = known[free_masks]
+        scores: NDArray[np.float32] = known[free_masks]
         if np.isnan(scores).any():
             for mask in np.unique(free_masks[np.isnan(scores)]).tolist():
                 known[mask] = self.choice(mask, gpu_count).best_static_score

@@ -1,0 +1,465 @@
+"""The only place that decides: events in, actions out.
+
+`step` never does I/O, reads no clock and keeps no randomness, so the daemon, the simulator and a
+replay of the journal get the same actions from the same events, byte for byte. A pass over the
+queue is order, gate, candidates, score, place; page: docs/architecture.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.actions import Action, Decision, LetGo, Place, Wait, WakeAt
+from roostd.core.candidates import Candidates, could_ever_fit, find_candidates, rows_to_keep
+from roostd.core.cluster import Cluster
+from roostd.core.errors import PolicyError, UnknownJob
+from roostd.core.events import (
+    Event,
+    GpuHealthChanged,
+    JobChanged,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobWithdrawn,
+    LoadSeen,
+    NodeLost,
+    NodeSeen,
+    PlacementRefused,
+    Tick,
+    TopologySeen,
+)
+from roostd.core.features import HeuristicScore
+from roostd.core.jobs import Demand, JobRecord, JobState, room_wanted, shares_of
+from roostd.core.model import JobId, JobSpec
+from roostd.core.policy import (
+    Defer,
+    GatePolicy,
+    OpenGate,
+    OrderPolicy,
+    PriorityOrder,
+    ScorePolicy,
+)
+
+_EXPLAINED_COUNT = 16  # candidates that a Decision keeps
+_KEEPER_COUNT = 8  # jobs past patience that may keep nodes free at one time
+_MAX_BACKOFF_S = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The numbers of the engine. Page: docs/configuration.md.
+
+    Attributes:
+        patience_s: after waiting this long a job keeps nodes free for itself.
+        start_timeout_s: a placed job that Slurm has not started by then is decided anew.
+        refusal_backoff_s: pause after the first refusal; doubles with each one.
+        refusal_limit: after so many refusals in a row the job is handed back to plain Slurm.
+        window_count: how many jobs of the queue one pass looks at.
+        ended_job_count: how many ended jobs can still be explained.
+    """
+
+    patience_s: float = 600.0
+    start_timeout_s: float = 10.0
+    refusal_backoff_s: float = 2.0
+    refusal_limit: int = 6
+    window_count: int = 1000
+    ended_job_count: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The plug-ins of a pass."""
+
+    order: OrderPolicy = field(default_factory=PriorityOrder)
+    gate: GatePolicy = field(default_factory=OpenGate)
+    score: ScorePolicy = field(default_factory=HeuristicScore)
+
+
+class Engine:
+    """Decides for each waiting job whether it goes now, and where."""
+
+    def __init__(self, config: EngineConfig, policies: Policies) -> None:
+        self.config, self.policies = config, policies
+        self.cluster = Cluster()
+        self.decision_count = self.fallback_count = self.refused_count = 0
+        self._jobs: dict[JobId, JobRecord] = {}
+        self._waiting: dict[JobId, JobSpec] = {}
+        self._placing: dict[JobId, None] = {}
+        self._ended: dict[JobId, JobRecord] = {}
+        self._ranked: list[JobId] | None = None
+        self._could_fit: dict[Demand, bool] = {}
+        self._alarms: list[float] = []
+        self._impatient: list[tuple[float, JobId]] = []  # when patience ends; stale ones stay in
+        self._announced_s = float("inf")
+        self._heuristic = HeuristicScore()
+
+    # -- what the edges may read -----------------------------------------------------------
+
+    def record(self, job_id: JobId) -> JobRecord:
+        """What is known of a job.
+
+        Raises:
+            UnknownJob: never heard of, or ended too long ago.
+        """
+        found = self._jobs.get(job_id) or self._ended.get(job_id)
+        if found is None:
+            raise UnknownJob(job_id)
+        return found
+
+    def records(self, include_ended: bool = False) -> Iterator[tuple[JobId, JobRecord]]:
+        """Every job that waits, starts or runs, in the order they were first seen."""
+        yield from self._jobs.items()
+        if include_ended:
+            yield from self._ended.items()
+
+    def waiting(self) -> tuple[JobId, ...]:
+        """The jobs that wait to be placed."""
+        return tuple(self._waiting)
+
+    # -- the one entry ---------------------------------------------------------------------
+
+    def step(self, event: Event) -> tuple[Action, ...]:
+        """Take in one event and answer with what must be done about it."""
+        actions: list[Action] = []
+        only = self._take_in(event, actions)
+        if only is None:
+            self._pass(event.at_s, actions)
+        elif only:
+            self._pass_one(only, event.at_s, actions)
+        self._announce_alarm(event.at_s, actions)
+        return tuple(actions)
+
+    def _take_in(self, event: Event, actions: list[Action]) -> JobId | None:
+        """Update the state. Returns the one job to try, "" for none, None for the whole queue."""
+        nothing = JobId("")
+        match event:
+            case NodeSeen():
+                self._could_fit.clear()
+                return None if self.cluster.see_node(event.node) else nothing
+            case NodeLost():
+                self._could_fit.clear()
+                self.cluster.lose_node(event.name)
+            case TopologySeen():
+                self.cluster.see_topology(event.name, event.links, event.gpu_uuids)
+            case LoadSeen():
+                self.cluster.see_load(event.name, event.load)
+            case GpuHealthChanged():
+                changed = self.cluster.set_fault(event.name, event.gpu_index, event.fault)
+                return None if changed and not event.fault else nothing
+            case JobQueued() | JobChanged():
+                return self._queue(event.job, event.at_s)
+            case JobWithdrawn():
+                return self._withdraw(event)
+            case JobStarted():
+                return self._start(event)
+            case JobEnded():
+                return self._end(event)
+            case PlacementRefused():
+                self._refuse(event.job_id, event.reason, event.at_s, actions)
+                return None
+            case Tick():
+                self._expire(event.at_s, actions)
+                return None
+            case _:
+                assert_never(event)
+        return nothing
+
+    # -- the queue -------------------------------------------------------------------------
+
+    def _queue(self, job: JobSpec, at_s: float) -> JobId | None:
+        known = self._jobs.get(job.job_id)
+        freed = self.cluster.release(job.job_id)
+        self._placing.pop(job.job_id, None)
+        requeued = known is None or known.state not in (JobState.WAITING, JobState.PLACING)
+        since_s = max(at_s, job.eligible_s) if known is None or requeued else known.queued_s
+        self._jobs[job.job_id] = JobRecord(spec=job, state=JobState.WAITING, queued_s=since_s)
+        self._ended.pop(job.job_id, None)
+        self._waiting[job.job_id] = job
+        self._ranked = None
+        if job.eligible_s > at_s:
+            self._alarm(job.eligible_s)
+        self._alarm(since_s + self.config.patience_s)
+        heappush(self._impatient, (since_s + self.config.patience_s, job.job_id))
+        return None if freed or self._anyone_past_patience(at_s) else job.job_id
+
+    def _anyone_past_patience(self, at_s: float) -> bool:
+        while self._impatient and self._impatient[0][1] not in self._waiting:
+            heappop(self._impatient)
+        return bool(self._impatient) and self._impatient[0][0] <= at_s
+
+    def _is_past_patience(self, record: JobRecord, at_s: float) -> bool:
+        return at_s >= record.queued_s + self.config.patience_s
+
+    def _unqueue(self, job_id: JobId) -> None:
+        if self._waiting.pop(job_id, None) is not None:
+            self._ranked = None
+
+    def _withdraw(self, event: JobWithdrawn) -> JobId | None:
+        record = self._jobs.get(event.job_id)
+        if record is None:
+            return JobId("")
+        self._unqueue(event.job_id)
+        self._placing.pop(event.job_id, None)
+        record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
+        return None if self.cluster.release(event.job_id) else JobId("")
+
+    def _start(self, event: JobStarted) -> JobId | None:
+        record = self._jobs.get(event.job_id)
+        if record is None:
+            self._ended.pop(event.job_id, None)
+            record = self._jobs[event.job_id] = JobRecord(
+                spec=None, state=JobState.RUNNING, queued_s=event.at_s
+            )
+        planned = self.cluster.shares(event.job_id)
+        self._unqueue(event.job_id)
+        self._placing.pop(event.job_id, None)
+        self.cluster.hold(event.job_id, event.shares)
+        record.state, record.shares = JobState.RUNNING, event.shares
+        record.reason, record.until_s = "", None
+        if record.started_s is None:
+            record.started_s = event.at_s
+        moved = planned and self.cluster.shares(event.job_id) != planned
+        return None if moved else JobId("")
+
+    def _end(self, event: JobEnded) -> JobId | None:
+        freed = self.cluster.release(event.job_id)
+        self._unqueue(event.job_id)
+        self._placing.pop(event.job_id, None)
+        record = self._jobs.pop(event.job_id, None)
+        if record is not None:
+            record.state, record.ended_s, record.reason = JobState.ENDED, event.at_s, ""
+            self._ended[event.job_id] = record
+            if len(self._ended) > self.config.ended_job_count:
+                del self._ended[next(iter(self._ended))]
+        return None if freed else JobId("")
+
+    def _refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
+        record = self._jobs.get(job_id)
+        if record is None or record.spec is None or record.state is not JobState.PLACING:
+            return
+        self.refused_count += 1
+        self.cluster.release(job_id)
+        del self._placing[job_id]
+        record.placement = None
+        record.refusal_count += 1
+        if record.refusal_count >= self.config.refusal_limit:
+            refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
+            self._let_go(job_id, record, refusals, actions)
+            return
+        pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
+        record.state = JobState.WAITING
+        record.not_before_s = at_s + min(pause_s, _MAX_BACKOFF_S)
+        self._waiting[job_id] = record.spec
+        self._ranked = None
+        self._alarm(record.not_before_s)
+        self._wait(
+            job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions
+        )
+
+    def _expire(self, at_s: float, actions: list[Action]) -> None:
+        """Give up on placements that Slurm has not started in time."""
+        for job_id in list(self._placing):
+            if at_s >= self._jobs[job_id].start_deadline_s:
+                timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
+                self._refuse(job_id, timeout, at_s, actions)
+
+    # -- a pass ----------------------------------------------------------------------------
+
+    def _pass(self, at_s: float, actions: list[Action]) -> None:
+        """Offer GPUs to the waiting jobs in order."""
+        if not self._waiting:
+            return
+        if self._ranked is None:
+            self._ranked = list(self.policies.order.rank(list(self._waiting.values()), at_s))
+        failed: dict[Demand, Candidates] = {}
+        kept: NDArray[np.bool_] | None = None
+        keeper_count = 0
+        for job_id in self._ranked[: self.config.window_count]:
+            record = self._jobs[job_id]
+            if record.spec is None or not self._is_ready(record, at_s):
+                continue
+            demand = Demand.of(record.spec)
+            nothing = failed.get(demand)
+            if nothing is None:
+                nothing = self._try(job_id, record, at_s, kept, actions)
+            else:
+                self._wait_for_room(job_id, record, nothing, actions)
+            if nothing is None:
+                continue
+            failed[demand] = nothing
+            if keeper_count < _KEEPER_COUNT and self._is_past_patience(record, at_s):
+                kept = self._keep_nodes(record.spec, kept)
+                keeper_count += 1
+
+    def _pass_one(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+        """Offer GPUs to a job that just came: nothing has become free for the others."""
+        record = self._jobs[job_id]
+        if self._is_ready(record, at_s):
+            self._try(job_id, record, at_s, None, actions)
+
+    def _is_ready(self, record: JobRecord, at_s: float) -> bool:
+        assert record.spec is not None
+        decided = record.placement is not None and not record.spec.binding
+        return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
+
+    def _keep_nodes(self, job: JobSpec, kept: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        if kept is None:
+            kept = np.zeros(len(self.cluster), dtype=np.bool_)
+        kept[rows_to_keep(self.cluster, job, job.shapes[0])] = True
+        return kept
+
+    def _try(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        at_s: float,
+        kept: NDArray[np.bool_] | None,
+        actions: list[Action],
+    ) -> Candidates | None:
+        """Place, defer or let go of one job. Returns the empty candidates when it has no room."""
+        job = record.spec
+        assert job is not None
+        candidates = None
+        for shape in job.shapes:
+            candidates = find_candidates(self.cluster, job, shape, kept)
+            if len(candidates):
+                break
+        assert candidates is not None
+        if len(candidates):
+            self._offer(job_id, record, job, candidates, at_s, actions)
+            return None
+        if not self._could_ever_fit(job):
+            why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
+            never = f"no placement could ever hold it in partition {job.partition}"
+            self._let_go(job_id, record, f"{never}: {why or 'no nodes'}", actions)
+            return None
+        self._wait_for_room(job_id, record, candidates, actions)
+        return candidates
+
+    def _could_ever_fit(self, job: JobSpec) -> bool:
+        demand = Demand.of(job)
+        fits = self._could_fit.get(demand)
+        if fits is None:
+            fits = not len(self.cluster) or could_ever_fit(self.cluster, job)
+            self._could_fit[demand] = fits
+        return fits
+
+    def _offer(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        job: JobSpec,
+        candidates: Candidates,
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        waited_s = at_s - record.queued_s
+        verdict = self.policies.gate.decide(job, waited_s, candidates.tier, at_s)
+        if isinstance(verdict, Defer):
+            self._alarm(verdict.until_s)
+            self._wait(job_id, record, verdict.reason, verdict.until_s, actions)
+            return
+        decision = self._decide(candidates, at_s)
+        placement = decision.candidates[0]
+        record.decision, record.placement = decision, placement
+        record.exclusions = candidates.exclusions
+        if job.binding:
+            self._unqueue(job_id)
+            self._placing[job_id] = None
+            self.cluster.hold(job_id, shares_of(placement))
+            record.state, record.reason, record.until_s = JobState.PLACING, "", None
+            record.start_deadline_s = at_s + self.config.start_timeout_s
+            self._alarm(record.start_deadline_s)
+        actions.append(Place(job_id=job_id, placement=placement, decision=decision))
+
+    def _decide(self, candidates: Candidates, at_s: float) -> Decision:
+        scores, policy, fallback = self._score(candidates.features)
+        order = np.argsort(-scores, kind="stable")[:_EXPLAINED_COUNT]
+        self.decision_count += 1
+        return Decision(
+            at_s=at_s,
+            candidates=tuple(candidates.placement(i, self.cluster) for i in order.tolist()),
+            features=candidates.features[order],
+            scores=scores[order],
+            link_scores=candidates.link_scores[order],
+            best_link_score=candidates.best_link_score(int(order[0]), self.cluster),
+            exclusions=candidates.exclusions,
+            policy=policy,
+            fallback_reason=fallback,
+        )
+
+    def _score(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float32], str, str]:
+        policy = self.policies.score
+        try:
+            scores = policy.score(features)
+            if scores.shape != (len(features),) or not np.isfinite(scores).all():
+                raise PolicyError(f"{policy.name} answered {scores.shape}, or not finite")
+        except PolicyError as error:
+            self.fallback_count += 1
+            return self._heuristic.score(features), self._heuristic.name, str(error)
+        return scores, policy.name, ""
+
+    # -- answers ---------------------------------------------------------------------------
+
+    def _wait_for_room(
+        self, job_id: JobId, record: JobRecord, nothing: Candidates, actions: list[Action]
+    ) -> None:
+        record.exclusions = nothing.exclusions
+        assert record.spec is not None
+        self._wait(job_id, record, room_wanted(record.spec.shapes[0]), None, actions)
+
+    def _wait(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        reason: str,
+        until_s: float | None,
+        actions: list[Action],
+    ) -> None:
+        if (record.reason, record.until_s) != (reason, until_s):
+            record.reason, record.until_s = reason, until_s
+            actions.append(
+                Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=record.exclusions)
+            )
+
+    def _let_go(self, job_id: JobId, record: JobRecord, reason: str, actions: list[Action]) -> None:
+        self._unqueue(job_id)
+        record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
+        actions.append(LetGo(job_id=job_id, reason=reason))
+
+    # -- time ------------------------------------------------------------------------------
+
+    def _alarm(self, at_s: float) -> None:
+        heappush(self._alarms, at_s)
+
+    def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
+        while self._alarms and self._alarms[0] <= at_s:
+            heappop(self._alarms)
+        if self._announced_s <= at_s:
+            self._announced_s = float("inf")
+        if self._alarms and self._alarms[0] < self._announced_s:
+            self._announced_s = self._alarms[0]
+            actions.append(WakeAt(at_s=self._announced_s))
+
+    # -- for tests -------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where the state contradicts itself."""
+        self.cluster.check_invariants()
+        claimed: dict[tuple[str, int], JobId] = {}
+        for job_id in self._placing:
+            record = self._jobs[job_id]
+            assert record.state is JobState.PLACING, f"{job_id} is {record.state}, not placing"
+            assert record.placement is not None
+            assert self.cluster.shares(job_id) == shares_of(record.placement)
+            for share in self.cluster.shares(job_id):
+                for gpu in share.gpu_indices:
+                    other = claimed.setdefault((share.node, gpu), job_id)
+                    assert other == job_id, f"{share.node} GPU {gpu}: {other} and {job_id}"
+        for job_id in self._waiting:
+            assert self._jobs[job_id].state is JobState.WAITING, f"{job_id} is not waiting"
+            assert not self.cluster.shares(job_id), f"{job_id} waits and holds GPUs"
