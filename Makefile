@@ -1,10 +1,64 @@
-# The project's commands. `make help` lists them.
+# The project's commands; `make` alone lists them.
+PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PROTOS := roost_proto/v1/telemetry.proto roost_proto/v1/placement.proto roost_proto/v1/operator.proto
+# The build that the parity tests use. `make test TORCH=` goes without it; those tests then skip.
+TORCH  ?= torch==2.13.0
+PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports proto proto-check compose-test bench clean
+.PHONY: help setup demo test check lint types imports units proto proto-check compose-test bench clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+
+setup: $(BIN)/.roost ## create the virtual environment and install Roost into it
+
+$(BIN)/.roost: pyproject.toml deploy/system-packages.sh
+	@PYTHON=$(PYTHON) deploy/system-packages.sh
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --editable '.[probe,daemon,cli]'
+	@touch $@
+
+$(BIN)/.roost-dev: $(BIN)/.roost
+	@$(BIN)/python -m pip install --quiet --group dev --group codegen $(if $(TORCH),$(TORCH) 'onnx>=1.18')
+	@touch $@
+
+demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs and watch the choices
+	@$(BIN)/roost-demo
+
+test: $(BIN)/.roost-dev ## install what the tests need and run all of them, on real Slurm where it can be
+	@$(BIN)/python -m pytest
+
+check: lint types imports proto-check test ## everything that must hold before a commit
+
+lint: $(BIN)/.roost-dev ## style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(BIN)/.roost-dev ## types, strictly
+	@$(BIN)/mypy
+
+imports: $(BIN)/.roost-dev ## which package may import which
+	@$(BIN)/lint-imports
+
+proto: $(BIN)/.roost-dev ## regenerate the protobuf code
+	@rm -f proto/roost_proto/v1/*_pb2*
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto \
+	    --grpc_python_out=proto --mypy_out=quiet:proto --mypy_grpc_out=quiet:proto $(PROTOS)
+
+proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
+	@git diff --exit-code -- proto
+
+compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on two releases of Slurm
+	@$(BIN)/python -m pytest -m compose --override-ini addopts= --import-mode=importlib -s tests/e2e
+
+bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
+	@$(BIN)/python benchmarks/links.py --json
+	@$(BIN)/python benchmarks/decide.py --nodes 1250 --json
+	@$(BIN)/python benchmarks/decide.py --nodes 10000 --json
+	@$(BIN)/python benchmarks/latency.py --json
+
+clean: ## remove what the other commands made
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.core.model import JobId, Placement
+from roostd.core.model import JobId, NodeShare, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,6 +21,7 @@ class Decision:
         link_scores: int64 [candidate], summed over nodes.
         best_link_score: what the shape could reach on an idle node of the chosen kind.
         exclusions: (reason, number of nodes), for nodes ruled out before scoring.
+        free_before: the free GPUs of the chosen nodes, before the job took its share.
         policy: who scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
         fallback_reason: why the heuristic answered instead of the model; "" when it did not.
     """
@@ -32,6 +33,7 @@ class Decision:
     link_scores: NDArray[np.int64]
     best_link_score: int
     exclusions: tuple[tuple[str, int], ...]
+    free_before: tuple[NodeShare, ...]
     policy: str
     fallback_reason: str = ""
 

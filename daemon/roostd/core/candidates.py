@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from roostd.core.cluster import Cluster
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES
 from roostd.core.links import MAX_GPUS, STATIC_COLUMNS, LinkTable, indices_of, popcounts
-from roostd.core.model import JobSpec, NodeName, Placement, Shape
+from roostd.core.model import JobSpec, NodeName, NodeShare, Placement, Shape
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 GANG_COUNT = 16  # node sets that are scored
@@ -69,6 +69,13 @@ class Candidates:
         size = self.shape.gpus_per_node
         full = ((cluster.table(row), row) for row in self.rows[position])
         return sum(table.best_score(table.full_mask, size) for table, _ in full)
+
+    def free_shares(self, position: int, cluster: Cluster) -> tuple[NodeShare, ...]:
+        """What is free on the nodes of one candidate."""
+        rows = self.rows[position].tolist()
+        return tuple(
+            NodeShare(cluster.names[row], indices_of(int(cluster.free_mask[row]))) for row in rows
+        )
 
 
 def find_candidates(

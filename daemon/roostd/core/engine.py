@@ -388,6 +388,7 @@ class Engine:
             link_scores=candidates.link_scores[order],
             best_link_score=candidates.best_link_score(int(order[0]), self.cluster),
             exclusions=candidates.exclusions,
+            free_before=candidates.free_shares(int(order[0]), self.cluster),
             policy=policy,
             fallback_reason=fallback,
         )

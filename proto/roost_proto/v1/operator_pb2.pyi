@@ -612,6 +612,7 @@ class Explanation(_message.Message):
     FALLBACK_REASON_FIELD_NUMBER: _builtins.int
     CANDIDATES_FIELD_NUMBER: _builtins.int
     EXCLUSIONS_FIELD_NUMBER: _builtins.int
+    FREE_BEFORE_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
@@ -628,6 +629,10 @@ class Explanation(_message.Message):
     def exclusions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Exclusion]:
         """Nodes that were ruled out before scoring, by reason ("too few free GPUs": 12)."""
 
+    @_builtins.property
+    def free_before(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
+        """What was free on the chosen nodes just before the decision."""
+
     def __init__(
         self,
         *,
@@ -637,10 +642,11 @@ class Explanation(_message.Message):
         fallback_reason: _builtins.str = ...,
         candidates: _abc.Iterable[Global___Candidate] | None = ...,
         exclusions: _abc.Iterable[Global___Exclusion] | None = ...,
+        free_before: _abc.Iterable[Global___NodeAllocation] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "job", b"job", "policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
