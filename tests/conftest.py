@@ -12,6 +12,12 @@ from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable, c
 LocalSlurmFactory = Callable[[ClusterPlan], LocalSlurm]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write the golden files anew; review the diff"
+    )
+
+
 def missing(reason: str) -> None:
     """Skip the test, or fail it where ROOST_REQUIRE_REAL=1 says that nothing may be missing."""
     if os.environ.get("ROOST_REQUIRE_REAL") == "1":

@@ -1,0 +1,151 @@
+"""Calls to the daemon's Operator service, and its refusals in words that say what to do."""
+
+import grp
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import grpc
+
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1.operator_pb2_grpc import OperatorStub
+from roostd.core.errors import RoostError
+
+DEFAULT_ADDRESS = "unix:/run/roost/operator.sock"
+DEFAULT_TIMEOUT_S = 5.0
+
+_CHANNEL_OPTIONS = (
+    # 10,000 nodes with 8 GPUs each are about 10 MB; gRPC's own limit is 4 MB.
+    ("grpc.max_receive_message_length", 256 << 20),
+    ("grpc.enable_http_proxy", 0),
+    # While watching: find a restarted daemon within seconds. gRPC would wait up to two minutes.
+    ("grpc.max_reconnect_backoff_ms", 2000),
+)
+
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+
+
+class CallFailed(RoostError):
+    """The daemon did not answer, or answered no."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class OperatorClient:
+    """One method a call; each raises CallFailed and nothing else."""
+
+    def __init__(self, channel: grpc.Channel, address: str, timeout_s: float) -> None:
+        self._stub = OperatorStub(channel)
+        self._address, self._timeout_s = address, timeout_s
+
+    def get_status(self) -> pb.Status:
+        """How the daemon is."""
+        return self._call(self._stub.GetStatus, pb.GetStatusRequest())
+
+    def list_nodes(self) -> list[pb.Node]:
+        """All nodes, by name."""
+        response = self._call(self._stub.ListNodes, pb.ListNodesRequest())
+        return sorted(response.nodes, key=lambda node: node.name)
+
+    def get_node(self, name: str) -> pb.Node:
+        """One node."""
+        return self._call(self._stub.GetNode, pb.GetNodeRequest(name=name))
+
+    def get_topology(self, node: str) -> pb.Topology:
+        """How the GPUs and NICs of one node are linked."""
+        return self._call(self._stub.GetTopology, pb.GetTopologyRequest(node=node))
+
+    def list_jobs(self, include_ended: bool) -> list[pb.Job]:
+        """All jobs in the daemon's order, which is Slurm's."""
+        request = pb.ListJobsRequest(include_ended=include_ended)
+        return list(self._call(self._stub.ListJobs, request).jobs)
+
+    def get_job(self, job_id: str) -> pb.Job:
+        """One job."""
+        return self._call(self._stub.GetJob, pb.GetJobRequest(job_id=job_id))
+
+    def explain_job(self, job_id: str) -> pb.Explanation:
+        """One job and how its placement came about."""
+        return self._call(self._stub.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
+
+    def _call(
+        self,
+        # Quoted: generic in the type stubs only.
+        method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
+        request: _Request,
+    ) -> _Response:
+        try:
+            return method(request, timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            raise _in_words(error, self._address, self._timeout_s) from error
+
+
+@contextmanager
+def connect(
+    address: str = DEFAULT_ADDRESS, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Iterator[OperatorClient]:
+    """Open a channel to the daemon; nothing is sent before the first call.
+
+    Args:
+        address: `unix:/PATH` or `HOST:PORT`.
+        timeout_s: deadline of each call.
+    """
+    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+        yield OperatorClient(channel, address, timeout_s)
+
+
+def _in_words(error: grpc.RpcError, address: str, timeout_s: float) -> CallFailed:
+    code, details = error.code(), error.details() or "no message"
+    match code:
+        case grpc.StatusCode.UNAVAILABLE:
+            return _unreachable(address, details)
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return CallFailed(
+                code,
+                f"roostd at {address} gave no answer in {timeout_s:g} s; ask again with a longer "
+                "--timeout-s, or look at its log: journalctl -u roostd",
+            )
+        case grpc.StatusCode.UNIMPLEMENTED:
+            return CallFailed(
+                code, f"roostd at {address} is older than this roostctl: {details}; update it"
+            )
+        case _:
+            return CallFailed(code, details)
+
+
+def _unreachable(address: str, details: str) -> CallFailed:
+    if address.startswith("unix:"):
+        path = "/" + address.removeprefix("unix:").lstrip("/")
+        try:
+            owner = os.stat(path)
+        except PermissionError:
+            return _forbidden(path, "its folder is closed to this user")
+        except OSError:
+            details = f"there is no socket {path}"
+        else:
+            if not os.access(path, os.W_OK):
+                return _forbidden(path, f"it belongs to group {_group_name(owner.st_gid)}")
+            details = f"nobody listens on {path}"
+    return CallFailed(
+        grpc.StatusCode.UNAVAILABLE,
+        f"cannot reach roostd: {details}; start it (systemctl start roostd), or give its address "
+        "with --daemon or ROOST_DAEMON",
+    )
+
+
+def _forbidden(path: str, why: str) -> CallFailed:
+    return CallFailed(
+        grpc.StatusCode.PERMISSION_DENIED,
+        f"this user may not open {path}: {why}; ask an administrator for access",
+    )
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

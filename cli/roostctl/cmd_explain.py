@@ -1,0 +1,161 @@
+"""`roostctl explain ID`: how one job's placement came about, for a human."""
+
+from collections.abc import Iterator
+
+import click
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.cmd_job import allocated
+from roostctl.cmd_jobs import place, user_name
+from roostctl.complete import job_ids
+from roostctl.documents import explain_document
+from roostctl.options import Options, json_option, pass_options
+from roostctl.output import Cell, listing, new_console, pairs, print_document, prose, show
+from roostctl.quantities import (
+    ABSENT,
+    counted,
+    duration,
+    index_list,
+    node_list,
+    or_absent,
+    percent,
+    safe_text,
+)
+
+_HEADS = ("#", "PLACE", "SCORE", "LINKS", "WHY NOT")
+_FEATURE_COLUMNS = 5
+
+
+@click.command(epilog="Example: roostctl explain 4711 --features")
+@click.argument("job_id", metavar="ID", shell_complete=job_ids)
+@click.option("--features", is_flag=True, help="Also the inputs the policy saw, candidate by one.")
+@json_option
+@pass_options
+def explain(options: Options, job_id: str, features: bool, as_json: bool) -> None:
+    """Tell why a job runs where it does.
+
+    Shows what was asked, what was chosen, every candidate with its score and why it lost, the
+    nodes that were ruled out, and which policy answered; or what the job waits for.
+    """
+    with options.connect() as operator:
+        found = operator.explain_job(job_id)
+    if as_json:
+        print_document(explain_document(found))
+        return
+    console = new_console()
+    show(console, *_story(console, found, features))
+
+
+def _story(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
+    yield prose(_asked(found.job))
+    yield prose(_now(found.job))
+    if found.candidates:
+        yield ""
+        yield pairs(_choice(found))
+        yield ""
+        yield Text("Candidates, best first", "bold")
+        yield listing(console, _HEADS, list(_candidate_rows(found)))
+        if features:
+            yield ""
+            yield Text("What the policy saw", "bold")
+            yield _feature_table(console, found)
+    if found.exclusions:
+        yield ""
+        yield Text("Nodes ruled out before scoring", "bold")
+        yield pairs(
+            [
+                (counted(entry.node_count, "node"), safe_text(entry.reason))
+                for entry in sorted(found.exclusions, key=lambda e: (-e.node_count, e.reason))
+            ]
+        )
+
+
+def _asked(job: pb.Job) -> str:
+    return (
+        f"Job {safe_text(job.job_id)} of {user_name(job.user_id)} in partition "
+        f"{or_absent(job.partition)} asked for {counted(job.gpu_count, 'GPU')}."
+    )
+
+
+def _now(job: pb.Job) -> str:
+    waited, why = duration(job.waited_s), safe_text(job.reason).rstrip(".")
+    match job.state:
+        case pb.JOB_STATE_WAITING:
+            if job.HasField("wait_left_s"):
+                until = f"It will be decided in {duration(job.wait_left_s)} at the latest."
+            else:
+                until = "It will be decided when something changes; no deadline is set."
+            return f"It has waited {waited}: {why or 'no reason was given'}. {until}"
+        case pb.JOB_STATE_PLACING:
+            tail = f": {why}" if why else ""
+            return f"Its GPUs are chosen after {waited}; Slurm has yet to start it{tail}."
+        case pb.JOB_STATE_RUNNING:
+            return f"It runs, after waiting {waited}." + (f" {why}." if why else "")
+        case pb.JOB_STATE_LET_GO:
+            return f"It is left to plain Slurm: {why or 'no reason was given'}."
+        case pb.JOB_STATE_ENDED:
+            return f"It has ended; it had waited {waited}." + (f" {why}." if why else "")
+        case _:
+            return f"It has waited {waited}." + (f" {why}." if why else "")
+
+
+def _choice(found: pb.Explanation) -> list[tuple[str, Cell]]:
+    job = found.job
+    return [
+        ("Chosen", place(job.planned)),
+        ("Allocated", allocated(job)),
+        ("Links", _links(job)),
+        ("Decided", f"{duration(found.decided_ago_s)} ago by {or_absent(found.policy)}"),
+        *_fallback(found),
+    ]
+
+
+def _links(job: pb.Job) -> str:
+    if not job.HasField("link_score"):
+        return ABSENT
+    if not job.HasField("best_link_score"):
+        return f"{job.link_score} points"
+    if not job.best_link_score:
+        return "one GPU a node: no links to score"
+    share = percent(job.link_score / job.best_link_score)
+    return f"{job.link_score} of the {job.best_link_score} points possible ({share})"
+
+
+def _fallback(found: pb.Explanation) -> list[tuple[str, Cell]]:
+    if not found.fallback_reason:
+        return []
+    return [
+        ("Fallback", Text(f"the model did not answer: {safe_text(found.fallback_reason)}", "red"))
+    ]
+
+
+def _candidate_rows(found: pb.Explanation) -> Iterator[tuple[Cell, ...]]:
+    for rank, candidate in enumerate(found.candidates, start=1):
+        is_chosen = not candidate.why_not
+        style = "green" if is_chosen else ""
+        yield (
+            str(rank),
+            Text(f"{node_list(candidate.nodes)}:{index_list(candidate.gpu_indices)}", style),
+            f"{candidate.score:.3f}",
+            str(candidate.link_score),
+            Text("chosen", style) if is_chosen else safe_text(candidate.why_not),
+        )
+
+
+def _feature_table(console: Console, found: pb.Explanation) -> RenderableType:
+    shown = found.candidates[:_FEATURE_COLUMNS]
+    names = sorted({name for candidate in shown for name in candidate.features})
+    heads = ("INPUT", *(f"#{rank}" for rank in range(1, len(shown) + 1)))
+    rows = [
+        (
+            safe_text(name),
+            *(
+                f"{candidate.features[name]:.3f}" if name in candidate.features else ABSENT
+                for candidate in shown
+            ),
+        )
+        for name in names
+    ]
+    return listing(console, heads, rows)

@@ -1,0 +1,121 @@
+"""`roostctl jobs`: the jobs that ask for GPUs, a line each."""
+
+import pwd
+from collections.abc import Sequence
+from functools import cache
+
+import click
+from rich.text import Text
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents import JobsDocument, job_document, job_state_word
+from roostctl.options import Options, json_option, pass_options, watch_option
+from roostctl.output import Cell, listing, new_console, print_document, prose, show
+from roostctl.quantities import (
+    ABSENT,
+    counted,
+    duration,
+    index_list,
+    node_list,
+    or_absent,
+    safe_text,
+)
+from roostctl.watch import repeat
+
+_HEADS = ("JOB", "USER", "PARTITION", "STATE", "GPUS", "WAITED", "LINKS", "PLACE", "REASON")
+_STYLES = {"waiting": "yellow", "placing": "cyan", "running": "green", "let_go": "dim"}
+
+
+@click.command(epilog="Example: roostctl jobs --all --json | jq '.jobs[] | .link_score'")
+@click.option("--all", "include_ended", is_flag=True, help="Also jobs that have ended.")
+@json_option
+@watch_option
+@pass_options
+def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | None) -> None:
+    """List the jobs that ask for GPUs.
+
+    Shows their state, their place and why they wait.
+    LINKS is the link score of a job's GPUs and the best that any set of this size could have.
+    """
+    with options.connect() as operator:
+
+        def frame() -> None:
+            found = operator.list_jobs(include_ended)
+            if as_json:
+                document: JobsDocument = {
+                    "schema": "roost.jobs/1",
+                    "jobs": [job_document(job) for job in found],
+                }
+                print_document(document, compact=watch_s is not None)
+                return
+            console = new_console()
+            table = listing(console, _HEADS, [_row(job) for job in found])
+            summary = prose(_summary(found), "dim")
+            show(console, *([table] if found else []), summary, clear=watch_s is not None)
+
+        repeat(frame, watch_s)
+
+
+def _row(job: pb.Job) -> tuple[Cell, ...]:
+    return (
+        or_absent(job.job_id),
+        user_name(job.user_id),
+        or_absent(job.partition),
+        state(job),
+        str(job.gpu_count),
+        duration(job.waited_s),
+        links(job),
+        place(job.allocated or job.planned),
+        reason(job),
+    )
+
+
+@cache
+def user_name(user_id: int) -> str:
+    """The login name on this machine, or the number."""
+    try:
+        return safe_text(pwd.getpwuid(user_id).pw_name)
+    except (KeyError, OverflowError):
+        return str(user_id)
+
+
+def state(job: pb.Job) -> Text:
+    """The state in words."""
+    word = job_state_word(job.state) or ABSENT
+    return Text(word.replace("_", " "), _STYLES.get(word, ""))
+
+
+def links(job: pb.Job) -> str:
+    """Link score over the best possible."""
+    if not job.HasField("link_score"):
+        return ABSENT
+    best = str(job.best_link_score) if job.HasField("best_link_score") else ABSENT
+    return f"{job.link_score}/{best}"
+
+
+def place(shares: Sequence[pb.NodeAllocation]) -> str:
+    """Say where: nodes with equal indices are named once: a,b:0-3 c:4,5."""
+    by_indices: dict[tuple[int, ...], list[str]] = {}
+    for share in shares:
+        by_indices.setdefault(tuple(sorted(share.gpu_indices)), []).append(share.node)
+    groups = (f"{node_list(nodes)}:{index_list(key)}" for key, nodes in by_indices.items())
+    return " ".join(groups) or ABSENT
+
+
+def reason(job: pb.Job) -> str:
+    """Why it is in this state, and until when at most."""
+    said = or_absent(job.reason)
+    if job.HasField("wait_left_s"):
+        return f"{said} (at most {duration(job.wait_left_s)} more)"
+    return said
+
+
+def _summary(found: Sequence[pb.Job]) -> str:
+    if not found:
+        return "No jobs that ask for GPUs."
+    counts: dict[str, int] = {}
+    for job in found:
+        word = state(job).plain
+        counts[word] = counts.get(word, 0) + 1
+    parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+    return f"{counted(len(found), 'job')}: {parts}."

@@ -1,0 +1,75 @@
+"""`roostctl status`: how the daemon is."""
+
+import click
+from rich.text import Text
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents import mode_word, status_document
+from roostctl.options import Options, json_option, pass_options
+from roostctl.output import Cell, new_console, pairs, print_document, show
+from roostctl.quantities import ABSENT, duration, or_absent, safe_text
+
+_SHA_DIGITS = 12
+
+
+@click.command(epilog="Example: roostctl status --check >/dev/null || echo 'roostd needs care'")
+@click.option("--check", is_flag=True, help="Exit with 1 when the model or Slurm is at fault.")
+@json_option
+@click.pass_context
+@pass_options
+def status(options: Options, ctx: click.Context, check: bool, as_json: bool) -> None:
+    """Show how the daemon is.
+
+    Tells its version, modes and policy, and what it has done so far.
+    """
+    with options.connect() as operator:
+        found = operator.get_status()
+    if as_json:
+        print_document(status_document(found))
+    else:
+        show(new_console(), pairs(_facts(found)))
+    if check and (found.policy_fault or found.slurm_fault):
+        ctx.exit(1)
+
+
+def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
+    return [
+        ("roostd", f"{or_absent(status.version)}, up {duration(status.uptime_s)}"),
+        ("Cluster", or_absent(status.cluster)),
+        ("Slurm", _slurm(status)),
+        ("Mode", _modes(status)),
+        ("Policy", _policy(status)),
+        ("Nodes", f"{status.node_count}, of which {status.probe_count} have a live probe"),
+        ("GPUs", f"{status.gpu_count}, of which {status.gpu_free_count} are free"),
+        ("Jobs", f"{status.waiting_job_count} waiting, {status.running_job_count} running"),
+        (
+            "Decisions",
+            f"{status.decision_count}, of which {status.fallback_count} by the fallback and "
+            f"{status.refused_count} refused by Slurm",
+        ),
+    ]
+
+
+def _slurm(status: pb.Status) -> Text:
+    text = Text(or_absent(status.slurm_version))
+    if status.slurm_fault:
+        text.append(f" does not answer: {safe_text(status.slurm_fault)}", "red")
+    return text
+
+
+def _modes(status: pb.Status) -> str:
+    named = [
+        f"{safe_text(entry.partition)}: {mode_word(entry.mode) or ABSENT}"
+        for entry in sorted(status.partitions, key=lambda entry: entry.partition)
+    ]
+    default = mode_word(status.default_mode) or ABSENT
+    return f"{default} ({', '.join(named)})" if named else default
+
+
+def _policy(status: pb.Status) -> Text:
+    text = Text(or_absent(status.policy_model))
+    if status.policy_sha256:
+        text.append(f" (sha256 {safe_text(status.policy_sha256[:_SHA_DIGITS])})")
+    if status.policy_fault:
+        text.append(f"; the heuristic answers: {safe_text(status.policy_fault)}", "red")
+    return text

@@ -1,0 +1,89 @@
+"""The program `roostctl`, and the one table from errors to exit codes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+import grpc
+
+from roostctl.client import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
+from roostctl.cmd_completion import completion
+from roostctl.cmd_explain import explain
+from roostctl.cmd_job import job
+from roostctl.cmd_jobs import jobs
+from roostctl.cmd_node import node
+from roostctl.cmd_nodes import nodes
+from roostctl.cmd_status import status
+from roostctl.cmd_topology import topology
+from roostctl.options import Options, Seconds, check_address
+from roostctl.output import complain
+
+# 0 is success; docs/roostctl.md has the same table.
+EXIT_CODES: Mapping[grpc.StatusCode, int] = {
+    grpc.StatusCode.NOT_FOUND: 1,
+    grpc.StatusCode.FAILED_PRECONDITION: 1,
+    grpc.StatusCode.INVALID_ARGUMENT: 2,  # click's own code for wrong usage
+    grpc.StatusCode.UNAVAILABLE: 3,
+    grpc.StatusCode.PERMISSION_DENIED: 4,
+    grpc.StatusCode.UNAUTHENTICATED: 4,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 5,
+}
+EXIT_DAEMON_FAULT = 6  # every other code: the daemon is broken, overloaded or of another version
+EXIT_INTERRUPTED = 130  # as shells report SIGINT
+
+
+class _ExitCodeGroup(click.Group):
+    """Turns errors into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CallFailed as error:
+            complain(str(error))
+            ctx.exit(EXIT_CODES.get(error.code, EXIT_DAEMON_FAULT))
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(
+    cls=_ExitCodeGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 no such thing, 2 wrong usage, 3 roostd cannot be reached, "
+    "4 not permitted, 5 no answer in time, 6 roostd failed. "
+    "Example: roostctl explain 4711",
+)
+@click.option(
+    "--daemon",
+    callback=check_address,
+    default=DEFAULT_ADDRESS,
+    envvar="ROOST_DAEMON",
+    metavar="ADDRESS",
+    show_default=True,
+    show_envvar=True,
+    help="Where roostd listens: unix:/PATH or HOST:PORT.",
+)
+@click.option(
+    "--timeout-s",
+    type=Seconds(),
+    default=DEFAULT_TIMEOUT_S,
+    show_default=True,
+    help="How long to wait for each answer.",
+)
+@click.version_option(package_name="roost", prog_name="roostctl")
+@click.pass_context
+def cli(ctx: click.Context, daemon: str, timeout_s: float) -> None:
+    """Ask roostd what runs where, and why."""
+    ctx.obj = Options(daemon, timeout_s)
+
+
+for _command in (nodes, node, topology, jobs, job, explain, status, completion):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    cli(prog_name="roostctl")
+
+
+if __name__ == "__main__":
+    main()
