@@ -1,0 +1,78 @@
+"""How well a student keeps the order of its teacher."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CLEAR_GAP = 1e-3  # of the score: beyond it the student may never choose otherwise
+SAME = 1e-6  # of the score: float32's step beside a score of six; closer are equals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Over groups of candidates.
+
+    Attributes:
+        group_count: how many were judged.
+        choice_frac: groups whose chosen candidate is one of the teacher's best.
+        clear_choice_frac: the same, among groups where the teacher's best leads by CLEAR_GAP.
+        pair_frac: neighbours in the teacher's order that keep their order.
+        worst_regret: most that a choice lost, in teacher's points.
+        worst_error: largest difference of a score.
+    """
+
+    group_count: int
+    choice_frac: float
+    clear_choice_frac: float
+    pair_frac: float
+    worst_regret: float
+    worst_error: float
+
+
+def compare(teacher: NDArray[np.float64], student: NDArray[np.float32]) -> Agreement:
+    """Compare scores.
+
+    Args:
+        teacher: [group, candidate], exact.
+        student: [group, candidate].
+
+    Raises:
+        ValueError: fewer than two candidates a group.
+    """
+    if teacher.shape[1] < 2:
+        raise ValueError("a group needs two candidates to have an order")
+    order = np.argsort(teacher, axis=1)
+    ranked = np.take_along_axis(teacher, order, axis=1)
+    gaps = np.diff(ranked, axis=1)
+    kept = np.diff(np.take_along_axis(student, order, axis=1).astype(np.float64), axis=1) > 0
+    counted = gaps > SAME
+    chosen = np.take_along_axis(teacher, student.argmax(axis=1)[:, None], axis=1)[:, 0]
+    regret = ranked[:, -1] - chosen
+    right, clear = regret <= SAME, gaps[:, -1] > CLEAR_GAP
+    return Agreement(
+        group_count=len(teacher),
+        choice_frac=float(right.mean()),
+        clear_choice_frac=float(right[clear].mean()) if clear.any() else 1.0,
+        pair_frac=float(kept[counted].mean()) if counted.any() else 1.0,
+        worst_regret=float(regret.max()),
+        worst_error=float(np.abs(student - teacher).max()),
+    )
+
+
+def merge(parts: list[Agreement]) -> Agreement:
+    """Agreement over several sets; shares are weighted by groups."""
+    counts = np.array([part.group_count for part in parts], dtype=np.float64)
+    weights = counts / counts.sum()
+
+    def mean(values: list[float]) -> float:
+        return float(np.dot(weights, values))
+
+    return Agreement(
+        group_count=int(counts.sum()),
+        choice_frac=mean([part.choice_frac for part in parts]),
+        clear_choice_frac=mean([part.clear_choice_frac for part in parts]),
+        pair_frac=mean([part.pair_frac for part in parts]),
+        worst_regret=max(part.worst_regret for part in parts),
+        worst_error=max(part.worst_error for part in parts),
+    )

@@ -1,0 +1,17 @@
+"""What roost-train tells its user when it cannot go on."""
+
+
+class TrainError(Exception):
+    """The root: the command prints it as one line and exits with 2."""
+
+
+class MissingLibrary(TrainError):
+    """torch or onnx is not installed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not installed; run: pip install 'roost[train]'")
+        self.name = name
+
+
+class ModelError(TrainError):
+    """A model file cannot be verified."""

@@ -1,0 +1,53 @@
+"""Writing a ScoreNet as an ONNX file: the same weights always give the same bytes.
+
+Written by hand through onnx.helper: torch's exporter needs another package, takes seconds, and
+names and shapes the graph as its release pleases.
+"""
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from roost_train.score_net import ScoreNet
+from roostd.adapters.onnx_policy import INPUT_NAME, OUTPUT_NAME
+from roostd.core.features import COLUMNS
+
+OPSET = 17
+IR_VERSION = 8  # the oldest that carries opset 17
+
+
+def export_onnx(net: ScoreNet) -> bytes:
+    """The net as an ONNX file: features[candidate, column] to score[candidate, 1].
+
+    The order of the additions is that of ScoreNet.forward.
+    """
+    node = helper.make_node
+    nodes = [
+        node("MatMul", [INPUT_NAME, "skip_shared"], ["shared"]),
+        node("MatMul", [INPUT_NAME, "skip_load"], ["load"]),
+        node("Gemm", [INPUT_NAME, "weight1", "bias1"], ["first"]),
+        node("Relu", ["first"], ["first_active"]),
+        node("Gemm", ["first_active", "weight2", "bias2"], ["second"]),
+        node("Relu", ["second"], ["second_active"]),
+        node("Gemm", ["second_active", "weight3", "bias3"], ["residual"]),
+        node("Add", ["load", "residual"], ["fine"]),
+        node("Add", ["shared", "fine"], [OUTPUT_NAME]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "roost_score",
+        [helper.make_tensor_value_info(INPUT_NAME, TensorProto.FLOAT, ["candidate", len(COLUMNS)])],
+        [helper.make_tensor_value_info(OUTPUT_NAME, TensorProto.FLOAT, ["candidate", 1])],
+        [
+            numpy_helper.from_array(weight, name)
+            for name, weight in sorted(net.to_weights().items())
+        ],
+    )
+    model = helper.make_model(
+        graph,
+        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        producer_name="roost-train",
+    )
+    onnx.checker.check_model(model, full_check=True)
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content

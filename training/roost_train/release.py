@@ -1,0 +1,111 @@
+"""Turning a trained net into the two files that a daemon loads: model and manifest."""
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from numpy.typing import NDArray
+
+from roost_train.agreement import Agreement, compare, merge
+from roost_train.distil import HyperParameters, teacher_scores
+from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, GroupMix, draw_groups
+from roost_train.onnx_export import OPSET, export_onnx
+from roost_train.score_net import ScoreNet
+from roostd.adapters.onnx_file import read_onnx
+from roostd.adapters.onnx_policy import load_onnx_score, open_session
+from roostd.adapters.policy_manifest import PolicyManifest, manifest_path
+from roostd.core.features import COLUMNS, SCHEMA_VERSION
+
+MODEL_FILE = "policy.onnx"
+CANARY_COUNT = 16
+_HELD_OUT_SEED = 1_000_003  # away from any seed that a person would train with
+_CANARY_SEED = 1_000_033
+_GROUPS_PER_SIZE = 200
+
+
+def write_release(
+    net: ScoreNet, parameters: HyperParameters, folder: Path, command: str
+) -> tuple[Path, Agreement]:
+    """Write policy.onnx and policy.json, and load them as the daemon would.
+
+    Args:
+        net: the trained net.
+        parameters: that it was trained with.
+        folder: made if it is missing.
+        command: that repeats the training.
+
+    Returns:
+        The model's path and the figures on groups that training never saw.
+
+    Raises:
+        PolicyError: the daemon would not take the model.
+        OSError: the folder cannot be written.
+    """
+    model = export_onnx(net)
+    agreement = held_out_agreement(model)
+    canary = draw_groups(np.random.default_rng(_CANARY_SEED), 1, CANARY_COUNT)[0]
+    manifest = PolicyManifest(
+        schema_version=SCHEMA_VERSION,
+        columns=COLUMNS,
+        sha256=hashlib.sha256(model).hexdigest(),
+        size_bytes=len(model),
+        canary_features=canary.astype(np.float32),
+        canary_scores=torch_scores(model, canary.astype(np.float32)),
+        card=_card(parameters, agreement, command),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MODEL_FILE
+    path.write_bytes(model)
+    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    load_onnx_score(path, lambda: 0.0)
+    return path, agreement
+
+
+def held_out_agreement(model: bytes, groups_per_size: int = _GROUPS_PER_SIZE) -> Agreement:
+    """Compare an exported model with the heuristic on groups of every size that it never saw."""
+    session = open_session(model)
+    rng = np.random.default_rng(_HELD_OUT_SEED)
+    parts = list[Agreement]()
+    for size in range(SMALLEST_GROUP, LARGEST_GROUP + 1):
+        for mix in (GroupMix(), GroupMix(near_tie_frac=1.0, scattered_frac=0.0)):
+            groups = draw_groups(rng, groups_per_size, size, mix)
+            flat = groups.reshape(-1, len(COLUMNS)).astype(np.float32)
+            parts.append(compare(teacher_scores(groups), session.run(flat).reshape(-1, size)))
+    return merge(parts)
+
+
+def torch_scores(model: bytes, features: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What torch answers with an exported model's weights.
+
+    Raises:
+        ModelError: the file was not exported by roost-train.
+        PolicyError: it is no model that the daemon would read.
+    """
+    net = ScoreNet.from_weights(read_onnx(model).weights)
+    with torch.inference_mode():
+        scores: NDArray[np.float32] = net.forward(torch.from_numpy(features)).numpy()
+    return scores
+
+
+def _card(parameters: HyperParameters, agreement: Agreement, command: str) -> Mapping[str, object]:
+    return {
+        "name": parameters.run_name,
+        "teacher": "the heuristic of roostd.core.features",
+        "training_command": command,
+        "hyper_parameters": asdict(parameters),
+        "held_out": {key: round(value, 9) for key, value in asdict(agreement).items()},
+        "opset": OPSET,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "onnx": onnx.__version__,
+            "onnxruntime": onnxruntime.__version__,
+        },
+    }

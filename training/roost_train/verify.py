@@ -1,0 +1,68 @@
+"""One model, three readings: numpy, torch and ONNX Runtime must give the same scores."""
+
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, draw_groups
+from roost_train.numpy_policy import run_graph
+from roost_train.release import torch_scores
+from roostd.adapters.onnx_file import read_onnx
+from roostd.adapters.onnx_policy import load_onnx_score, open_session
+from roostd.adapters.policy_manifest import PolicyManifest, manifest_path
+from roostd.core.features import COLUMNS
+
+TOLERANCE = 1e-5
+_SEED = 1_000_037
+_BATCH_COUNT = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The largest difference between any two readings, and over how many candidates."""
+
+    candidate_count: int
+    worst_difference: float
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the readings agree as closely as they must."""
+        return self.worst_difference <= TOLERANCE
+
+
+def verify(path: Path) -> Verdict:
+    """Load a model as the daemon would, then compare the readings.
+
+    Args:
+        path: of a model with its manifest beside it.
+
+    Raises:
+        PolicyError: the daemon would not take it.
+        ModelError: torch cannot: it was not exported by roost-train.
+    """
+    load_onnx_score(path, lambda: 0.0)
+    model = path.read_bytes()
+    graph, session = read_onnx(model), open_session(model)
+    count, worst = 0, 0.0
+    for batch in _batches(path):
+        readings = (
+            run_graph(graph, batch),
+            torch_scores(model, batch),
+            session.run(batch).reshape(len(batch)),
+        )
+        count += len(batch)
+        worst = max(worst, *(float(np.abs(a - b).max()) for a, b in combinations(readings, 2)))
+    return Verdict(candidate_count=count, worst_difference=worst)
+
+
+def _batches(path: Path) -> list[NDArray[np.float32]]:
+    """The manifest's own batch, the corners of the range, and groups of many sizes."""
+    manifest = PolicyManifest.from_json(manifest_path(path).read_text(encoding="utf-8"))
+    corners = np.stack([np.zeros(len(COLUMNS)), np.ones(len(COLUMNS)), *np.eye(len(COLUMNS))])
+    rng = np.random.default_rng(_SEED)
+    sizes = np.linspace(SMALLEST_GROUP, LARGEST_GROUP, _BATCH_COUNT).astype(int)
+    groups = [draw_groups(rng, 1, int(size))[0].astype(np.float32) for size in sizes]
+    return [manifest.canary_features, corners.astype(np.float32), *groups]
