@@ -1,0 +1,294 @@
+"""Start and stop everything that one machine needs to show Roost at work.
+
+Real slurmctld and slurmds on loopback, a probe a node on the fake NVML driver, and roostd, each a
+process of its own. The demonstration, the end-to-end tests and benchmarks/latency.py run on it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import grpc
+import yaml
+
+from roost_probe.testing.description import NodeDescription, load_topology
+from roost_probe.testing.fake_driver import FakeDriver
+from roost_proto.v1 import operator_pb2, operator_pb2_grpc
+from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
+from roost_slurm.testing.local_slurm import LocalSlurm
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 10.0
+_POLL_S = 0.05
+
+
+class StackFailed(Exception):
+    """A part of the stack did not come up; carries the end of its log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """One node: its name and a sample topology, or the path of a `nvidia-smi topo -m` text."""
+
+    name: str
+    topology: str
+    cpu_count: int = 32
+    features: tuple[str, ...] = ()
+
+    def describe(self) -> NodeDescription:
+        """The node as the fake driver knows it."""
+        return NodeDescription(topology=load_topology(self.topology))
+
+
+DEMO_NODES = (
+    NodeKind(name="n1", topology="bridges8"),
+    NodeKind(name="n2", topology="bridges8"),
+    NodeKind(name="n3", topology="cube8"),
+    NodeKind(name="n4", topology="nvswitch8"),
+)
+
+
+class Stack:
+    """A running Roost; use it as a context manager.
+
+    Attributes:
+        slurm: the cluster.
+        drivers: the fake driver of each node, to change load or break GPUs while all runs.
+        folder: logs, sockets and configuration; gone after stop().
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeKind] = DEMO_NODES,
+        *,
+        settings: dict[str, object] | None = None,
+        lease_s: int = 20,
+    ) -> None:
+        self._nodes = tuple(nodes)
+        self._settings = settings or {}
+        self._lease_s = lease_s
+        self._exit = ExitStack()
+        self._probes: dict[str, subprocess.Popen[bytes]] = {}
+        self._roostd: subprocess.Popen[bytes] | None = None
+        self._probe_port = 0
+        self.drivers: dict[str, FakeDriver] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Bring everything up: a few seconds, most of them Slurm's and Python's imports.
+
+        Raises:
+            LocalSlurmUnavailable: Slurm cannot run here.
+            StackFailed: a part did not come up; nothing is left running.
+        """
+        try:
+            self.folder = Path(tempfile.mkdtemp(prefix="roost-demo-"))
+            self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            self.folder.chmod(0o755)  # slurmctld, another user, reads the heartbeat
+            self._make_spool()
+            self.slurm = self._exit.enter_context(LocalSlurm(self._plan()))
+            self._probe_port = _free_port()
+            for node in self._nodes:
+                self.start_probe(node.name)
+            self.start_roostd()
+            self._wait_until(self._all_probes_report, "not every probe reports")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End all of it and remove every file. May be called twice."""
+        for name in list(self._probes):
+            self.stop_probe(name)
+        self.stop_roostd()
+        self._exit.close()
+
+    def start_roostd(self, **environment: str) -> None:
+        """Start the daemon and wait until it serves."""
+        config = self.folder / "roostd.yaml"
+        config.write_text(yaml.safe_dump(self._config()))
+        self._roostd = self._spawn(
+            "roostd", "--config", str(config), log="roostd", env=self.slurm.env | environment
+        )
+        self._wait_until(self._serves, "roostd does not serve")
+
+    def stop_roostd(self, sign: int = signal.SIGTERM) -> None:
+        """End the daemon, by default politely; SIGKILL shows that it may die at any instant."""
+        self._roostd = _end(self._roostd, sign)
+
+    @property
+    def roostd_pid(self) -> int:
+        """Process id of the daemon."""
+        if self._roostd is None:
+            raise StackFailed("roostd is not running")
+        return self._roostd.pid
+
+    def start_probe(self, name: str) -> None:
+        """Start the probe of a node, on the driver state that the node already has."""
+        node = next(node for node in self._nodes if node.name == name)
+        state = self.folder / f"{name}.gpus"
+        if name not in self.drivers:
+            self.drivers[name] = FakeDriver.create(node.describe(), state, seed=name)
+        self._probes[name] = self._spawn(
+            "roost-probe",
+            "--daemon",
+            f"127.0.0.1:{self._probe_port}",
+            "--node",
+            name,
+            "--agent-socket",
+            str(self.folder / f"{name}.agent.sock"),
+            log=f"probe.{name}",
+            env=dict(os.environ) | self.drivers[name].environment(self.folder / "lib"),
+        )
+
+    def stop_probe(self, name: str, sign: int = signal.SIGTERM) -> None:
+        """End the probe of a node."""
+        _end(self._probes.pop(name, None), sign)
+
+    # -- questions ---------------------------------------------------------------------------
+
+    @property
+    def operator_address(self) -> str:
+        """What `roostctl --daemon` takes."""
+        return f"unix:{self.folder}/operator.sock"
+
+    def operator(self) -> operator_pb2_grpc.OperatorStub:
+        """A client for questions; it lives as long as the stack."""
+        channel = self._exit.enter_context(grpc.insecure_channel(self.operator_address))
+        return operator_pb2_grpc.OperatorStub(channel)
+
+    def log(self, name: str) -> str:
+        """What "roostd" or "probe.NODE" has logged so far."""
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _plan(self) -> ClusterPlan:
+        return ClusterPlan(
+            nodes=tuple(
+                NodePlan(
+                    name=node.name,
+                    gpu_count=node.describe().topology.links.gpu_count,
+                    cpu_count=node.cpu_count,
+                    features=node.features,
+                )
+                for node in self._nodes
+            ),
+            job_submit_lua=render_lua(self.folder / "heartbeat", self._spool),
+            hooks=self._hooks(),
+        )
+
+    @property
+    def _spool(self) -> Path:
+        return self.folder / "spool" / "events"
+
+    def _make_spool(self) -> None:
+        self._spool.parent.mkdir()
+        self._spool.touch()
+        for path in (self._spool.parent, self._spool):
+            shutil.chown(path, "slurm")
+
+    def _hooks(self) -> HookPlan:
+        hooks = {}
+        for word in ("start", "end"):
+            hook = hooks[word] = self.folder / f"spool-{word}.sh"
+            hook.write_text(f'#!/bin/sh\necho "{word} $SLURM_JOB_ID" >> {self._spool}\nexit 0\n')
+            hook.chmod(0o755)
+        return HookPlan(prolog_slurmctld=hooks["start"], epilog_slurmctld=hooks["end"])
+
+    def _config(self) -> dict[str, object]:
+        return {
+            "cluster": "demo",
+            "mode": "enforce",
+            "listen": {"probes": f"127.0.0.1:{self._probe_port}"},
+            "slurm": {"conf": str(self.slurm.folder.slurm_conf), "lease_s": self._lease_s},
+            "paths": {"runtime_dir": str(self.folder), "state_dir": str(self.folder / "state")},
+        } | self._settings
+
+    def _spawn(
+        self, program: str, *options: str, log: str, env: dict[str, str]
+    ) -> subprocess.Popen[bytes]:
+        path = Path(sysconfig.get_path("scripts")) / program
+        with (self.folder / f"{log}.log").open("ab") as file:
+            # Its own session: Ctrl-C reaches us alone, and stop() decides the order.
+            return subprocess.Popen(
+                [str(path), *options],
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    def _serves(self) -> bool:
+        if self._roostd is not None and self._roostd.poll() is not None:
+            raise StackFailed(f"roostd exited with {self._roostd.returncode}: {self._tail()}")
+        return self._status() is not None
+
+    def _all_probes_report(self) -> bool:
+        status = self._status()
+        return status is not None and status.probe_count == len(self._nodes)
+
+    def _status(self) -> operator_pb2.Status | None:
+        with grpc.insecure_channel(self.operator_address) as channel:
+            stub = operator_pb2_grpc.OperatorStub(channel)
+            try:
+                return stub.GetStatus(operator_pb2.GetStatusRequest(), timeout=2.0)
+            except grpc.RpcError:
+                return None
+
+    def _wait_until(self, done: Callable[[], bool], complaint: str) -> None:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not done():
+            if time.monotonic() > deadline:
+                raise StackFailed(f"{complaint}: {self._tail()}")
+            time.sleep(_POLL_S)
+
+    def _tail(self) -> str:
+        logs = sorted(self.folder.glob("*.log"))
+        return "\n".join(
+            f"{log.stem}: {line}" for log in logs for line in self.log(log.stem).splitlines()[-5:]
+        )
+
+
+def _end(process: subprocess.Popen[bytes] | None, sign: int) -> None:
+    if process is None:
+        return
+    process.send_signal(sign)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
