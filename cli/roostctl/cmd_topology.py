@@ -120,4 +120,4 @@ def _legend(topology: pb.Topology, used: set[str]) -> Iterator[Text]:
         if symbol in used:
             yield Text(f"  {symbol:<4}  {meaning}")
     for position, nic in enumerate(topology.nics):
-        yield Text(f"  NIC{position}  {safe_text(nic.name)}")
+        yield Text(f"  NIC{position}: {safe_text(nic.name)}")

@@ -59,3 +59,12 @@ def test_no_line_is_wider_than_the_terminal(name: str, cluster: FakeOperator, ru
 def test_says_so_when_there_is_nothing(run: Run, golden: Golden) -> None:
     golden("nodes_none.txt", run("nodes").stdout)
     golden("jobs_none.txt", run("jobs").stdout)
+
+
+def test_a_missing_golden_fails_instead_of_being_written(
+    request: pytest.FixtureRequest, golden: Golden
+) -> None:
+    if request.config.getoption("--update-golden"):
+        pytest.skip("--update-golden writes what is missing: that is its purpose")
+    with pytest.raises(AssertionError, match="no golden file"):
+        golden("nobody_wrote_this.txt", "text")

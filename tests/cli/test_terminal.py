@@ -1,0 +1,157 @@
+"""Colour, encodings, and text from strangers."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import grpc
+import pytest
+from tests.cli.conftest import Run
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.quantities import duration, gibibytes, index_list, mean, safe_text
+from roostctl.testing import FakeOperator, build_candidate, build_job, build_node
+from roostd.core.topology import parse_topo_matrix
+
+PROGRAM = [sys.executable, "-c", "from roostctl.main import main; main()"]
+# Clear the screen, ring, go back over the line, reverse the text, fake a new line, mark up.
+HOSTILE = "\x1b[2J\x07\rfine\u202e\nJOB 1 \x9b31m [red]bold[/red] :smile:"
+
+
+def every_command(run: Run) -> list[str]:
+    commands = [
+        ["nodes"],
+        ["node", "n1"],
+        ["jobs"],
+        ["job", "1"],
+        ["explain", "1", "--features"],
+        ["status"],
+    ]
+    return [run(*command).stdout for command in commands]
+
+
+def test_control_characters_from_jobs_and_nodes_are_escaped(
+    operator: FakeOperator, run: Run
+) -> None:
+    operator.add_node(build_node("n1", faults={0: HOSTILE}, problems=[HOSTILE]))
+    candidate = build_candidate([HOSTILE], [0], 1.0, 0, HOSTILE)
+    candidate.features[HOSTILE] = 1.0
+    operator.add_job(
+        build_job("1", pb.JOB_STATE_WAITING, shares={HOSTILE: [0]}, reason=HOSTILE),
+        pb.Explanation(
+            policy=HOSTILE,
+            fallback_reason=HOSTILE,
+            candidates=[candidate],
+            exclusions=[pb.Exclusion(reason=HOSTILE, node_count=1)],
+        ),
+    )
+    operator.status.cluster = HOSTILE
+    for text in every_command(run):
+        # No hostile byte survives, and the only line breaks are ours.
+        assert not set("\x1b\x07\r\u202e\x9b") & set(text)
+        assert "\nJOB 1 " not in text
+        assert "[red]bold[/red] :smile:" in text
+
+
+def test_error_messages_are_escaped_too(operator: FakeOperator, run: Run) -> None:
+    operator.failure = (grpc.StatusCode.NOT_FOUND, "no job \x1b[2J'1'")
+    assert run("job", "1").stderr == "roostctl: no job \\x1b[2J'1'\n"
+
+
+def test_json_is_plain_ascii(operator: FakeOperator, run: Run) -> None:
+    operator.add_job(build_job("1", reason=f"Zürich {HOSTILE}"))
+    assert run("jobs", "--json").stdout.isascii()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_prints_in_any_encoding(encoding: str, operator: FakeOperator, address: str) -> None:
+    operator.add_job(build_job("1", reason="warten auf Zürich \N{SNOWMAN}"))
+    done = subprocess.run(
+        [*PROGRAM, "--daemon", address, "job", "1"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    expected = "warten auf Zürich \N{SNOWMAN}".encode(encoding, "backslashreplace")
+    assert expected in done.stdout
+
+
+def through_terminal(address: str, *args: str, **env: str) -> bytes:
+    """Run the program with a pseudo-terminal as its stdout; returns what it wrote there."""
+    ours, theirs = pty.openpty()
+    clean = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
+    with os.fdopen(ours, "rb", buffering=0) as reader:
+        done = subprocess.Popen(
+            [*PROGRAM, "--daemon", address, *args],
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env={**clean, "TERM": "xterm-256color", **env},
+        )
+        os.close(theirs)
+        written = b""
+        try:
+            while chunk := reader.read(4096):
+                written += chunk
+        except OSError:  # Linux says EIO when the other side has closed
+            pass
+        _, errors = done.communicate(timeout=60)
+    assert done.returncode == 0, errors
+    return written
+
+
+def test_colours_on_a_terminal_only(cluster: FakeOperator, address: str, run: Run) -> None:
+    assert b"\x1b[" in through_terminal(address, "jobs")
+    assert "\x1b[" not in run("jobs").stdout
+
+
+def test_no_colour_where_nobody_wants_it(cluster: FakeOperator, address: str) -> None:
+    assert b"\x1b[3" not in through_terminal(address, "jobs", NO_COLOR="1")
+
+
+def test_json_has_no_colour_on_a_terminal(cluster: FakeOperator, address: str) -> None:
+    assert b"\x1b[" not in through_terminal(address, "jobs", "--json")
+
+
+def test_topology_reads_back_as_the_matrix_it_shows(cluster: FakeOperator, run: Run) -> None:
+    text = run("topology", "gpu1", COLUMNS="40").stdout
+    matrix = parse_topo_matrix(text)
+    for link in cluster.topologies["gpu1"].links:
+        there = matrix.links[link.a][link.b]
+        assert there is not None
+        assert there.nvlink_count == link.nvlink_count
+        assert int(there.level) == int(link.level)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (-0.1, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10.0 s"),
+        (59.9, "59 s"),
+        (200, "3 m 20 s"),
+        (7500, "2 h 05 m"),
+        (100_000, "1 d 03 h"),
+    ],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_index_lists_join_runs() -> None:
+    assert index_list([5, 0, 1, 2]) == "0-2,5"
+    assert index_list([]) == "-"
+
+
+def test_unknown_values_do_not_count_as_zero() -> None:
+    assert mean([None, 0.5, 1.0]) == 0.75
+    assert mean([None]) is None
+    assert gibibytes(None) == "-"
+
+
+def test_escapes_leave_ordinary_text_alone() -> None:
+    assert safe_text("Zürich, 東京: 100 %") == "Zürich, 東京: 100 %"
+    assert safe_text("a\tb\u2028c\ud800") == r"a\tb\u2028c\ud800"

@@ -1,0 +1,90 @@
+"""Watching: again and again, through a daemon's restart, until Ctrl-C."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+from roostctl.client import CallFailed
+from roostctl.testing import FakeOperator
+from roostctl.watch import repeat
+
+PROGRAM = [sys.executable, "-c", "from roostctl.main import main; main()"]
+
+
+class Pauses:
+    """Counts pauses, and presses Ctrl-C in the last one."""
+
+    def __init__(self, count: int) -> None:
+        self.left, self.asked_s = count, list[float]()
+
+    def __call__(self, seconds: float) -> None:
+        self.asked_s.append(seconds)
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_draws_once_without_an_interval() -> None:
+    frames: list[int] = []
+    repeat(lambda: frames.append(1), None, Pauses(0))
+    assert frames == [1]
+
+
+def test_draws_until_interrupted() -> None:
+    frames: list[int] = []
+    pauses = Pauses(3)
+    repeat(lambda: frames.append(1), 0.5, pauses)
+    assert (len(frames), pauses.asked_s) == (3, [0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED], ids=str
+)
+def test_waits_for_a_daemon_that_restarts(
+    code: grpc.StatusCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = iter([None, CallFailed(code, "roostd is away"), None])
+    seen: list[str] = []
+
+    def frame() -> None:
+        if error := next(answers):
+            raise error
+        seen.append("frame")
+
+    repeat(frame, 0.5, Pauses(3))
+    assert seen == ["frame", "frame"]
+    assert capsys.readouterr().err == "roostctl: roostd is away\n"
+
+
+def test_gives_up_when_the_daemon_never_answered() -> None:
+    def frame() -> None:
+        raise CallFailed(grpc.StatusCode.UNAVAILABLE, "roostd is away")
+
+    with pytest.raises(CallFailed):
+        repeat(frame, 0.5, Pauses(1))
+
+
+def test_gives_up_when_refused() -> None:
+    answers = iter([None, CallFailed(grpc.StatusCode.PERMISSION_DENIED, "no")])
+
+    def frame() -> None:
+        if error := next(answers):
+            raise error
+
+    with pytest.raises(CallFailed):
+        repeat(frame, 0.5, Pauses(5))
+
+
+def test_ctrl_c_ends_watching_with_success(cluster: FakeOperator, address: str) -> None:
+    arguments = ["--daemon", address, "jobs", "--json", "--watch", "0.01"]
+    with subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        documents = [json.loads(watcher.stdout.readline()) for _ in range(2)]
+        watcher.send_signal(signal.SIGINT)
+        watcher.stdout.read()
+        assert watcher.wait(timeout=60) == 0
+    assert {document["schema"] for document in documents} == {"roost.jobs/1"}
