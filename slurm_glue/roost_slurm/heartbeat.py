@@ -1,0 +1,116 @@
+"""The file by which roostd tells job_submit.lua that it is alive, and what to hold.
+
+    roost 1 <unix epoch seconds> <lease seconds>
+    enforce main,debug
+    except slow
+    models a100,h100
+
+`enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
+users may write as a type (`gpu:a100:2`). The file is replaced as a whole: readers never see half.
+"""
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+FRESH_S = 15
+MAX_BYTES = 4096
+LONGEST_LEASE_S = 86_400
+EVERY_PARTITION = "*"
+
+_FIRST_LINE = re.compile(r"roost 1 (\d{1,15}) (\d{1,5})")
+_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+
+
+class HeartbeatError(ValueError):
+    """A heartbeat is not one, or would not be understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One beat."""
+
+    at_epoch_s: int
+    lease_s: int
+    enforce: tuple[str, ...] = ()
+    excepted: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.lease_s <= LONGEST_LEASE_S:
+            raise HeartbeatError(f"lease of {self.lease_s} s; want 1 to {LONGEST_LEASE_S}")
+        if self.at_epoch_s < 0:
+            raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
+        for name in (*self.enforce, *self.excepted, *self.models):
+            if name != EVERY_PARTITION and not is_name(name):
+                raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
+
+    def is_fresh(self, now_epoch_s: float) -> bool:
+        """Whether it still counts; one from the future does not either, clocks being set back."""
+        return abs(now_epoch_s - self.at_epoch_s) <= FRESH_S
+
+
+def is_name(text: str) -> bool:
+    """Whether a partition or a model of that name can stand in a heartbeat."""
+    return _NAME.fullmatch(text) is not None
+
+
+def render(beat: Heartbeat) -> str:
+    """Write a beat as text.
+
+    Raises:
+        HeartbeatError: too many names to fit in 4 KiB.
+    """
+    lines = [f"roost 1 {beat.at_epoch_s} {beat.lease_s}"]
+    lines += [
+        f"{key} {','.join(names)}"
+        for key, names in (
+            ("enforce", beat.enforce),
+            ("except", beat.excepted),
+            ("models", beat.models),
+        )
+    ]
+    text = "\n".join(lines) + "\n"
+    if len(text) > MAX_BYTES:
+        raise HeartbeatError(f"{len(text)} bytes of names; want at most {MAX_BYTES}")
+    return text
+
+
+def parse(text: str) -> Heartbeat:
+    """Read a beat; unknown lines are passed over, for a newer roostd may write more.
+
+    Raises:
+        HeartbeatError: the first line or a name is wrong.
+    """
+    first, *rest = text.splitlines() or [""]
+    match = _FIRST_LINE.fullmatch(first)
+    if match is None:
+        raise HeartbeatError(f"first line {first[:80]!r}; want `roost 1 EPOCH LEASE`")
+    lists = {key: _names(value) for key, _, value in (line.partition(" ") for line in rest)}
+    return Heartbeat(
+        at_epoch_s=int(match[1]),
+        lease_s=int(match[2]),
+        enforce=lists.get("enforce", ()),
+        excepted=lists.get("except", ()),
+        models=lists.get("models", ()),
+    )
+
+
+def write(path: Path, beat: Heartbeat) -> None:
+    """Replace the file at `path`; slurmctld, another user, may read it."""
+    text = render(beat)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)

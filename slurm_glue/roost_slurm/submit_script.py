@@ -1,0 +1,65 @@
+"""job_submit.lua, with the settings of one site written into it."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from roost_slurm import heartbeat
+
+_FOLDERS = (
+    Path(__file__).resolve().parent.parent / "lua",  # a checkout
+    Path(sys.prefix) / "share" / "roost" / "lua",  # an installed wheel
+)
+_SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@%:-]+")
+
+
+class SubmitScriptError(ValueError):
+    """The script cannot be found, or a setting cannot be written into it."""
+
+
+def template() -> str:
+    """Return the script as shipped, with the default paths.
+
+    Raises:
+        SubmitScriptError: it is not where the package or a checkout has it.
+    """
+    for folder in _FOLDERS:
+        script = folder / "job_submit.lua"
+        if script.is_file():
+            return script.read_text(encoding="ascii")
+    places = " nor in ".join(map(str, _FOLDERS))
+    raise SubmitScriptError(f"no job_submit.lua in {places}; cure: install roost again")
+
+
+def render(
+    heartbeat_file: Path, spool_file: Path, models: Sequence[str] = (), *, seats: bool = False
+) -> str:
+    """Return the script for one site.
+
+    Args:
+        heartbeat_file: what roostd writes.
+        spool_file: what roostd reads.
+        models: lower-case GPU models of the cluster, also accepted while roostd is down.
+        seats: whether gres.conf has second seats, so that plain requests need tokens.
+
+    Raises:
+        SubmitScriptError: a path or a model would not survive as a Lua string.
+    """
+    for path in (heartbeat_file, spool_file):
+        if not _SAFE_PATH.fullmatch(str(path)):
+            raise SubmitScriptError(f"{path}: want an absolute path of plain characters")
+    for model in models:
+        if not heartbeat.is_name(model) or model != model.lower():
+            raise SubmitScriptError(f"model {model!r}: want lower-case letters, digits, _ . + -")
+    text = template()
+    for name, value in (
+        ("HEARTBEAT", f'"{heartbeat_file}"'),
+        ("SPOOL", f'"{spool_file}"'),
+        ("MODELS", f'"{",".join(models)}"'),
+        ("SEATS", str(seats).lower()),
+    ):
+        text, count = re.subn(rf"(?m)^(local {name} = )(\"[^\"]*\"|false)", rf"\g<1>{value}", text)
+        if count != 1:
+            raise SubmitScriptError(f"job_submit.lua has {count} lines `local {name} =`, want 1")
+    return text

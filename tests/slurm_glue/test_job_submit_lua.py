@@ -1,0 +1,305 @@
+"""job_submit.lua in the interpreter that Slurm embeds: what it changes, and what it leaves."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lupa import lua51
+from tests.slurm_glue.conftest import Runtime
+
+from roost_slurm import spool, submit_script
+from roost_slurm.submit_script import SubmitScriptError
+
+Job: TypeAlias = dict[str, Any]
+
+NO_VAL, NO_VAL_16 = 4294967294, 65534
+# What Slurm 22.05 hands over for `sbatch` without options.
+PLAIN: Job = {
+    "shared": NO_VAL_16,
+    "het_job_offset": NO_VAL,
+    "immediate": 0,
+    "cron_job": False,
+    "begin_time": 0,
+}
+FORMS = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+
+
+class Slurmctld:
+    """Calls the script as slurmctld does: with a job whose unset fields read nil."""
+
+    def __init__(self, script: str) -> None:
+        self.lua = lua51.LuaRuntime(unpack_returned_tuples=True)
+        self.errors: list[str] = []
+        self.lua.globals().slurm = self.lua.table_from(
+            {"SUCCESS": 0, "ERROR": -1, "log_error": self._log_error}
+        )
+        assert self.lua.execute(script) == 0
+        self.partitions = self.lua.table_from(
+            {
+                "main": self.lua.table_from({"flag_default": 1}),
+                "debug": self.lua.table_from({"flag_default": 0}),
+            }
+        )
+
+    def _log_error(self, form: str, *values: object) -> None:
+        self.errors.append(form % values)
+
+    def submit(self, job: Job, uid: int = 1000) -> Job:
+        """Return the job as it is after the call."""
+        table = self.lua.table_from({**PLAIN, **job})
+        assert self.lua.globals().slurm_job_submit(table, self.partitions, uid) == 0
+        return dict(table.items())
+
+
+def changes(slurmctld: Slurmctld, job: Job) -> Job:
+    """What a submission changed."""
+    before = {**PLAIN, **job}
+    return {k: v for k, v in slurmctld.submit(job).items() if before.get(k) != v}
+
+
+@pytest.fixture
+def slurmctld(runtime: Runtime) -> Slurmctld:
+    runtime.beat(lease_s=30, models=("a100", "h100"))
+    return Slurmctld(runtime.script())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("request_text", ["gres:gpu:2", "gres/gpu:2", "gres/gpu=2", "gres:gpu"])
+def test_holds_every_way_to_ask_for_gpus(
+    slurmctld: Slurmctld, form: str, request_text: str
+) -> None:
+    before = time.time()
+    changed = changes(slurmctld, {form: request_text})
+    assert changed.pop("admin_comment") == "roost:lease"
+    assert before + 29 <= changed.pop("begin_time") <= time.time() + 30
+    assert changed == {}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {},
+        {"tres_per_node": "gres:gpu:0"},
+        {"tres_per_node": "gres:none"},
+        {"tres_per_node": "gres:shard:2"},
+        {"tres_per_node": "gres:gpu_mem:2"},
+        {"tres_per_node": "gres:mygpu:2"},
+        {"tres_per_node": "gres:gpu:g0:1,gres:gpu:g3:1"},
+        {"tres_per_node": "gres:gpu:s0:1"},
+        {"tres_per_node": "gres:gpu:v100:1"},
+        {"tres_per_node": "gres:gpu:1g.5gb:1"},
+        {"tres_per_job": "gres:gpu:a100:1,gres:gpu:h100:1"},
+        {"tres_per_job": "gres:gpu:a100:1", "tres_per_node": "gres:gpu:g1:1"},
+        {"tres_per_node": "gres:gpu:2", "shared": 0},
+        {"tres_per_node": "gres:gpu:2", "shared": 2},
+        {"tres_per_node": "gres:gpu:2", "shared": 3},
+        {"tres_per_node": "gres:gpu:2", "het_job_offset": 0},
+        {"tres_per_node": "gres:gpu:2", "het_job_offset": 1},
+        {"tres_per_node": "gres:gpu:2", "immediate": 1},
+        {"tres_per_node": "gres:gpu:2", "cron_job": True},
+    ],
+)
+def test_leaves_to_slurm_what_is_not_for_it(slurmctld: Slurmctld, job: Job) -> None:
+    assert changes(slurmctld, job) == {}
+    assert slurmctld.errors == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "becomes"),
+    [
+        ("gres:gpu:a100:2", "gres:gpu:2"),
+        ("gres/gpu:a100:2", "gres/gpu:2"),
+        ("gres/gpu:a100=2", "gres/gpu=2"),
+        ("gres:gpu:A100:2", "gres:gpu:2"),
+        ("gres:gpu:a100", "gres:gpu"),
+        ("gpu:a100:2", "gpu:2"),
+        ("gres:gpu:a100:2,gres:nic:1", "gres:gpu:2,gres:nic:1"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_model_becomes_a_feature(
+    slurmctld: Slurmctld, form: str, asked: str, becomes: str
+) -> None:
+    changed = changes(slurmctld, {form: asked})
+    assert (changed[form], changed["features"]) == (becomes, "a100")
+
+
+@pytest.mark.parametrize(
+    ("features", "becomes"), [("", "a100"), ("big", "big&a100"), ("x|y", "x|y&a100")]
+)
+def test_keeps_the_features_asked_for(slurmctld: Slurmctld, features: str, becomes: str) -> None:
+    job = {"tres_per_node": "gres:gpu:a100:2", "features": features}
+    assert changes(slurmctld, job)["features"] == becomes
+
+
+def test_an_exclusive_job_gets_its_model_but_no_lease(slurmctld: Slurmctld) -> None:
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:a100:2", "shared": 0})
+    assert changed == {"tres_per_node": "gres:gpu:2", "features": "a100"}
+
+
+@pytest.mark.parametrize(
+    ("enforce", "excepted", "partition", "held"),
+    [
+        (("*",), (), None, True),
+        (("main",), (), None, True),
+        (("debug",), (), None, False),
+        (("debug",), (), "debug", True),
+        (("main",), (), "main,debug", False),
+        (("main", "debug"), (), "main,debug", True),
+        (("*",), ("debug",), "debug", False),
+        (("*",), ("debug",), "main", True),
+        ((), (), "main", False),
+    ],
+)
+def test_holds_only_where_roostd_enforces(
+    runtime: Runtime,
+    enforce: tuple[str, ...],
+    excepted: tuple[str, ...],
+    partition: str | None,
+    held: bool,
+) -> None:
+    runtime.beat(enforce=enforce, excepted=excepted)
+    job = {"tres_per_node": "gres:gpu:1", "partition": partition}
+    assert ("begin_time" in changes(Slurmctld(runtime.script()), job)) is held
+
+
+@pytest.mark.parametrize(
+    "heartbeat_text",
+    [
+        None,
+        "",
+        "roost 1 {now} 30",
+        "roost 2 {now} 30\nenforce *\n",
+        "roost 1 {stale} 30\nenforce *\n",
+        "roost 1 {future} 30\nenforce *\n",
+        "roost 1 {now} 0\nenforce *\n",
+        "roost 1 {now} 86401\nenforce *\n",
+        "roost 1 {now} 1e9\nenforce *\n",
+        "roost 1 {now} 30\n",
+        "\0" * 5000,
+    ],
+)
+def test_without_a_sound_heartbeat_nothing_is_touched(
+    runtime: Runtime, heartbeat_text: str | None
+) -> None:
+    now = int(time.time())
+    if heartbeat_text is not None:
+        text = heartbeat_text.format(now=now, stale=now - 17, future=now + 60)
+        runtime.heartbeat_file.write_text(text)
+    assert changes(Slurmctld(runtime.script()), {"tres_per_node": "gres:gpu:1"}) == {}
+
+
+def test_models_of_the_site_are_known_while_roostd_is_down(runtime: Runtime) -> None:
+    slurmctld = Slurmctld(runtime.script(models=("a100",)))
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:a100:1"})
+    assert changed == {"tres_per_node": "gres:gpu:1", "features": "a100"}
+
+
+def test_a_begin_before_the_lease_ends_is_remembered(slurmctld: Slurmctld) -> None:
+    begin = int(time.time()) + 5
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": begin})
+    assert changed["admin_comment"] == f"roost:lease begin={begin}"
+    assert changed["begin_time"] > begin
+
+
+def test_a_later_begin_is_kept(slurmctld: Slurmctld) -> None:
+    begin = int(time.time()) + 3600
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": begin})
+    assert changed == {"admin_comment": f"roost:lease begin={begin}"}
+
+
+def test_a_begin_in_the_past_counts_as_none(slurmctld: Slurmctld) -> None:
+    changed = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": 1000})
+    assert changed["admin_comment"] == "roost:lease"
+
+
+def test_wakes_roostd_through_the_spool(runtime: Runtime, slurmctld: Slurmctld) -> None:
+    slurmctld.submit({"tres_per_node": "gres:gpu:1"}, uid=1234)
+    slurmctld.submit({"tres_per_node": "gres:gpu:1", "partition": "main,debug"}, uid=0)
+    slurmctld.submit({})
+    assert runtime.spool_lines() == ["submit 1234 main", "submit 0 main,debug"]
+
+
+@given(partition=st.text(min_size=1, max_size=300))
+def test_a_partition_name_cannot_forge_a_line(
+    tmp_path_factory: pytest.TempPathFactory, partition: str
+) -> None:
+    runtime = Runtime(tmp_path_factory.mktemp("run"))
+    runtime.beat()
+    Slurmctld(runtime.script()).submit({"tres_per_node": "gres:gpu:1", "partition": partition})
+    (line,) = runtime.spool_lines()
+    assert isinstance(spool.parse_line(line), spool.Submitted)
+
+
+def test_an_unwritable_spool_does_no_harm(runtime: Runtime, slurmctld: Slurmctld) -> None:
+    runtime.spool_file.parent.rmdir()
+    assert "begin_time" in changes(slurmctld, {"tres_per_node": "gres:gpu:1"})
+    assert slurmctld.errors == []
+
+
+def test_a_fault_leaves_the_job_as_it_was(slurmctld: Slurmctld) -> None:
+    assert changes(slurmctld, {"tres_per_node": "gres:gpu:a100:1", "partition": True}) == {}
+    assert slurmctld.errors
+    assert slurmctld.errors[0].startswith("roost: job left to Slurm: ")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*FORMS, "partition", "features", "shared", "begin_time"]),
+        st.one_of(st.text("gresu:/=,a1025 ", max_size=30), st.integers(0, 2**32 - 1)),
+    )
+)
+def test_no_job_is_ever_refused(tmp_path_factory: pytest.TempPathFactory, job: Job) -> None:
+    runtime = Runtime(tmp_path_factory.mktemp("run"))
+    runtime.beat(models=("a100",))
+    Slurmctld(runtime.script()).submit(job)  # asserts SUCCESS
+
+
+def test_modifying_a_job_passes(slurmctld: Slurmctld) -> None:
+    assert slurmctld.lua.globals().slurm_job_modify({}, {}, {}, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "becomes"),
+    [
+        ("gres:gpu:2", "gres:gpu:2,gres:gputoken:2"),
+        ("gres/gpu=2", "gres/gpu=2,gres/gputoken=2"),
+        ("gres:gpu:a100:3", "gres:gpu:3,gres:gputoken:3"),
+        ("gres:gpu", "gres:gpu,gres:gputoken:1"),
+    ],
+)
+def test_with_second_seats_a_plain_request_takes_tokens(
+    runtime: Runtime, asked: str, becomes: str
+) -> None:
+    slurmctld = Slurmctld(runtime.script(models=("a100",), seats=True))
+    assert changes(slurmctld, {"tres_per_node": asked})["tres_per_node"] == becomes
+
+
+def test_stays_under_a_hundred_lines() -> None:
+    assert len(submit_script.template().splitlines()) < 100
+
+
+def test_takes_less_than_a_millisecond(runtime: Runtime, slurmctld: Slurmctld) -> None:
+    submit = slurmctld.lua.globals().slurm_job_submit
+    took_s = []
+    for _ in range(1000):
+        job = slurmctld.lua.table_from({**PLAIN, "tres_per_node": "gres:gpu:a100:2"})
+        start = time.perf_counter()
+        submit(job, slurmctld.partitions, 1000)
+        took_s.append(time.perf_counter() - start)
+    assert sorted(took_s)[989] < 1e-3
+
+
+@pytest.mark.parametrize("path", ["relative", '/a"b', "/a\nb", "/a\\b", "/a b"])
+def test_the_generator_refuses_paths_that_lua_would_misread(path: str) -> None:
+    with pytest.raises(SubmitScriptError):
+        submit_script.render(Path(path), Path("/run/spool"))
+
+
+def test_a_directory_as_heartbeat_is_none(runtime: Runtime) -> None:
+    os.mkdir(runtime.heartbeat_file)
+    assert changes(Slurmctld(runtime.script()), {"tres_per_node": "gres:gpu:1"}) == {}
