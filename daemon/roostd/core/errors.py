@@ -7,6 +7,7 @@
     ├── SlurmError         Slurm did not do what it was asked
     │   ├── SlurmTimeout   it did not answer in time
     │   └── SlurmRefused   it answered no; carries argv, exit code and stderr
+    ├── ProbeError         a probe said something that cannot be; names the quantity
     ├── JournalError       the journal cannot be read or written
     ├── UnknownNode        asked about a node that nobody has seen
     └── UnknownJob         asked about a job that nobody has seen
@@ -60,6 +61,14 @@ class SlurmRefused(SlurmError):
         said = stderr.strip() or "no message"
         super().__init__(f"{argv[0]} exited with {exit_code}: {said}: {' '.join(argv)}")
         self.argv, self.exit_code, self.stderr = tuple(argv), exit_code, stderr
+
+
+class ProbeError(RoostError):
+    """A probe said something that cannot be true; nothing of that message is used."""
+
+    def __init__(self, quantity: str, problem: str) -> None:
+        super().__init__(f"{quantity}: {problem}")
+        self.quantity, self.problem = quantity, problem
 
 
 class JournalError(RoostError):

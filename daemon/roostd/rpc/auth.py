@@ -1,0 +1,80 @@
+"""Who may speak for a node, and who may reach the operator's socket."""
+
+import grp
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import grpc
+
+from roostd.config import ProbesTls
+from roostd.core.errors import ConfigError
+from roostd.rpc.errors import Context
+
+
+def node_names(context: Context) -> frozenset[str] | None:
+    """The names in the caller's certificate; None where the port has no TLS: anybody may speak."""
+    auth = context.auth_context()
+    if not auth or "transport_security_type" not in auth:
+        return None
+    names = [*auth.get("x509_subject_alternative_name", ())]
+    return frozenset(name.decode("utf-8", "replace") for name in names)
+
+
+def may_speak_for(context: Context, node: str) -> bool:
+    """Whether the caller is that node, by its certificate; a name with a domain counts too."""
+    names = node_names(context)
+    return names is None or any(name == node or name.startswith(f"{node}.") for name in names)
+
+
+def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
+    """Credentials that ask every probe for a certificate.
+
+    Raises:
+        ConfigError: a file cannot be read.
+    """
+    parts = []
+    for key in ("key", "certificate", "client_ca"):
+        path: Path = getattr(tls, key)
+        try:
+            parts.append(path.read_bytes())
+        except OSError as error:
+            raise ConfigError([f"listen.probes_tls.{key}: {path}: {error.strerror}"]) from error
+    key_pem, certificate_pem, ca_pem = parts
+    return grpc.ssl_server_credentials(
+        [(key_pem, certificate_pem)], root_certificates=ca_pem, require_client_auth=True
+    )
+
+
+def clear_socket(path: Path) -> None:
+    """Remove what a killed daemon left behind.
+
+    Raises:
+        ConfigError: something else than a socket is there.
+    """
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError([f"listen.operator_socket: {path}: not a socket; remove it"])
+        path.unlink()
+    except FileNotFoundError:
+        return
+
+
+def guard_socket(path: Path, group: str | None) -> None:
+    """Let owner and group connect, nobody else. Connecting is the permission.
+
+    grpcio tells a server nothing of who called over a UNIX socket, so the file's mode is the only
+    guard there is; the folder should not be writable by others either.
+
+    Raises:
+        ConfigError: there is no such group, or the daemon is not in it.
+    """
+    if group is not None:
+        try:
+            grp.getgrnam(group)
+            shutil.chown(path, group=group)
+        except (KeyError, PermissionError) as error:
+            problem = "no such group" if isinstance(error, KeyError) else "not a member of it"
+            raise ConfigError([f"listen.operator_group: {group}: {problem}"]) from error
+    os.chmod(path, 0o660)

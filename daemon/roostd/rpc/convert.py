@@ -1,0 +1,293 @@
+"""The engine's view in the words of operator.proto. No decisions, no I/O."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import telemetry_pb2 as telemetry_pb
+from roostd.config import Mode
+from roostd.core.actions import Decision, Place
+from roostd.core.errors import UnknownNode
+from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
+from roostd.core.jobs import JobRecord, JobState
+from roostd.core.model import JobId, NodeName, NodeShare, Placement
+from roostd.rpc.board import NodeReport
+from roostd.rpc.probe_messages import column
+from roostd.state import DaemonState
+
+_MODES = {
+    Mode.OFF: pb.MODE_OFF,
+    Mode.SHADOW: pb.MODE_SHADOW,
+    Mode.ADVISE: pb.MODE_ADVISE,
+    Mode.ENFORCE: pb.MODE_ENFORCE,
+}
+_JOB_STATES = {
+    JobState.WAITING: pb.JOB_STATE_WAITING,
+    JobState.PLACING: pb.JOB_STATE_PLACING,
+    JobState.RUNNING: pb.JOB_STATE_RUNNING,
+    JobState.LET_GO: pb.JOB_STATE_LET_GO,
+    JobState.ENDED: pb.JOB_STATE_ENDED,
+}
+
+
+def status(state: DaemonState) -> pb.Status:
+    """How the daemon is."""
+    engine, config, now_s = state.engine, state.config, state.clock.now_s()
+    cluster = engine.cluster
+    states = [record.state for _, record in engine.records()]
+    policy = engine.policies.score.name
+    usable = cluster.usable[: len(cluster)]
+    faults = [state.slurm_fault, state.journal_fault and f"journal: {state.journal_fault}"]
+    return pb.Status(
+        version=state.version,
+        cluster=config.cluster or state.cluster,
+        uptime_s=now_s - state.started_s,
+        default_mode=_MODES[config.mode],
+        partitions=[
+            pb.PartitionMode(partition=name, mode=_MODES[listed.mode])
+            for name, listed in sorted(config.partitions.items())
+        ],
+        policy_model=state.policy_model,
+        policy_sha256=policy.removeprefix("onnx:") if policy.startswith("onnx:") else "",
+        policy_fault=state.policy_fault,
+        node_count=sum(spec is not None for spec in cluster.specs),
+        probe_count=state.board.count_since(now_s - config.telemetry.stale_after_s),
+        gpu_count=int(cluster.gpu_count[: len(cluster)][usable].sum()),
+        gpu_free_count=cluster.free_count(),
+        waiting_job_count=states.count(JobState.WAITING),
+        running_job_count=states.count(JobState.RUNNING),
+        decision_count=engine.decision_count,
+        fallback_count=engine.fallback_count,
+        refused_count=engine.refused_count,
+        slurm_version=state.slurm_version,
+        slurm_fault="; ".join(filter(None, faults)),
+    )
+
+
+def node_names(state: DaemonState) -> list[NodeName]:
+    """Every node that Slurm names, sorted."""
+    cluster = state.engine.cluster
+    return sorted(
+        name for name, spec in zip(cluster.names, cluster.specs, strict=True) if spec is not None
+    )
+
+
+def holders(state: DaemonState) -> dict[tuple[NodeName, int], JobId]:
+    """Who holds each GPU that is not free."""
+    cluster = state.engine.cluster
+    return {
+        (share.node, gpu): job_id
+        for job_id in cluster.held_jobs()
+        for share in cluster.shares(job_id)
+        for gpu in share.gpu_indices
+    }
+
+
+def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], JobId]) -> pb.Node:
+    """One node.
+
+    Raises:
+        UnknownNode: Slurm does not name it.
+    """
+    cluster = state.engine.cluster
+    row = cluster.row.get(name)
+    spec = None if row is None else cluster.specs[row]
+    if row is None or spec is None:
+        raise UnknownNode(name)
+    report = state.board.report(name)
+    message = pb.Node(
+        name=name,
+        rack=spec.rack,
+        usable=bool(cluster.usable[row]),
+        slurm_state=state.node_states.get(name, ""),
+        partitions=spec.partitions,
+        cpu_count=spec.cpu_count,
+        cpu_free_count=max(int(cluster.cpu_free[row]), 0),
+        memory_bytes=spec.memory_bytes,
+        memory_free_bytes=max(int(cluster.memory_free[row]), 0),
+        problems=_problems(state, name, spec.gpu_count, report),
+        gpus=[
+            pb.NodeGpu(
+                index=gpu,
+                job_id=held.get((name, gpu), ""),
+                fault=cluster.faults.get((row, gpu), ""),
+                free=bool(int(cluster.free_mask[row]) >> gpu & 1),
+            )
+            for gpu in range(spec.gpu_count)
+        ],
+    )
+    if report is not None:
+        message.sample_age_s = state.board.silent_s(report)
+        _add_report(message, report)
+    return message
+
+
+def topology(state: DaemonState, name: NodeName) -> pb.Topology:
+    """How a node's GPUs are linked, in gres order.
+
+    Raises:
+        UnknownNode: no probe has told.
+    """
+    report = state.board.report(name)
+    if report is None:
+        raise UnknownNode(name)
+    hello = report.hello
+    gpus = []
+    for index, gpu in enumerate(hello.gpus):
+        numbered = telemetry_pb.Gpu()
+        numbered.CopyFrom(gpu)
+        numbered.index = index
+        gpus.append(numbered)
+    nics = []
+    for nic in hello.nics:
+        renumbered = telemetry_pb.Nic()
+        renumbered.CopyFrom(nic)
+        if len(nic.gpu_levels) == len(hello.order):
+            renumbered.gpu_levels[:] = [nic.gpu_levels[nvml] for nvml in hello.order]
+        nics.append(renumbered)
+    links = [
+        telemetry_pb.Link(
+            a=a,
+            b=b,
+            level=telemetry_pb.AncestorLevel.ValueType(int(link.level)),
+            nvlink_count=link.nvlink_count,
+            nvswitch=(a, b) in hello.nvswitch_pairs,
+        )
+        for a, row in enumerate(hello.links.links)
+        for b, link in enumerate(row)
+        if a < b and link is not None
+    ]
+    return pb.Topology(node=name, gpus=gpus, links=links, nics=nics)
+
+
+def job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
+    """One job."""
+    spec, now_s = record.spec, state.clock.now_s()
+    place = state.place(job_id, record)
+    message = pb.Job(
+        job_id=job_id,
+        user_id=spec.user_id if spec else 0,
+        partition=spec.partition if spec else "",
+        state=_JOB_STATES[record.state],
+        reason=record.reason,
+        gpu_count=_gpu_count(record),
+        waited_s=max(_waited_until_s(record, now_s) - record.queued_s, 0.0),
+        planned=_planned(place.placement) if place else (),
+        allocated=[_allocation(share) for share in record.shares],
+    )
+    if place is not None:
+        message.link_score = int(place.decision.link_scores[0])
+        message.best_link_score = place.decision.best_link_score
+    if record.state is JobState.WAITING and record.until_s is not None:
+        message.wait_left_s = max(record.until_s - now_s, 0.0)
+    return message
+
+
+def explanation(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Explanation:
+    """Why a job is where it is."""
+    message = pb.Explanation(job=job(state, job_id, record))
+    place = state.place(job_id, record)
+    exclusions = record.exclusions
+    if place is not None:
+        decision = place.decision
+        message.decided_ago_s = state.clock.now_s() - decision.at_s
+        message.policy, message.fallback_reason = decision.policy, decision.fallback_reason
+        message.candidates.extend(_candidates(place))
+        exclusions = decision.exclusions
+    message.exclusions.extend(
+        pb.Exclusion(reason=reason, node_count=count) for reason, count in exclusions
+    )
+    return message
+
+
+def _problems(
+    state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
+) -> Iterator[str]:
+    if report is None:
+        yield "no probe: links and load are unknown"
+        return
+    silent_s = state.board.silent_s(report)
+    if silent_s > state.config.telemetry.stale_after_s:
+        yield f"the probe has been silent for {silent_s:.0f} s"
+    if len(report.hello.gpus) != gpu_count:
+        yield (
+            f"the probe sees {len(report.hello.gpus)} GPUs, Slurm {gpu_count}:"
+            " links and load are not used; check gres.conf"
+        )
+    yield from report.hello.problems
+
+
+def _add_report(message: pb.Node, report: NodeReport) -> None:
+    """Add what the probe says of each GPU that both it and Slurm know."""
+    sample, order = report.sample, report.hello.order
+    for gpu, static in zip(message.gpus, report.hello.gpus, strict=False):
+        gpu.uuid, gpu.model = static.uuid, static.model
+        if static.HasField("memory_bytes"):
+            gpu.memory_bytes = static.memory_bytes
+    if sample is None:
+        return
+    for name in (
+        "sm_frac",
+        "memory_activity_frac",
+        "memory_used_bytes",
+        "power_w",
+        "temperature_c",
+    ):
+        values = column(getattr(sample, name), order)
+        for gpu, value in zip(message.gpus, values, strict=False):
+            if value is not None:
+                setattr(gpu, name, value)
+
+
+def _gpu_count(record: JobRecord) -> int:
+    if record.spec is not None:
+        return record.spec.gpu_count
+    return sum(len(share.gpu_indices) for share in record.shares)
+
+
+def _waited_until_s(record: JobRecord, now_s: float) -> float:
+    return next((at for at in (record.started_s, record.ended_s) if at is not None), now_s)
+
+
+def _planned(placement: Placement) -> Iterator[pb.NodeAllocation]:
+    for name in placement.nodes:
+        yield pb.NodeAllocation(node=name, gpu_indices=placement.gpu_indices)
+
+
+def _allocation(share: NodeShare) -> pb.NodeAllocation:
+    return pb.NodeAllocation(node=share.node, gpu_indices=share.gpu_indices)
+
+
+def _candidates(place: Place) -> Iterator[pb.Candidate]:
+    decision = place.decision
+    for rank, candidate in enumerate(decision.candidates):
+        yield pb.Candidate(
+            nodes=candidate.nodes,
+            gpu_indices=candidate.gpu_indices,
+            score=float(decision.scores[rank]),
+            link_score=int(decision.link_scores[rank]),
+            features=dict(zip(COLUMNS, decision.features[rank].tolist(), strict=True)),
+            why_not=_why_not(decision, rank) if rank else "",
+        )
+
+
+def _why_not(decision: Decision, rank: int) -> str:
+    """What sets a candidate back the most, by the heuristic's weights; a model may see more."""
+    gap = float(decision.scores[0] - decision.scores[rank])
+    if gap <= 0:
+        return "as good; the chosen one comes first in order"
+    loss = (decision.features[0] - decision.features[rank]) * HEURISTIC_WEIGHTS
+    worst = int(np.argmax(loss))
+    if loss[worst] <= 0:
+        return f"score {gap:.3g} lower, by the model"
+    mine, chosen = decision.features[rank][worst], decision.features[0][worst]
+    return f"score {gap:.3g} lower, mostly {COLUMNS[worst]}: {mine:.3g}, chosen {chosen:.3g}"
+
+
+def uuids(state: DaemonState, name: NodeName, gpu_indices: Sequence[int]) -> list[str]:
+    """UUIDs of GPUs of a node; empty when its probe has not told all of them."""
+    cluster = state.engine.cluster
+    row = cluster.row.get(name)
+    known = () if row is None else cluster.uuids[row]
+    return [known[gpu] for gpu in gpu_indices] if len(known) > max(gpu_indices, default=-1) else []

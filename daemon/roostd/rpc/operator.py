@@ -1,0 +1,56 @@
+"""The Operator service: what people and dashboards ask. Read-only."""
+
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+from roostd.core.model import JobId, NodeName
+from roostd.rpc import convert
+from roostd.rpc.errors import Context
+from roostd.state import DaemonState
+
+
+class OperatorService(pb_grpc.OperatorServicer):
+    """Answers from the daemon's state as it is at this moment."""
+
+    def __init__(self, state: DaemonState) -> None:
+        self._state = state
+
+    async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
+        """See operator.proto."""
+        return convert.status(self._state)
+
+    async def ListNodes(
+        self, request: pb.ListNodesRequest, context: Context
+    ) -> pb.ListNodesResponse:
+        """See operator.proto."""
+        held = convert.holders(self._state)
+        return pb.ListNodesResponse(
+            nodes=[
+                convert.node(self._state, name, held) for name in convert.node_names(self._state)
+            ]
+        )
+
+    async def GetNode(self, request: pb.GetNodeRequest, context: Context) -> pb.Node:
+        """See operator.proto."""
+        held = convert.holders(self._state)
+        return convert.node(self._state, NodeName(request.name), held)
+
+    async def GetTopology(self, request: pb.GetTopologyRequest, context: Context) -> pb.Topology:
+        """See operator.proto."""
+        return convert.topology(self._state, NodeName(request.node))
+
+    async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
+        """See operator.proto."""
+        records = self._state.engine.records(request.include_ended)
+        return pb.ListJobsResponse(
+            jobs=[convert.job(self._state, job_id, record) for job_id, record in records]
+        )
+
+    async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
+        """See operator.proto."""
+        job_id = JobId(request.job_id)
+        return convert.job(self._state, job_id, self._state.engine.record(job_id))
+
+    async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
+        """See operator.proto."""
+        job_id = JobId(request.job_id)
+        return convert.explanation(self._state, job_id, self._state.engine.record(job_id))

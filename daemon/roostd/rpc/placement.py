@@ -1,0 +1,120 @@
+"""The Placement service: what the node agents ask on behalf of Slurm's hooks."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import grpc
+import structlog
+
+from roost_proto.v1 import placement_pb2 as pb
+from roost_proto.v1 import placement_pb2_grpc as pb_grpc
+from roostd.core.errors import UnknownJob
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId, NodeName
+from roostd.core.topology import LinkMatrix
+from roostd.metrics import Metrics
+from roostd.rpc import convert
+from roostd.rpc.auth import may_speak_for
+from roostd.rpc.errors import Context
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+
+class PlacementService(pb_grpc.PlacementServicer):
+    """Tells nodes what was planned, and notes what they found."""
+
+    def __init__(self, state: DaemonState, metrics: Metrics) -> None:
+        self._state, self._metrics = state, metrics
+
+    async def GetPlan(self, request: pb.GetPlanRequest, context: Context) -> pb.Plan:
+        """See placement.proto. A job that roostd does not manage is an answer, not an error."""
+        await self._check_caller(request.node, context)
+        node = NodeName(request.node)
+        planned = self._planned(request.slurm_job_id, node)
+        if planned is None:
+            return pb.Plan(managed=False)
+        report = self._state.board.report(node)
+        ranked = rank_order(report.hello.links, planned) if report else planned
+        return pb.Plan(
+            managed=True,
+            gpu_indices=planned,
+            rank_order=ranked,
+            gpu_uuids=convert.uuids(self._state, node, planned),
+        )
+
+    async def ReportAllocation(
+        self, request: pb.AllocationReport, context: Context
+    ) -> pb.AllocationAck:
+        """See placement.proto."""
+        await self._check_caller(request.node, context)
+        planned = self._planned(request.slurm_job_id, NodeName(request.node))
+        allocated = tuple(sorted(request.gpu_indices))
+        as_planned = planned is None or planned == allocated
+        if not as_planned:
+            self._metrics.mismatches.inc()
+            _log.warning(
+                "allocation_differs",
+                slurm_job_id=request.slurm_job_id,
+                node=request.node,
+                planned=planned,
+                allocated=allocated,
+            )
+        return pb.AllocationAck(as_planned=as_planned)
+
+    async def _check_caller(self, node: str, context: Context) -> None:
+        if not may_speak_for(context, node):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, f"the certificate does not name {node}"
+            )
+
+    def _planned(self, slurm_job_id: int, node: NodeName) -> tuple[int, ...] | None:
+        """The GPUs that a job is to have on a node; None where Roost steers nothing."""
+        state = self._state
+        job_id = state.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
+        try:
+            record = state.engine.record(job_id)
+        except UnknownJob:
+            return None
+        if not _is_bound(record):
+            return None
+        place = state.place(job_id, record)
+        if place is None or node not in place.placement.nodes:
+            return None
+        return place.placement.gpu_indices
+
+
+def _is_bound(record: JobRecord) -> bool:
+    """Whether Slurm was told the placement; a job that ran before this engine may have been."""
+    return record.spec is None or record.spec.binding
+
+
+def rank_order(links: LinkMatrix, gpu_indices: Sequence[int]) -> list[int]:
+    """Order GPUs so that neighbours in the list are linked well.
+
+    From every start, walk to the best linked GPU that is left; keep the best walk. Near the best
+    order, in microseconds for the sixteen GPUs a node has at most.
+
+    Args:
+        links: of the node.
+        gpu_indices: the job's GPUs, ascending.
+    """
+    if any(gpu >= links.gpu_count for gpu in gpu_indices):
+        return list(gpu_indices)
+
+    def pair_score(a: int, b: int) -> int:
+        link = links.links[a][b]
+        return link.score if link is not None else 0
+
+    def walk(start: int) -> list[int]:
+        path, left = [start], [gpu for gpu in gpu_indices if gpu != start]
+        while left:
+            nearest = max(left, key=lambda gpu: (pair_score(path[-1], gpu), -gpu))
+            left.remove(nearest)
+            path.append(nearest)
+        return path
+
+    def length(path: list[int]) -> int:
+        return sum(pair_score(a, b) for a, b in pairwise(path))
+
+    return max(map(walk, gpu_indices), key=length, default=[])

@@ -1,0 +1,143 @@
+"""The two gRPC servers: one for probes, one for people, so that a flood of one spares the other."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from roost_proto.v1 import (
+    operator_pb2,
+    operator_pb2_grpc,
+    placement_pb2,
+    placement_pb2_grpc,
+    telemetry_pb2,
+    telemetry_pb2_grpc,
+)
+from roostd.config import Listen
+from roostd.core.errors import ConfigError
+from roostd.metrics import Metrics
+from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
+from roostd.rpc.errors import ErrorInterceptor
+from roostd.rpc.limits import OPERATOR_CALL_LIMIT, OPERATOR_OPTIONS, PROBE_OPTIONS
+from roostd.rpc.operator import OperatorService
+from roostd.rpc.placement import PlacementService
+from roostd.rpc.telemetry import TelemetryService
+from roostd.state import DaemonState
+
+TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
+PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
+OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
+
+_CALLS_BESIDE_STREAMS = 1_000  # hooks of jobs that start at the same time
+
+
+class Servers:
+    """Both servers, from start to graceful stop.
+
+    Args:
+        state: what they answer from.
+        metrics: what they count.
+        listen: where they listen.
+        operator_socket: the UNIX socket for people.
+
+    Attributes:
+        probe_port: the port that probes reach; useful when the configuration says 0.
+        operator_port: the loopback port for people; None: there is none.
+    """
+
+    def __init__(
+        self, state: DaemonState, metrics: Metrics, listen: Listen, operator_socket: Path
+    ) -> None:
+        self._state, self._metrics, self._listen = state, metrics, listen
+        self._operator_socket = operator_socket
+        self._health = health_aio.HealthServicer()
+        self._probes = grpc.aio.server(
+            interceptors=[ErrorInterceptor()],
+            options=PROBE_OPTIONS,
+            maximum_concurrent_rpcs=listen.max_node_count + _CALLS_BESIDE_STREAMS,
+        )
+        self._operators = grpc.aio.server(
+            interceptors=[ErrorInterceptor()],
+            options=OPERATOR_OPTIONS,
+            maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
+        )
+        self.probe_port = 0
+        self.operator_port: int | None = None
+
+    async def start(self) -> None:
+        """Open every port.
+
+        Raises:
+            ConfigError: one cannot be opened; says which.
+        """
+        self._add_services()
+        tls = self._listen.probes_tls
+        try:
+            if tls is None:
+                self.probe_port = self._probes.add_insecure_port(self._listen.probes)
+            else:
+                self.probe_port = self._probes.add_secure_port(
+                    self._listen.probes, probe_credentials(tls)
+                )
+        except RuntimeError as error:
+            raise ConfigError([f"listen.probes: {self._listen.probes}: {error}"]) from error
+        self._open_operator_ports()
+        await self._probes.start()
+        await self._operators.start()
+        guard_socket(self._operator_socket, self._listen.operator_group)
+
+    async def set_serving(self, is_serving: bool) -> None:
+        """Answer health checks: SERVING while the decision loop turns and Slurm answers."""
+        serving = health_pb2.HealthCheckResponse.SERVING
+        status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", TELEMETRY, PLACEMENT, OPERATOR):
+            await self._health.set(service, status)
+
+    async def stop(self, grace_s: float) -> None:
+        """Turn new calls away, let running ones finish."""
+        await self._health.enter_graceful_shutdown()
+        await asyncio.gather(self._probes.stop(grace_s), self._operators.stop(grace_s))
+        self._operator_socket.unlink(missing_ok=True)
+
+    def _add_services(self) -> None:
+        listen, state = self._listen, self._state
+        telemetry = TelemetryService(
+            state.board,
+            self._metrics,
+            state.version,
+            lambda: state.config.telemetry.sample_interval_s,
+            listen.max_node_count,
+        )
+        telemetry_pb2_grpc.add_TelemetryServicer_to_server(telemetry, self._probes)
+        placement = PlacementService(state, self._metrics)
+        placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
+        operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
+        self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
+        self._add_standard(self._operators, (OPERATOR,))
+
+    def _add_standard(self, server: grpc.aio.Server, services: Iterable[str]) -> None:
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+        reflection.enable_server_reflection((*services, health, reflection.SERVICE_NAME), server)
+
+    def _open_operator_ports(self) -> None:
+        path, tcp = self._operator_socket, self._listen.operator_tcp
+        clear_socket(path)
+        mask = os.umask(0o177)  # nobody else, until guard_socket has set the group
+        try:
+            self._operators.add_insecure_port(f"unix:{path}")
+        except RuntimeError as error:
+            raise ConfigError([f"listen.operator_socket: {path}: {error}"]) from error
+        finally:
+            os.umask(mask)
+        if tcp is None:
+            return
+        try:
+            self.operator_port = self._operators.add_insecure_port(tcp)
+        except RuntimeError as error:
+            raise ConfigError([f"listen.operator_tcp: {tcp}: {error}"]) from error

@@ -1,0 +1,211 @@
+"""The Telemetry service: one stream per node, the newest sample wins."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import grpc
+import structlog
+
+from roost_proto.v1 import telemetry_pb2 as pb
+from roost_proto.v1 import telemetry_pb2_grpc as pb_grpc
+from roostd.core.errors import ProbeError
+from roostd.core.model import NodeName
+from roostd.metrics import Metrics
+from roostd.rpc.auth import may_speak_for
+from roostd.rpc.board import NodeReport, ProbeBoard
+from roostd.rpc.errors import Context, Undecodable
+from roostd.rpc.limits import BAD_MESSAGE_LIMIT, FIRST_MESSAGE_S, QUIET_STREAM_S, RateLimit
+from roostd.rpc.probe_messages import check_sample, read_hello
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Stream:
+    """One probe's call."""
+
+    context: Context
+    limit: RateLimit
+    report: NodeReport | None = None
+    next_sequence: int | None = None  # None: whatever the next sample says
+    awaits_hello: bool = True
+    bad_count: int = 0
+
+
+class TelemetryService(pb_grpc.TelemetryServicer):
+    """Takes in what probes send.
+
+    Args:
+        board: keeps it.
+        metrics: counts it.
+        version: of this daemon.
+        sample_interval_s: asks for the interval that holds now; a reload may change it.
+        max_stream_count: more are turned away.
+    """
+
+    def __init__(
+        self,
+        board: ProbeBoard,
+        metrics: Metrics,
+        version: str,
+        sample_interval_s: Callable[[], float],
+        max_stream_count: int,
+    ) -> None:
+        self._board, self._metrics, self._version = board, metrics, version
+        self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
+        self._stream_count = 0
+
+    async def Stream(
+        self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
+    ) -> AsyncIterator[pb.DaemonMessage]:
+        """See telemetry.proto."""
+        if self._stream_count >= self._max_stream_count:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
+            )
+        # Five times the rate that was asked for is a broken probe, not jitter.
+        stream = _Stream(context, RateLimit(5.0 / self._sample_interval_s(), 30.0))
+        self._stream_count += 1
+        self._metrics.streams.set(self._stream_count)
+        try:
+            while (message := await self._next(request_iterator, stream)) is not None:
+                reply = await self._handle(message, stream)
+                if reply is not None:
+                    yield reply
+        finally:
+            self._stream_count -= 1
+            self._metrics.streams.set(self._stream_count)
+            if stream.report is not None:
+                self._board.leave(stream.report.hello.node, stream)
+
+    async def _next(
+        self, messages: AsyncIterator[pb.ProbeMessage], stream: _Stream
+    ) -> pb.ProbeMessage | None:
+        """The next message; None when the probe has finished."""
+        patience_s = FIRST_MESSAGE_S if stream.report is None else QUIET_STREAM_S
+        try:
+            async with asyncio.timeout(patience_s):
+                message = await anext(messages, None)
+        except TimeoutError:
+            await stream.context.abort(
+                grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing said for {patience_s:g} s"
+            )
+        if isinstance(message, Undecodable):
+            self._metrics.samples_rejected.labels("undecodable").inc()
+            await stream.context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, "not a roost_proto.v1.ProbeMessage"
+            )
+        return message
+
+    async def _handle(self, message: pb.ProbeMessage, stream: _Stream) -> pb.DaemonMessage | None:
+        if not stream.limit.admit(time.monotonic()):
+            self._metrics.samples_rejected.labels("rate").inc()
+            await stream.context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"too many messages; want one every {self._sample_interval_s():g} s",
+            )
+        body = message.WhichOneof("body")
+        if body == "hello":
+            return await self._greet(message.hello, stream)
+        if body == "sample" and stream.report is not None:
+            return await self._take_in(message.sample, stream, stream.report)
+        if body is None:
+            # A newer probe may say things that this daemon does not know.
+            return None
+        return await stream.context.abort(
+            grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a Hello"
+        )
+
+    async def _greet(self, message: pb.Hello, stream: _Stream) -> pb.DaemonMessage:
+        try:
+            hello = read_hello(message)
+        except ProbeError as error:
+            self._metrics.samples_rejected.labels("hello").inc()
+            _log.warning("hello_rejected", node=message.node, error=str(error))
+            await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if not may_speak_for(stream.context, hello.node):
+            _log.warning("probe_impostor", node=hello.node, peer=stream.context.peer())
+            await stream.context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"the certificate does not name {hello.node} as subject alternative name",
+            )
+        if stream.report is not None and stream.report.hello.node != hello.node:
+            await stream.context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"this stream spoke for {stream.report.hello.node} before",
+            )
+        await self._refuse_twin(hello.node, stream)
+        is_new = stream.report is None
+        stream.report = self._board.greet(hello, stream)
+        stream.awaits_hello, stream.next_sequence = False, None
+        if is_new:
+            _log.info(
+                "probe_connected",
+                node=hello.node,
+                gpu_count=len(hello.gpus),
+                version=hello.probe_version,
+            )
+        return pb.DaemonMessage(
+            welcome=pb.Welcome(
+                daemon_version=self._version, sample_interval_s=self._sample_interval_s()
+            )
+        )
+
+    async def _refuse_twin(self, node: NodeName, stream: _Stream) -> None:
+        """Two probes may not speak for one node, unless the other one has fallen silent."""
+        other = self._board.report(node)
+        if other is None or other.stream in (None, stream):
+            return
+        if self._board.silent_s(other) > 3 * self._sample_interval_s():
+            return
+        self._metrics.samples_rejected.labels("twin").inc()
+        _log.warning("probe_twin", node=node, peer=stream.context.peer())
+        await stream.context.abort(
+            grpc.StatusCode.ALREADY_EXISTS,
+            f"another probe speaks for {node}; stop one, or give it its own --node",
+        )
+
+    async def _take_in(
+        self, sample: pb.Sample, stream: _Stream, report: NodeReport
+    ) -> pb.DaemonMessage | None:
+        if report.stream is not stream:
+            await stream.context.abort(
+                grpc.StatusCode.ABORTED, f"a newer probe speaks for {report.hello.node}"
+            )
+        if stream.awaits_hello:
+            return None
+        if stream.next_sequence not in (None, sample.sequence):
+            return self._resync(
+                stream, f"want sample {stream.next_sequence}, got {sample.sequence}"
+            )
+        stream.next_sequence = sample.sequence + 1
+        try:
+            check_sample(sample, report.hello)
+        except ProbeError as error:
+            return await self._reject(error, stream, report)
+        stream.bad_count = 0
+        self._metrics.samples.inc()
+        self._board.take_in(report, sample)
+        return None
+
+    async def _reject(
+        self, error: ProbeError, stream: _Stream, report: NodeReport
+    ) -> pb.DaemonMessage | None:
+        """Use nothing of the sample, and say so once a series."""
+        self._metrics.samples_rejected.labels(error.quantity).inc()
+        stream.bad_count += 1
+        if stream.bad_count == 1:
+            _log.warning("sample_rejected", node=report.hello.node, error=str(error))
+        if stream.bad_count >= BAD_MESSAGE_LIMIT:
+            await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        if error.quantity == "gpu_count":
+            return self._resync(stream, str(error))
+        return None
+
+    def _resync(self, stream: _Stream, reason: str) -> pb.DaemonMessage:
+        stream.awaits_hello = True
+        self._metrics.resyncs.inc()
+        return pb.DaemonMessage(resync=pb.Resync(reason=reason))

@@ -1,0 +1,56 @@
+"""What the daemon is doing right now: written by its tasks, read by its gRPC services."""
+
+from dataclasses import dataclass, field
+
+from roostd.adapters.clock import Clock
+from roostd.config import Config
+from roostd.core.actions import Place
+from roostd.core.engine import Engine
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId, NodeName
+from roostd.rpc.board import ProbeBoard
+
+
+@dataclass(slots=True, kw_only=True)
+class DaemonState:
+    """Shared by the tasks of one event loop; nobody keeps a part of it across an await.
+
+    Attributes:
+        version: of the daemon.
+        clock: engine time.
+        config: what holds now; a reload replaces it.
+        engine: what decides now; a reload and a long run replace it.
+        board: what the probes say.
+        started_s: engine time at which this daemon started.
+        policy_model: what the configuration asked for, or "heuristic" when none was loaded.
+        policy_fault: why the heuristic answers instead of the model; empty when it does not.
+        cluster: its name.
+        slurm_version: empty until Slurm has answered.
+        slurm_fault: empty while Slurm answers.
+        journal_fault: empty while the journal is written.
+        node_states: Slurm's word on each node, in full: "mixed+drain".
+        job_ids: the JobId of each of Slurm's numeric ids: they differ for tasks of arrays.
+        earlier_places: what was decided before the present engine was born, by the journal.
+    """
+
+    version: str
+    clock: Clock
+    config: Config
+    engine: Engine
+    board: ProbeBoard
+    started_s: float = 0.0
+    policy_model: str = "heuristic"
+    policy_fault: str = ""
+    cluster: str = ""
+    slurm_version: str = ""
+    slurm_fault: str = "Slurm was not asked yet"
+    journal_fault: str = ""
+    node_states: dict[NodeName, str] = field(default_factory=dict)
+    job_ids: dict[int, JobId] = field(default_factory=dict)
+    earlier_places: dict[JobId, Place] = field(default_factory=dict)
+
+    def place(self, job_id: JobId, record: JobRecord) -> Place | None:
+        """What was decided for a job, by this engine or one before it."""
+        if record.placement is not None and record.decision is not None:
+            return Place(job_id=job_id, placement=record.placement, decision=record.decision)
+        return self.earlier_places.get(job_id)
