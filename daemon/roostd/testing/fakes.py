@@ -1,0 +1,82 @@
+"""Policies that do as a test says."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.errors import PolicyError
+from roostd.core.model import JobId, JobSpec
+from roostd.core.policy import Allow, GateVerdict
+
+
+class FakeScore:
+    """Prefers the candidate at one position; records what it was asked."""
+
+    name = "fake"
+
+    def __init__(self, favourite: int = 0) -> None:
+        self.favourite = favourite
+        self.asked: list[NDArray[np.float32]] = []
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See core.policy.ScorePolicy."""
+        self.asked.append(features)
+        wanted = self.favourite % len(features)
+        return np.asarray(np.arange(len(features)) == wanted, dtype=np.float32)
+
+
+class FailingScore:
+    """Cannot answer."""
+
+    name = "failing"
+
+    def __init__(self, reason: str = "the model is broken") -> None:
+        self.reason = reason
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See core.policy.ScorePolicy."""
+        raise PolicyError(self.reason)
+
+
+class WrongScore:
+    """Answers something that no policy may answer: another shape, NaN, infinity."""
+
+    name = "wrong"
+
+    def __init__(self, answer: Callable[[int], NDArray[np.float32]]) -> None:
+        """Answer `answer(number of candidates)`."""
+        self.answer = answer
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See core.policy.ScorePolicy."""
+        return self.answer(len(features))
+
+
+class ScriptedGate:
+    """Gives its verdicts in turn, then allows everything; records what it was asked."""
+
+    def __init__(self, *verdicts: GateVerdict) -> None:
+        self._verdicts = list(verdicts)
+        self.asked: list[tuple[JobId, float, int]] = []
+
+    def decide(self, job: JobSpec, waited_s: float, tier: int, at_s: float) -> GateVerdict:
+        """See core.policy.GatePolicy."""
+        self.asked.append((job.job_id, waited_s, tier))
+        return self._verdicts.pop(0) if self._verdicts else Allow()
+
+
+class FixedOrder:
+    """Serves jobs in the order of a list; those not in it come last, by id. Counts its calls."""
+
+    def __init__(self, *job_ids: str) -> None:
+        self.job_ids = job_ids
+        self.call_count = 0
+
+    def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
+        """See core.policy.OrderPolicy."""
+        self.call_count += 1
+        known = {job_id: position for position, job_id in enumerate(self.job_ids)}
+        return sorted(
+            (job.job_id for job in jobs), key=lambda job_id: (known.get(job_id, len(known)), job_id)
+        )
