@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import combinations
 
 from roostd.core.errors import TopologyError
 
@@ -188,15 +189,24 @@ def _build(gpus: list[str], columns: list[str], rows: dict[str, _Row], source: s
             symbol = row.symbols[position[b]]
             if (symbol == "X") != (a == b):
                 raise TopologyError(source, row.line, f"{a} to {b} reads {symbol!r}")
-            if symbol != "X" and symbol != rows[b].symbols[position[a]]:
-                back = rows[b].symbols[position[a]]
-                raise TopologyError(
-                    source, row.line, f"{a} to {b} reads {symbol!r} but {b} to {a} {back!r}"
-                )
             same_socket = row.affinity is not None and row.affinity == rows[b].affinity
             links.append(None if a == b else _link(symbol, same_socket, source, row.line))
         matrix.append(tuple(links))
+    _check_symmetry(gpus, position, rows, source)
     return LinkMatrix(tuple(matrix))
+
+
+def _check_symmetry(
+    gpus: list[str], position: dict[str, int], rows: dict[str, _Row], source: str
+) -> None:
+    for a, b in combinations(gpus, 2):
+        there, back = rows[a].symbols[position[b]], rows[b].symbols[position[a]]
+        if there != back:
+            raise TopologyError(
+                source,
+                rows[b].line,
+                f"{b} to {a} reads {back!r} but {a} to {b} {there!r} in line {rows[a].line}",
+            )
 
 
 def _link(symbol: str, same_socket: bool, source: str, line: int) -> Link:
