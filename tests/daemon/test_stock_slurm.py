@@ -1,9 +1,11 @@
 """Plain Slurm's choice against what Debian's 22.05.8, 24.11.5 and 26.05.5 were measured to take."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from roostd.core.topology import Level, Link, LinkMatrix
-from roostd.testing.stock_slurm import StockOrder, sockets_of, stock_choice
+from roostd.testing.stock_slurm import choose_22_05, choose_since_24_05, sockets_of
 
 CUBE_LANES = (
     (0, 1, 1, 2, 2, 0, 0, 0),
@@ -18,7 +20,8 @@ CUBE_LANES = (
 BRIDGE_LANES = tuple(tuple(12 if a // 2 == b // 2 else 0 for b in range(8)) for a in range(8))
 ONE_SOCKET, TWO_SOCKETS = (range(8),), (range(4), range(4, 8))
 ALL, WITHOUT_0 = range(8), range(1, 8)
-OLD, NEW = StockOrder.LINKED_TO_FIRST, StockOrder.SINCE_24_05
+Choose = Callable[[LinkMatrix, Sequence[int], int], tuple[int, ...]]
+RELEASES = (choose_22_05, choose_since_24_05)
 
 
 def matrix(lanes: tuple[tuple[int, ...], ...]) -> LinkMatrix:
@@ -61,38 +64,37 @@ BRIDGES, CUBE = matrix(BRIDGE_LANES), matrix(CUBE_LANES)
 def test_takes_what_was_measured(
     links: LinkMatrix, sockets: tuple[range, ...], free: range, count: int, old: str, new: str
 ) -> None:
-    for order, expected in ((OLD, old), (NEW, new)):
-        chosen = stock_choice(links, free, count, order, sockets)
-        assert "".join(map(str, chosen)) == expected
+    for choose, expected in zip(RELEASES, (old, new), strict=True):
+        assert "".join(map(str, choose(links, free, count, sockets))) == expected
 
 
-@pytest.mark.parametrize("order", StockOrder)
+@pytest.mark.parametrize("choose", RELEASES)
 @pytest.mark.parametrize("lane_count", [0, 18])
-def test_takes_the_lowest_where_all_are_linked_alike(order: StockOrder, lane_count: int) -> None:
+def test_takes_the_lowest_where_all_are_linked_alike(choose: Choose, lane_count: int) -> None:
     links = LinkMatrix.uniform(8, Link(Level.NUMA_NODE, lane_count))
-    assert stock_choice(links, (1, 3, 4, 6, 7), 3, order) == (1, 3, 4)
+    assert choose(links, (1, 3, 4, 6, 7), 3) == (1, 3, 4)
 
 
 def test_reads_sockets_from_the_matrix() -> None:
     assert sockets_of(BRIDGES) == ((0, 1, 2, 3), (4, 5, 6, 7))
-    assert stock_choice(BRIDGES, WITHOUT_0, 2) == (4, 6)
+    assert choose_since_24_05(BRIDGES, WITHOUT_0, 2) == (4, 6)
 
 
-@pytest.mark.parametrize("order", StockOrder)
-def test_takes_nothing_when_nothing_is_asked_for(order: StockOrder) -> None:
-    assert stock_choice(CUBE, ALL, 0, order) == ()
+@pytest.mark.parametrize("choose", RELEASES)
+def test_takes_nothing_when_nothing_is_asked_for(choose: Choose) -> None:
+    assert choose(CUBE, ALL, 0) == ()
 
 
-@pytest.mark.parametrize("order", StockOrder)
-def test_takes_distinct_free_gpus(order: StockOrder) -> None:
+@pytest.mark.parametrize("choose", RELEASES)
+def test_takes_distinct_free_gpus(choose: Choose) -> None:
     for mask in range(1, 256):
         free = [gpu for gpu in range(8) if mask >> gpu & 1]
         for count in range(1, len(free) + 1):
-            chosen = stock_choice(CUBE, free, count, order)
+            chosen = choose(CUBE, free, count)
             assert len(chosen) == len(set(chosen)) == count
             assert set(chosen) <= set(free)
 
 
 def test_refuses_more_than_is_free() -> None:
     with pytest.raises(ValueError, match="3 GPUs asked for, 2 free"):
-        stock_choice(CUBE, (0, 1), 3)
+        choose_since_24_05(CUBE, (0, 1), 3)

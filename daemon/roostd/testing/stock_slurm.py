@@ -6,29 +6,20 @@ have Cores= or Type=; without them it takes the lowest indices. Requests per job
 another way through Slurm and are not modelled.
 """
 
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Callable, Sequence
 
 from roostd.core.topology import Level, LinkMatrix
 
 _SELF_LINK = -1  # what Slurm writes on the diagonal of Links=
 
 
-class StockOrder(Enum):
-    """Two ways in which Slurm has put the free GPUs of a node in order."""
-
-    LINKED_TO_FIRST = "22.05"
-    SINCE_24_05 = "24.05"
-
-
-def stock_choice(
+def choose_since_24_05(
     links: LinkMatrix,
     free: Sequence[int],
     gpu_count: int,
-    order: StockOrder = StockOrder.SINCE_24_05,
     sockets: Sequence[Sequence[int]] | None = None,
 ) -> tuple[int, ...]:
-    """The GPUs that plain Slurm would take.
+    """The GPUs that Slurm 24.05 and all later releases take.
 
     A request that fits a socket gets one socket, that with the most free GPUs. A larger one
     empties the later sockets and takes the rest from the first; this was measured for two.
@@ -37,7 +28,6 @@ def stock_choice(
         links: of the node.
         free: indices of the free GPUs.
         gpu_count: how many are asked for.
-        order: of the release.
         sockets: GPU indices by socket, as Cores= tells them; None reads them from `links`.
 
     Returns:
@@ -46,10 +36,29 @@ def stock_choice(
     Raises:
         ValueError: fewer GPUs are free than asked for.
     """
+    return _choose(_fewest_lanes_next, links, free, gpu_count, sockets)
+
+
+def choose_22_05(
+    links: LinkMatrix,
+    free: Sequence[int],
+    gpu_count: int,
+    sockets: Sequence[Sequence[int]] | None = None,
+) -> tuple[int, ...]:
+    """The GPUs that Slurm 22.05 takes; see choose_since_24_05."""
+    return _choose(_linked_to_first, links, free, gpu_count, sockets)
+
+
+def _choose(
+    pick: Callable[[list[list[int]], list[int], int], list[int]],
+    links: LinkMatrix,
+    free: Sequence[int],
+    gpu_count: int,
+    sockets: Sequence[Sequence[int]] | None,
+) -> tuple[int, ...]:
     if not 0 <= gpu_count <= len(set(free)):
         raise ValueError(f"{gpu_count} GPUs asked for, {len(set(free))} free")
     lanes = _lanes(links)
-    pick = _since_24_05 if order is StockOrder.SINCE_24_05 else _linked_to_first
     by_socket = [sorted(set(free).intersection(socket)) for socket in sockets or sockets_of(links)]
     roomiest = max(by_socket, key=len)
     if len(roomiest) >= gpu_count:
@@ -87,7 +96,7 @@ def _linked_to_first(lanes: list[list[int]], free: list[int], count: int) -> lis
     return [first, *sorted(others, key=lambda gpu: -lanes[first][gpu])[: count - 1]]
 
 
-def _since_24_05(lanes: list[list[int]], free: list[int], count: int) -> list[int]:
+def _fewest_lanes_next(lanes: list[list[int]], free: list[int], count: int) -> list[int]:
     """The lowest free GPU, then again and again one of those with the fewest lanes to the chosen.
 
     After each choice Slurm sorts the free GPUs, the chosen ones among them, by their lanes to all
