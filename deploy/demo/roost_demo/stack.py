@@ -25,6 +25,7 @@ import yaml
 from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
+from roost_slurm import submit_script
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
@@ -138,7 +139,8 @@ class Stack:
 
     def stop_roostd(self, sign: int = signal.SIGTERM) -> None:
         """End the daemon, by default politely; SIGKILL shows that it may die at any instant."""
-        self._roostd = _end(self._roostd, sign)
+        _end(self._roostd, sign)
+        self._roostd = None
 
     @property
     def roostd_pid(self) -> int:
@@ -199,7 +201,7 @@ class Stack:
                 )
                 for node in self._nodes
             ),
-            job_submit_lua=render_lua(self.folder / "heartbeat", self._spool),
+            job_submit_lua=submit_script.render(self.folder / "heartbeat", self._spool),
             hooks=self._hooks(),
         )
 
