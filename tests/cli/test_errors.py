@@ -55,6 +55,14 @@ def test_unknown_node_exits_1(args: list[str], cluster: FakeOperator, run: Run) 
     assert result.stderr == "roostctl: no node named 'gpu9'\n"
 
 
+def test_topology_of_a_node_without_a_probe_exits_1_and_tells_the_cure(
+    cluster: FakeOperator, run: Run
+) -> None:
+    result = run("topology", "gpu3")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "'gpu3' are linked; start roost-probe there" in result.stderr
+
+
 @pytest.mark.parametrize("args", [["job", "9"], ["explain", "9"]], ids=" ".join)
 def test_unknown_job_exits_1(args: list[str], cluster: FakeOperator, run: Run) -> None:
     result = run(*args, "--json")
@@ -148,3 +156,10 @@ def test_status_check_exits_1_on_a_fault_and_still_prints(operator: FakeOperator
 def test_answers_larger_than_grpcs_own_limit_arrive(operator: FakeOperator, run: Run) -> None:
     operator.status.policy_fault = "x" * (5 << 20)
     assert len(run("status", "--json").stdout) > 5 << 20
+
+
+def test_needs_neither_numpy_nor_what_only_the_daemon_needs() -> None:
+    program = "import sys, roostctl.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    heavy = {"numpy", "onnxruntime", "pydantic", "structlog", "yaml"}
+    assert heavy & set(loaded.stdout.split()) == set()
