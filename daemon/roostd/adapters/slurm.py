@@ -1,0 +1,475 @@
+"""Slurm as the daemon sees it: a Protocol, and the one that runs Slurm's own commands.
+
+The commands' libraries change their layout every release, and slurmrestd of 22.05 cannot change a
+job's GPUs: the command line is what works everywhere. Every command has a fixed argv, an absolute
+path and a deadline. The queue is dumped once at a time and once an interval, whoever asks.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from roost_slurm import commands
+from roost_slurm.commands import Argv
+from roost_slurm.hostlist import expand
+from roost_slurm.scontrol import (
+    JobDetail,
+    Settings,
+    parse_config,
+    parse_jobs,
+    parse_nodes,
+    parse_racks,
+)
+from roost_slurm.squeue import JobState, QueuedJob, parse_queue
+from roost_slurm.stamp import Stamp, advice, parse_stamp
+from roost_slurm.tres import parse_gres, prefix_of, typed_indices
+from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
+from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
+from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roostd.failpoint import reach
+
+_BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
+_IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
+_REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
+
+
+class JobNotWaiting(SlurmError):
+    """A job that should be placed is no longer waiting; carries what it is instead."""
+
+    def __init__(self, job_id: JobId, state: str) -> None:
+        super().__init__(f"job {job_id} is {state}, not waiting")
+        self.job_id, self.state = job_id, state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node: what the engine needs to know, and what only people do."""
+
+    spec: NodeSpec
+    state: str  # in full: "idle", "mixed+drain"
+    reason: str
+    cpu_allocated_count: int
+    memory_allocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSnapshot:
+    """The queue at one moment.
+
+    Attributes:
+        at_epoch_s: when it was asked for; anything that happened before is in it.
+        details: by record number; one may be missing until a later snapshot.
+        malformed_count: lines that were no records.
+    """
+
+    at_epoch_s: float
+    jobs: tuple[QueuedJob, ...]
+    details: Mapping[int, JobDetail] = field(default_factory=dict)
+    malformed_count: int = 0
+
+
+class SlurmPort(Protocol):
+    """What the daemon asks of Slurm. Every method may raise SlurmTimeout or SlurmRefused."""
+
+    async def version(self) -> SlurmVersion:
+        """The release."""
+
+    async def settings(self) -> Settings:
+        """What slurm.conf says now."""
+
+    async def ping(self) -> None:
+        """Return if slurmctld answers.
+
+        Raises:
+            SlurmError: it does not.
+        """
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """Every node that has GPUs."""
+
+    async def queue(self) -> QueueSnapshot:
+        """The queue, as of now or later; calls that come together share one dump."""
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """What a job holds now; empty when it holds nothing or is gone."""
+
+    async def pin(self, job_id: JobId, placement: Placement) -> None:
+        """Make Slurm start a waiting job on exactly these GPUs, now.
+
+        In one call: the job is either untouched or asks for the placement, also when this process
+        dies meanwhile.
+
+        Raises:
+            JobNotWaiting: it is not there to be placed.
+            SlurmRefused: Slurm will not; the job is as it was.
+            SlurmTimeout: no answer, and the job is as it was.
+        """
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """Take back a pin that Slurm has not acted on, and hold the job again.
+
+        Returns:
+            Slurm's reason for not starting it.
+
+        Raises:
+            JobNotWaiting: it started after all, or is gone.
+        """
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """Hold these jobs for lease_s from now. Jobs that are gone are passed over."""
+
+    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+        """Let plain Slurm start these jobs; a user's own later begin time is kept."""
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """Write advice into the job's admin comment, beside the lease stamp."""
+
+
+class SlurmCli:
+    """Slurm through scontrol and squeue. See SlurmPort.
+
+    Args:
+        bin_dir: where the commands are.
+        conf: slurm.conf; None: the commands' default.
+        timeout_s: after which a command is killed.
+        queue_interval_s: the least time between two dumps of the queue.
+        concurrent_count: commands that run at the same time.
+    """
+
+    def __init__(
+        self,
+        bin_dir: Path = Path("/usr/bin"),
+        conf: Path | None = None,
+        *,
+        timeout_s: float = 10.0,
+        queue_interval_s: float = 0.05,
+        concurrent_count: int = 4,
+    ) -> None:
+        self._programs = {name: str(bin_dir / name) for name in ("scontrol", "squeue")}
+        self._env = {"PATH": os.defpath, **commands.ENVIRONMENT}
+        if conf is not None:
+            self._env["SLURM_CONF"] = str(conf)
+        self._timeout_s = timeout_s
+        self._queue_interval_s = queue_interval_s
+        self._slots = asyncio.Semaphore(concurrent_count)
+        self._dump_lock = asyncio.Lock()
+        self._next_dump: asyncio.Task[QueueSnapshot] | None = None
+        self._last_dump_s = -queue_interval_s
+        self._details: dict[int, tuple[object, JobDetail]] = {}
+        self._version: SlurmVersion | None = None
+
+    async def version(self) -> SlurmVersion:
+        """See SlurmPort."""
+        if self._version is None:
+            argv = commands.version()
+            text = await self._run(argv)
+            try:
+                self._version = parse_version(text)
+            except UnknownVersion as error:
+                raise SlurmRefused(argv, 0, str(error)) from error
+        return self._version
+
+    async def traits(self) -> Traits:
+        """How this release behaves."""
+        return traits_of(await self.version())
+
+    async def settings(self) -> Settings:
+        """See SlurmPort."""
+        return parse_config(await self._run(commands.show_config()))
+
+    async def ping(self) -> None:
+        """See SlurmPort."""
+        argv = commands.ping()
+        answer = await self._run(argv)
+        if " is UP" not in answer:
+            raise SlurmRefused(argv, 0, answer)
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """See SlurmPort."""
+        racks = parse_racks(await self._run(commands.show_topology(), may_fail=True))
+        shown = parse_nodes(await self._run(commands.show_nodes()))
+        return tuple(
+            SlurmNode(
+                spec=NodeSpec(
+                    name=NodeName(node.name),
+                    gpu_count=node.gpu_count,
+                    cpu_count=node.cpu_count,
+                    memory_bytes=node.memory_bytes,
+                    partitions=node.partitions,
+                    rack=racks.get(node.name, ""),
+                    features=node.features,
+                    usable=node.is_open,
+                ),
+                state=node.state,
+                reason=node.reason,
+                cpu_allocated_count=node.cpu_allocated_count,
+                memory_allocated_bytes=node.memory_allocated_bytes,
+            )
+            for node in shown
+            if node.gpu_count
+        )
+
+    async def queue(self) -> QueueSnapshot:
+        """See SlurmPort."""
+        if self._next_dump is None:
+            self._next_dump = asyncio.create_task(self._dump())
+            # Everybody who asked may have been cancelled when it fails.
+            self._next_dump.add_done_callback(lambda dump: dump.cancelled() or dump.exception())
+        return await asyncio.shield(self._next_dump)
+
+    async def _dump(self) -> QueueSnapshot:
+        async with self._dump_lock:
+            due_s = self._last_dump_s + self._queue_interval_s
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            self._next_dump = None  # who asks from here on may know more than this dump will
+            self._last_dump_s, at_epoch_s = time.monotonic(), time.time()
+            argv = commands.queue()
+            text = await self._run(argv)
+            dump = parse_queue(text)
+            if dump.malformed_count and not dump.jobs:
+                raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
+            await self._look_up(dump.jobs)
+            return QueueSnapshot(
+                at_epoch_s=at_epoch_s,
+                jobs=dump.jobs,
+                details={number: detail for number, (_, detail) in self._details.items()},
+                malformed_count=dump.malformed_count,
+            )
+
+    async def _look_up(self, jobs: Sequence[QueuedJob]) -> None:
+        """Fill in the details of jobs that are new or asked for something else since."""
+        keys = {job.number: _detail_key(job) for job in jobs if job.is_pending or job.is_holding}
+        self._details = {number: known for number, known in self._details.items() if number in keys}
+        missing = [n for n, key in keys.items() if self._details.get(n, (None,))[0] != key]
+        found: dict[int, JobDetail] = {}
+        if len(missing) > _BULK_COUNT:
+            found = parse_jobs(await self._run(commands.show_jobs()))
+        singly = [number for number in missing if number not in found][:_BULK_COUNT]
+        for detail in await asyncio.gather(*(self._detail(str(number)) for number in singly)):
+            if detail is not None:
+                found[detail.number] = detail
+        for number in missing:
+            if number in found:
+                self._details[number] = (keys[number], found[number])
+            else:
+                self._details.pop(number, None)
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """See SlurmPort."""
+        detail = await self._detail(job_id)
+        return shares_of(detail) if detail else ()
+
+    async def pin(self, job_id: JobId, placement: Placement) -> None:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        argv = pin_argv(job_id, detail, placement)
+        try:
+            await self._run(argv)
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or not _is_pinned(now, placement):
+                raise
+        reach("after_set")
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        traits = await self.traits()
+        stamp = parse_stamp(detail.admin_comment) or Stamp()
+        was = dict(stamp.was)
+        await self._run(
+            commands.unpin(
+                job_id,
+                request=[(n, v) for n, v in stamp.was if n in _REQUEST_FIELDS]
+                if traits.can_untype
+                else [],
+                required_nodes=was.get("ReqNodeList", ""),
+                lease_s=lease_s,
+            )
+        )
+        return detail.reason
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """See SlurmPort."""
+        await self._for_all(job_ids, lambda ids: commands.renew(ids, lease_s))
+        reach("after_renew")
+
+    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        now_s, at_once = time.time(), list[JobId]()
+        for job_id in job_ids:
+            detail = await self._detail(job_id)
+            stamp = parse_stamp(detail.admin_comment) if detail else None
+            if stamp and stamp.begin_epoch_s is not None and stamp.begin_epoch_s > now_s:
+                await self._run(commands.let_go([job_id], stamp.begin_epoch_s))
+            elif detail:
+                at_once.append(job_id)
+        await self._for_all(at_once, commands.let_go)
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        comment = advice(detail.admin_comment, text)
+        await self._run(commands.set_admin_comment(job_id, comment))
+
+    async def _for_all(
+        self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
+    ) -> None:
+        """Update many jobs. scontrol goes on behind a job that it cannot find."""
+        for start in range(0, len(job_ids), _IDS_PER_CALL):
+            try:
+                await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
+            except SlurmRefused as error:
+                if not _only_gone(error.stderr):
+                    raise
+
+    async def _waiting(self, job_id: JobId) -> JobDetail:
+        detail = await self._detail(job_id)
+        if detail is None:
+            raise JobNotWaiting(job_id, "gone")
+        if detail.state is not JobState.PENDING or detail.is_held:
+            raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
+        return detail
+
+    async def _detail(self, job_id: str) -> JobDetail | None:
+        """Ask for one job; None when it is gone, or its record is forged."""
+        try:
+            jobs = parse_jobs(await self._run(commands.show_job(job_id)))
+        except SlurmRefused as error:
+            if _only_gone(error.stderr):
+                return None
+            raise
+        # Asked for an array's number, scontrol shows its other tasks too.
+        if job_id.isdecimal():
+            return jobs.get(int(job_id))
+        return next(iter(jobs.values())) if len(jobs) == 1 else None
+
+    async def _run(self, argv: Argv, *, may_fail: bool = False) -> str:
+        """Run a command and return its stdout.
+
+        Raises:
+            SlurmRefused: exit code other than 0, unless it may fail.
+            SlurmTimeout: killed at the deadline. An update may or may not have happened.
+        """
+        command = (self._programs[argv[0]], *argv[1:])
+        async with self._slots:
+            process = await _spawn(command, self._env)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    out, err = await process.communicate()
+            except TimeoutError as error:
+                raise SlurmTimeout(command, self._timeout_s) from error
+            finally:
+                await _end(process)
+        if process.returncode and not may_fail:
+            raise SlurmRefused(command, process.returncode, err.decode(errors="replace"))
+        return out.decode(errors="replace")
+
+
+def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
+    """Build the update that pins a job as it is now.
+
+    Raises:
+        SlurmRefused: the job asks for no GPUs, so that there is no telling how this Slurm spells
+            a request.
+    """
+    request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
+    spelled = [value for name, value in request if name in commands.REQUEST_FIELDS]
+    if not spelled:
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
+    stamp = parse_stamp(detail.admin_comment) or Stamp()
+    was = [*request, *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else [])]
+    node_count = len(placement.nodes)
+    return commands.pin(
+        job_id,
+        nodes=placement.nodes,
+        gpu_indices=placement.gpu_indices,
+        asks_per_node="TresPerNode" in detail.tres,
+        has_cpus_per_gpu="CpusPerTres" in detail.tres,
+        node_count_changes=(detail.min_node_count, detail.max_node_count or node_count)
+        != (node_count, node_count),
+        admin_comment=str(stamp.pinned_from(tuple(was))),
+        prefix=prefix_of(spelled[0]),
+    )
+
+
+def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
+    """Turn what Slurm says a job holds into the engine's terms."""
+    return tuple(
+        NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
+        for node in detail.allocated
+    )
+
+
+def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
+    """Say how what a job got differs from what was chosen; None when it does not."""
+    got = {share.node: share.gpu_indices for share in shares}
+    wanted = dict.fromkeys(placement.nodes, placement.gpu_indices)
+    if got == wanted:
+        return None
+    return f"chosen {_spell(wanted)}, allocated {_spell(got)}"
+
+
+def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
+    return " ".join(f"{n}:{','.join(map(str, gpus[n]))}" for n in sorted(gpus)) or "nothing"
+
+
+def _is_pinned(detail: JobDetail, placement: Placement) -> bool:
+    if detail.allocated:
+        return difference(placement, shares_of(detail)) is None
+    asked = [
+        typed_indices(parse_gres(detail.tres[name]))
+        for name in ("TresPerNode", "TresPerJob")
+        if name in detail.tres
+    ]
+    nodes = expand(detail.required_nodes)
+    return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
+
+
+def _detail_key(job: QueuedJob) -> object:
+    """What a job's details hang on: not its priority, reason, or turns between running states."""
+    return (
+        job.submit_epoch_s,
+        job.restart_count,
+        job.is_holding,
+        job.nodes,
+        job.tres,
+        job.node_count,
+        job.required_nodes,
+        job.admin_comment,
+    )
+
+
+def _only_gone(stderr: str) -> bool:
+    """Whether a command failed only because jobs ended or were forgotten meanwhile."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    gone = ("Invalid job id", "Job/step already completing or completed", "already finished")
+    return bool(lines) and all(any(word in line for word in gone) for line in lines)
+
+
+async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            # An update that was sent is carried through, whatever happens to this process.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SlurmRefused(command, 127, f"cannot be run: {error.strerror}") from error
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

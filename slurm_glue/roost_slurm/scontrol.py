@@ -1,0 +1,268 @@
+"""What scontrol prints of jobs, nodes and switches, read into plain data.
+
+In `show job` everything is key=value with blanks between, and a job's name, comment and command
+may hold blanks, line breaks and text that looks like other keys. So a key that Roost reads must
+occur exactly once in a record, and a job number in one record, or the record counts as forged.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from roost_slurm.hostlist import HostlistError, expand
+from roost_slurm.squeue import JobState
+from roost_slurm.tres import (
+    TresError,
+    allocated_gpus,
+    gpu_count,
+    parse_gres,
+    parse_indices,
+    parse_memory_bytes,
+)
+
+_ABSENT = frozenset({"", "N/A", "(null)", "None"})
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
+_NODES = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
+_RECORD = re.compile(r"^JobId=(\d+) ", re.MULTILINE | re.ASCII)
+_REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
+_TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
+_UNIQUE = (*_REQUIRED, *_TRES, "Reason", "Priority", "AdminComment", "ArrayTaskThrottle")
+_MIB = 1 << 20
+# A node that carries one of these flags gets no new jobs.
+_CLOSED = frozenset(
+    {
+        *("DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "BLOCKED"),
+        *("INVAL", "INVALID_REG", "MAINT", "MAINTENANCE", "NO_RESPOND", "NOT_RESPONDING"),
+        *("PERFCTRS", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP"),
+        *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedNode:
+    """What a job holds on one node."""
+
+    node: str
+    gpu_indices: tuple[int, ...]  # ascending
+    cpu_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDetail:
+    """What squeue does not tell, or not on every release.
+
+    Attributes:
+        min_node_count, max_node_count: of -N; max is None where the user left it open.
+        excluded_nodes, required_nodes: host lists, "" when none.
+        tres: request fields by Slurm's name, only those that are set, raw.
+        memory_per_node_bytes, memory_per_cpu_bytes: of --mem and --mem-per-cpu; None: not given.
+        sockets_per_node: of --sockets-per-node.
+        admin_comment: its words, up to where something else begins.
+        allocated: empty while the job holds nothing.
+    """
+
+    number: int
+    state: JobState
+    reason: str
+    is_held: bool
+    min_node_count: int
+    max_node_count: int | None
+    excluded_nodes: str
+    required_nodes: str
+    tres: dict[str, str] = field(default_factory=dict)
+    memory_per_node_bytes: int | None = None
+    memory_per_cpu_bytes: int | None = None
+    sockets_per_node: int | None = None
+    admin_comment: str = ""
+    allocated: tuple[AllocatedNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownNode:
+    """One node as slurmctld knows it.
+
+    Attributes:
+        state: in full, lower case: "idle", "mixed+drain".
+        is_open: may receive a job now, as far as its state goes.
+        gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
+    """
+
+    name: str
+    state: str
+    reason: str
+    is_open: bool
+    partitions: tuple[str, ...]
+    features: tuple[str, ...]
+    cpu_count: int
+    cpu_allocated_count: int
+    memory_bytes: int
+    memory_allocated_bytes: int
+    gpu_count: int
+    gpu_used_indices: tuple[int, ...]
+
+
+def parse_jobs(text: str) -> dict[int, JobDetail]:
+    """Read `scontrol -d -o show job`, of one job or of all.
+
+    Returns:
+        By job number. Records that are forged or cut are left out.
+    """
+    found: dict[int, JobDetail | None] = {}
+    starts = [match.start() for match in _RECORD.finditer(text)]
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        record = text[start:end]
+        match = _RECORD.match(record)
+        assert match is not None
+        number = int(match[1])
+        found[number] = None if number in found else _parse_job(number, record)
+    return {number: detail for number, detail in found.items() if detail is not None}
+
+
+def _parse_job(number: int, record: str) -> JobDetail | None:
+    pairs = _PAIR.findall(record)
+    counts = Counter(key for key, _ in pairs)
+    if any(counts[key] != 1 for key in _REQUIRED) or any(counts[key] > 1 for key in _UNIQUE):
+        return None
+    row = dict(pairs)
+    sockets = row.get("Socks/Node", "*")
+    least, _, most = row["NumNodes"].partition("-")
+    try:
+        return JobDetail(
+            number=number,
+            state=_state(row["JobState"]),
+            reason=_text(row.get("Reason", "")),
+            is_held=row.get("Priority") == "0",
+            min_node_count=int(least),
+            max_node_count=int(most) if most else None,
+            excluded_nodes=_text(row["ExcNodeList"]),
+            required_nodes=_text(row["ReqNodeList"]),
+            tres={key: row[key] for key in _TRES if row.get(key, "") not in _ABSENT},
+            memory_per_node_bytes=_memory(row.get("MinMemoryNode", "0")),
+            memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
+            sockets_per_node=int(sockets) if sockets.isdecimal() else None,
+            admin_comment=_admin_comment(record),
+            allocated=_allocated(record),
+        )
+    except (HostlistError, TresError, ValueError):
+        return None
+
+
+def _memory(text: str) -> int | None:
+    return parse_memory_bytes(text) or None  # 0: not given
+
+
+def _admin_comment(record: str) -> str:
+    # Several words; ends at the next key that show job prints after it, all releases' spellings.
+    match = re.search(r"\sAdminComment=(.*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)", record)
+    return _text(match[1].strip()) if match else ""
+
+
+def _allocated(record: str) -> tuple[AllocatedNode, ...]:
+    start = record.find(" JOB_GRES=")
+    if start < 0 or record.count(" JOB_GRES=") > 1 or record.count(" MinCPUsNode=") > 1:
+        return ()
+    section = record[start : record.find(" MinCPUsNode=")]
+    return tuple(
+        AllocatedNode(node, allocated_gpus(gres), len(parse_indices(cpus)), int(memory) * _MIB)
+        for nodes, cpus, memory, gres in _NODES.findall(section)
+        for node in expand(nodes)
+    )
+
+
+def parse_nodes(text: str) -> tuple[ShownNode, ...]:
+    """Read `scontrol -d -o show nodes`. Lines that are no nodes are left out."""
+    nodes = (_parse_node(line) for line in text.splitlines() if line.startswith("NodeName="))
+    return tuple(node for node in nodes if node is not None)
+
+
+def _parse_node(line: str) -> ShownNode | None:
+    # Reason= and Comment= come last and are free text: the first of a key is Slurm's own.
+    row: dict[str, str] = {}
+    for key, value in _PAIR.findall(line):
+        row.setdefault(key, value)
+    try:
+        flags = row["State"].rstrip("*").upper().split("+")
+        gres = [
+            g for g in parse_gres(_without_sockets(row.get("Gres", ""))) if not _is_seat(g.kind)
+        ]
+        return ShownNode(
+            name=row["NodeName"],
+            state=row["State"].lower(),
+            reason=_reason(line),
+            is_open=not _CLOSED.intersection(flags) and "*" not in row["State"],
+            partitions=_words(row.get("Partitions", "")),
+            features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
+            cpu_count=int(row.get("CPUEfctv", row["CPUTot"])),
+            cpu_allocated_count=int(row["CPUAlloc"]),
+            memory_bytes=int(row["RealMemory"]) * _MIB,
+            memory_allocated_bytes=int(row["AllocMem"]) * _MIB,
+            gpu_count=gpu_count(gres),
+            gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
+        )
+    except (KeyError, TresError, ValueError):
+        return None
+
+
+def parse_racks(text: str) -> dict[str, str]:
+    """Read `scontrol show topology`: node name to its leaf switch, or block; empty without one."""
+    racks: dict[str, str] = {}
+    for line in text.splitlines():
+        row: dict[str, str] = dict(_PAIR.findall(line))
+        name = row.get("SwitchName") or row.get("BlockName")
+        is_leaf = (row.get("Level", "0") == "0" and "BlockSize" not in row) or "BlockName" in row
+        if name and is_leaf and row.get("Nodes"):
+            racks.update(dict.fromkeys(_expanded(row["Nodes"]), name))
+    return racks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What Roost must know of slurm.conf."""
+
+    cluster_name: str
+    accounts_memory: bool  # jobs are given memory, and wait when it has run out
+
+
+def parse_config(text: str) -> Settings:
+    """Read `scontrol show config`; what is missing counts as empty."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    row = {name.strip(): value.strip() for name, _, value in pairs}
+    return Settings(
+        cluster_name=row.get("ClusterName", ""),
+        accounts_memory="MEMORY" in row.get("SelectTypeParameters", "").upper(),
+    )
+
+
+def _expanded(nodes: str) -> Iterable[str]:
+    try:
+        return expand(nodes)
+    except HostlistError:
+        return ()
+
+
+def _is_seat(kind: str | None) -> bool:
+    return kind is not None and re.fullmatch(r"s\d+", kind, re.ASCII) is not None
+
+
+def _without_sockets(gres: str) -> str:
+    return re.sub(r"\(S:[^)]*\)", "", gres)  # gpu:g0:1(S:0), where gres.conf names cores
+
+
+def _reason(line: str) -> str:
+    match = re.search(r"\sReason=(.*?)(?=\s+Comment=|\s*$)", line)
+    return _text(match[1].strip()) if match else ""
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in _text(text).split(",") if word)
+
+
+def _state(text: str) -> JobState:
+    return JobState(text) if text in JobState.__members__ else JobState.OTHER
+
+
+def _text(text: str) -> str:
+    return "" if text in _ABSENT else text

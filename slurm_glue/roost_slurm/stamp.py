@@ -1,0 +1,60 @@
+"""The admin comment by which a job under Roost is known: `roost:lease begin=1800000000 was=...`.
+
+job_submit.lua writes it at submission; users can read but not change it. A pin adds the request
+that it replaced, in the same call that replaces it, so that anybody can put it back by hand.
+"""
+
+from dataclasses import dataclass, replace
+
+LEASE = "roost:lease"
+ADVICE = "roost:advice"
+LET_GO = "roost:let-go"  # no stamp: left to plain Slurm for good
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What Roost's admin comment says of a job.
+
+    Attributes:
+        begin_epoch_s: the user's own --begin; None: he gave none.
+        was: the fields that a pin replaced, as (name, value): ("TresPerJob", "gres:gpu:2").
+    """
+
+    begin_epoch_s: int | None = None
+    was: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        words = [LEASE]
+        if self.begin_epoch_s is not None:
+            words.append(f"begin={self.begin_epoch_s}")
+        if self.was:
+            words.append("was=" + ";".join(f"{name}:{value}" for name, value in self.was))
+        return " ".join(words)
+
+    def pinned_from(self, was: tuple[tuple[str, str], ...]) -> "Stamp":
+        """Add what a pin replaces. The first pin's word stands: later ones replace pins."""
+        return self if self.was else replace(self, was=was)
+
+
+def parse_stamp(admin_comment: str) -> Stamp | None:
+    """Read an admin comment; None when it is not Roost's lease. Unknown words are passed over."""
+    first, *words = admin_comment.split(" ")
+    if first != LEASE:
+        return None
+    values = dict(word.partition("=")[::2] for word in words)
+    begin = values.get("begin", "")
+    was = values.get("was", "")
+    return Stamp(
+        begin_epoch_s=int(begin) if begin.isdecimal() else None,
+        was=tuple((name, value) for name, _, value in _pairs(was)),
+    )
+
+
+def advice(admin_comment: str, text: str) -> str:
+    """Write advice into an admin comment, in place of older advice and after anything else."""
+    before = admin_comment.partition(ADVICE)[0].rstrip()
+    return f"{before} {ADVICE} {text}".strip()
+
+
+def _pairs(text: str) -> list[tuple[str, str, str]]:
+    return [item.partition(":") for item in text.split(";") if ":" in item]

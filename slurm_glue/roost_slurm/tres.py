@@ -1,0 +1,142 @@
+"""How Slurm writes resources: `gres:gpu:2`, `gres/gpu:a100=2`, `cpu=4,mem=2000M`, `IDX:0-3,6`.
+
+22.05 writes `gres:gpu:2`, later releases `gres/gpu:2`, and --gpus-per-task as `gres/gpu=1`. People
+and scontrol's `Gres=` write `gpu:2`. All of them are read alike.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+GPU = "gpu"
+_ABSENT = frozenset({"", "N/A", "(null)", "None"})
+_PREFIX = re.compile(r"^gres[:/]")
+_ENTRY = re.compile(
+    r"(?P<name>[^:=()]+)(?::(?P<kind>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+[kKmMgG]?))?"
+)
+_INDEX_KIND = re.compile(r"g(\d{1,3})", re.ASCII)
+_INDEXED = re.compile(r"([^,:()]+):([^,:()]+:)?\d+\(IDX:([\d,\-]*|N/A)\)")
+_BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[cn]?", re.ASCII)
+_COUNT_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+class TresError(ValueError):
+    """A text is no list of resources; carries it."""
+
+    def __init__(self, text: str, wanted: str) -> None:
+        super().__init__(f"{text[:200]!r} is not {wanted}")
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Gres:
+    """One entry of a request: `gpu:a100:2`."""
+
+    name: str
+    kind: str | None  # Slurm's Type; None: any
+    count: int
+
+
+def parse_gres(text: str) -> tuple[Gres, ...]:
+    """Read a request in any spelling; empty where Slurm says that there is none.
+
+    Raises:
+        TresError: an entry has no name, or its count is no number.
+    """
+    if text in _ABSENT:
+        return ()
+    entries = []
+    for item in text.split(","):
+        match = _ENTRY.fullmatch(_PREFIX.sub("", item))
+        if match is None:
+            raise TresError(text, "a list such as gres/gpu:a100:2")
+        entries.append(Gres(match["name"], match["kind"], _count(match["count"])))
+    return tuple(entries)
+
+
+def prefix_of(text: str) -> str:
+    """Return what stands before the name in a request field: `gres:`, `gres/` or nothing."""
+    match = _PREFIX.match(text)
+    return match[0] if match else ""
+
+
+def gpu_count(gres: Iterable[Gres]) -> int:
+    """GPUs that a request adds up to."""
+    return sum(entry.count for entry in gres if entry.name == GPU)
+
+
+def gpu_kinds(gres: Iterable[Gres]) -> frozenset[str]:
+    """Types that a request names; a user who names one has made his own choice."""
+    return frozenset(entry.kind for entry in gres if entry.name == GPU and entry.kind)
+
+
+def typed_gpus(gpu_indices: Iterable[int], *, count: int = 1, prefix: str = "") -> str:
+    """Write a request for exactly these GPUs: `gpu:g2:1,gpu:g3:1`.
+
+    Args:
+        gpu_indices: gres indices; GPU i has the type `gi`.
+        count: of each: 1 in a request a node, the number of nodes in a request a job.
+        prefix: `gres:` or `gres/` where the field wants one.
+    """
+    return ",".join(f"{prefix}gpu:g{index}:{count}" for index in sorted(gpu_indices))
+
+
+def typed_indices(gres: Iterable[Gres]) -> tuple[int, ...]:
+    """The inverse of typed_gpus: the GPU indices that a request names, ascending."""
+    matches = (_INDEX_KIND.fullmatch(kind) for kind in gpu_kinds(gres))
+    return tuple(sorted(int(match[1]) for match in matches if match))
+
+
+def allocated_gpus(text: str) -> tuple[int, ...]:
+    """Read which GPUs `GRES=` or `GresUsed=` names: `gpu:g0:1(IDX:0),gpu:g5:0(IDX:)` is (0,)."""
+    found: set[int] = set()
+    for match in _INDEXED.finditer(text):
+        if match[1] == GPU and match[3] not in ("", "N/A"):
+            found.update(parse_indices(match[3]))
+    return tuple(sorted(found))
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """Read `0-3,6`.
+
+    Raises:
+        TresError: not a list of numbers and ascending ranges, or absurdly long.
+    """
+    indices: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise TresError(text, "a list of indices such as 0-3,6")
+        span = range(int(first), int(last if dash else first) + 1)
+        if not 0 < len(span) <= 1 << 20:
+            raise TresError(text, "a list of ascending index ranges")
+        indices.extend(span)
+    return tuple(indices)
+
+
+def parse_tres(text: str) -> dict[str, str]:
+    """Read `cpu=4,mem=2000M,node=1` into a dictionary; empty where there is none."""
+    if text in _ABSENT:
+        return {}
+    pairs = (item.partition("=") for item in text.split(","))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def parse_memory_bytes(text: str) -> int:
+    """Read Slurm's memory sizes, MiB when no unit is written: `2000`, `500M`, `1.50G`, `100Mc`.
+
+    Raises:
+        TresError: anything else.
+    """
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise TresError(text, "a memory size such as 500M")
+    return int(float(match[1]) * _BYTES[match[2]])
+
+
+def _count(text: str | None) -> int:
+    if text is None:
+        return 1
+    unit = _COUNT_UNITS.get(text[-1].lower())
+    return int(text[:-1]) * unit if unit else int(text)
