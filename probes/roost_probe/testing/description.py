@@ -282,18 +282,18 @@ def _mapping(value: Yaml, key: str, known: list[str]) -> dict[str, Yaml]:
     return value
 
 
-def _typed(value: Yaml, want: type[T] | tuple[type[T], ...], key: str) -> T:
+def _typed(value: Yaml, want: type[T], key: str) -> T:
     is_stray_bool = isinstance(value, bool) and want is not bool
     if not isinstance(value, want) or is_stray_bool:
-        names = want.__name__ if isinstance(want, type) else " or ".join(t.__name__ for t in want)
-        raise _Wrong(key, f"want {names}, got {value!r}")
+        raise _Wrong(key, f"want {want.__name__}, got {value!r}")
     return value
 
 
 def _number(value: Yaml, key: str) -> float:
-    # YAML 1.1 reads 1e9, which lacks a dot, as text.
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise _Wrong(key, f"want a number, got {value!r}")
     try:
-        return float(_typed(value, (int, float, str), key))
+        return float(value)  # YAML 1.1 reads 1e9, which lacks a dot, as text
     except ValueError as error:
         raise _Wrong(key, f"want a number, got {value!r}") from error
 

@@ -148,7 +148,8 @@ class _Names:
 def _numa_node(topology: TopoText, gpus: Sequence[int], used: set[int]) -> int:
     stated = [topology.numa_nodes[gpu][0] for gpu in gpus if topology.numa_nodes[gpu]]
     # Two groups that the text says are a system apart must not share a NUMA node.
-    node = next(n for n in [*stated, *range(len(used) + 1)] if n not in used)
+    candidates: list[int] = [*stated, *range(len(used) + 1)]
+    node = next(n for n in candidates if n not in used)
     used.add(node)
     return node
 

@@ -1,0 +1,163 @@
+"""The `roost-probe` command."""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roost_probe.errors import ProbeError, SettingsError
+from roost_probe.nvml_process import NvmlProcess
+
+if TYPE_CHECKING:
+    from roost_probe.daemon_link import Tls
+
+DEFAULT_PORT = 7471
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Returns:
+        0 success, 1 the driver gave nothing to show, 2 wrong usage.
+    """
+    options = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(levelname)s %(name)s: %(message)s",  # the journal adds the time
+        stream=sys.stderr,
+    )
+    try:
+        if options.print_topology:
+            return asyncio.run(_print_topology(options))
+        if options.once:
+            return asyncio.run(_print_once(options))
+        return _run_agent(options)
+    except SettingsError as error:
+        print(f"roost-probe: {error}", file=sys.stderr)
+        return 2
+    except ProbeError as error:
+        print(f"roost-probe: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="roost-probe", description="Streams this node's GPU topology and load to roostd."
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--print-topology", action="store_true", help="print the links and exit")
+    what.add_argument("--once", action="store_true", help="print one sample and exit")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--daemon", metavar="HOST:PORT", help=f"roostd; port {DEFAULT_PORT}")
+    parser.add_argument(
+        "--node", default=socket.gethostname().split(".")[0], help="Slurm's NodeName"
+    )
+    parser.add_argument("--interval-s", type=_positive, default=1.0, help="between samples")
+    parser.add_argument("--agent-socket", type=Path, help="UNIX socket for the Slurm hooks")
+    parser.add_argument("--tls-ca", type=Path, help="certificate authority of roostd")
+    parser.add_argument("--tls-cert", type=Path, help="this node's certificate; SAN: its name")
+    parser.add_argument("--tls-key", type=Path, help="its key")
+    parser.add_argument(
+        "--pcie",
+        choices=("counters", "blocking", "off"),
+        default="counters",
+        help="where PCIe rates come from; blocking takes 40 ms a GPU",
+    )
+    parser.add_argument("--facts-timeout-s", type=_positive, default=60.0)
+    parser.add_argument("--load-timeout-s", type=_positive, default=5.0)
+    parser.add_argument("--facts-interval-s", type=_positive, default=300.0)
+    parser.add_argument("--sysfs-root", type=Path, default=Path("/sys"))
+    parser.add_argument("-v", "--verbose", action="store_true")
+    return parser
+
+
+def _driver(options: argparse.Namespace) -> NvmlProcess:
+    return NvmlProcess(options.pcie, options.facts_timeout_s, options.load_timeout_s)
+
+
+async def _print_topology(options: argparse.Namespace) -> int:
+    from roost_probe.show import format_json, format_matrix
+    from roost_probe.topology import Topology
+
+    driver = _driver(options)
+    try:
+        topology = Topology.of(await driver.facts(), options.sysfs_root)
+    finally:
+        await driver.close()
+    print(format_json(topology) if options.json else format_matrix(topology))
+    for problem in topology.problems:
+        print(f"roost-probe: {problem}", file=sys.stderr)
+    return 0
+
+
+async def _print_once(options: argparse.Namespace) -> int:
+    from roost_probe.sampler import Sampler
+    from roost_probe.show import format_sample, format_sample_json
+
+    driver, sampler = _driver(options), Sampler()
+    try:
+        facts = await driver.facts()
+        sampler.sample(await driver.load())
+        await asyncio.sleep(options.interval_s)  # rates need two readings
+        sample = sampler.sample(await driver.load())
+    finally:
+        await driver.close()
+    print(format_sample_json(facts, sample) if options.json else format_sample(sample))
+    return 0
+
+
+def _run_agent(options: argparse.Namespace) -> int:
+    # Printing needs no gRPC, and gRPC is most of the start-up time.
+    from roost_probe.agent import Agent, AgentSettings, run_until_stopped
+    from roost_probe.daemon_link import DaemonAddress
+    from roost_probe.monitor import Monitor
+    from roost_probe.notify import Notifier
+
+    if not options.daemon:
+        raise SettingsError("--daemon HOST:PORT is missing")
+    settings = AgentSettings(
+        node=options.node,
+        daemon=DaemonAddress(target=_target(options.daemon), tls=_tls(options)),
+        interval_s=options.interval_s,
+        agent_socket=options.agent_socket,
+    )
+    monitor = Monitor(_driver(options), options.sysfs_root, options.facts_interval_s)
+    run_until_stopped(Agent(settings, monitor, Notifier(os.environ), random.Random()))
+    return 0
+
+
+def _target(daemon: str) -> str:
+    host, colon, port = daemon.rpartition(":")
+    if colon and host and port.isdigit():
+        return daemon
+    if colon and not daemon.endswith("]"):
+        raise SettingsError(f"--daemon {daemon}: want HOST:PORT")
+    return f"{daemon}:{DEFAULT_PORT}"
+
+
+def _tls(options: argparse.Namespace) -> "Tls | None":
+    from roost_probe.daemon_link import Tls
+
+    files = (options.tls_ca, options.tls_cert, options.tls_key)
+    if not any(files):
+        return None
+    if not all(files):
+        raise SettingsError("--tls-ca, --tls-cert and --tls-key go together")
+    return Tls(ca=options.tls_ca, certificate=options.tls_cert, key=options.tls_key)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text}: want a number of seconds above 0")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The Hello message: the topology on the wire."""
+
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from roost_probe.topology import Topology
+from roost_proto.v1 import telemetry_pb2
+
+SCHEMA_VERSION = 1
+
+
+def probe_version() -> str:
+    """The version of the installed distribution."""
+    try:
+        return version("roost")
+    except PackageNotFoundError:
+        return "unknown"  # run from a source tree that was never installed
+
+
+def build_hello(
+    node: str, session_id: str, topology: Topology, problems: Iterable[str]
+) -> telemetry_pb2.Hello:
+    """Put a node's topology, and what else is wrong with it, into a message."""
+    return telemetry_pb2.Hello(
+        node=node,
+        schema_version=SCHEMA_VERSION,
+        probe_version=probe_version(),
+        driver_version=topology.driver_version,
+        session_id=session_id,
+        gpus=[
+            telemetry_pb2.Gpu(
+                index=index,
+                uuid=gpu.uuid,
+                pci_bus_id=gpu.pci_bus_id,
+                model=gpu.model,
+                memory_bytes=gpu.memory_bytes,
+                minor_number=gpu.minor_number,
+                # Several nodes, as in virtual machines, are as good as unknown.
+                numa_node=gpu.numa_nodes[0] if len(gpu.numa_nodes) == 1 else None,
+                cpu_affinity=gpu.cpu_affinity,
+                mig_enabled=gpu.mig_enabled,
+            )
+            for index, gpu in enumerate(topology.gpus)
+        ],
+        links=[
+            telemetry_pb2.Link(
+                a=link.a,
+                b=link.b,
+                level=telemetry_pb2.AncestorLevel.ValueType(link.level),
+                nvlink_count=link.nvlink_count,
+                nvswitch=link.nvswitch,
+            )
+            for link in topology.links
+        ],
+        nics=[
+            telemetry_pb2.Nic(
+                name=nic.name,
+                pci_bus_id=nic.place.address,
+                numa_node=nic.place.numa_node,
+                gpu_levels=[telemetry_pb2.AncestorLevel.ValueType(x) for x in nic.gpu_levels],
+            )
+            for nic in topology.nics
+        ],
+        problems=[*topology.problems, *problems],
+    )

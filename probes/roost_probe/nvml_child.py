@@ -1,0 +1,42 @@
+"""The process that calls the driver: answers each line on stdin with one line on stdout.
+
+It may hang or die at any call, which is why it is a process. Start it with the PCIe source as
+its argument; it ends when stdin does, or when its parent is gone.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from roost_probe.errors import DriverFault
+from roost_probe.nvml import Nvml, PcieSource
+from roost_probe.readings import DriverFacts, DriverLoad, Unavailable, encode
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> int:
+    """Answer until stdin ends."""
+    # A hung child never sees the end of stdin; the kernel ends it with its parent.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # drivers print to stdout at times; that must not end up among the answers
+    nvml = Nvml(PcieSource(sys.argv[1]))
+    commands: dict[bytes, Callable[[], DriverFacts | DriverLoad]] = {
+        b"facts\n": nvml.facts,
+        b"load\n": nvml.load,
+    }
+    for line in sys.stdin.buffer:
+        try:
+            answer: DriverFacts | DriverLoad | Unavailable = commands[line]()
+        except DriverFault as fault:
+            answer = Unavailable(problem=str(fault))
+        answers.write(encode(answer))
+    nvml.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
