@@ -62,14 +62,13 @@ def compare(teacher: NDArray[np.float64], student: NDArray[np.float32]) -> Agree
 
 def merge(parts: list[Agreement]) -> Agreement:
     """Agreement over several sets; shares are weighted by groups."""
-    counts = np.array([part.group_count for part in parts], dtype=np.float64)
-    weights = counts / counts.sum()
+    counts = [part.group_count for part in parts]
 
     def mean(values: list[float]) -> float:
-        return float(np.dot(weights, values))
+        return float(np.average(values, weights=counts))
 
     return Agreement(
-        group_count=int(counts.sum()),
+        group_count=sum(counts),
         choice_frac=mean([part.choice_frac for part in parts]),
         clear_choice_frac=mean([part.clear_choice_frac for part in parts]),
         pair_frac=mean([part.pair_frac for part in parts]),

@@ -121,7 +121,8 @@ def _texts(value: object, what: str) -> tuple[str, ...]:
 
 def _floats(value: object, what: str) -> NDArray[np.float32]:
     try:
-        numbers = np.asarray(value, dtype=np.float32)
+        with np.errstate(over="ignore"):  # too large becomes infinite, which is refused below
+            numbers = np.asarray(value, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise PolicyError(f"{what} is not a table of numbers") from error
     if not np.isfinite(numbers).all():
