@@ -49,7 +49,7 @@ def ping() -> Argv:
 
 def queue() -> Argv:
     """Dump the queue, an array's waiting tasks as one record: see roost_slurm.squeue."""
-    return ("squeue", "--noheader", "--all", "--array-unique", "-O", FORMAT)
+    return ("squeue", "--noheader", "--all", "-O", FORMAT)
 
 
 def show_jobs() -> Argv:
