@@ -1,35 +1,22 @@
 """job_submit.lua, with the settings of one site written into it."""
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from roost_slurm import heartbeat
+from roost_slurm.shipped import read_shipped
 
-_FOLDERS = (
-    Path(__file__).resolve().parent.parent / "lua",  # a checkout
-    Path(sys.prefix) / "share" / "roost" / "lua",  # an installed wheel
-)
-_SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@%:-]+")
+SAFE_PATH = re.compile(r"/[A-Za-z0-9_./+@%:-]+")
 
 
 class SubmitScriptError(ValueError):
-    """The script cannot be found, or a setting cannot be written into it."""
+    """A setting cannot be written into the script."""
 
 
 def template() -> str:
-    """Return the script as shipped, with the default paths.
-
-    Raises:
-        SubmitScriptError: it is not where the package or a checkout has it.
-    """
-    for folder in _FOLDERS:
-        script = folder / "job_submit.lua"
-        if script.is_file():
-            return script.read_text(encoding="ascii")
-    places = " nor in ".join(map(str, _FOLDERS))
-    raise SubmitScriptError(f"no job_submit.lua in {places}; cure: install roost again")
+    """Return the script as shipped, with the default paths."""
+    return read_shipped("lua/job_submit.lua")
 
 
 def render(
@@ -47,7 +34,7 @@ def render(
         SubmitScriptError: a path or a model would not survive as a Lua string.
     """
     for path in (heartbeat_file, spool_file):
-        if not _SAFE_PATH.fullmatch(str(path)):
+        if not SAFE_PATH.fullmatch(str(path)):
             raise SubmitScriptError(f"{path}: want an absolute path of plain characters")
     for model in models:
         if not heartbeat.is_name(model) or model != model.lower():

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Slurm drains a node whose Prolog or Epilog fails or hangs: this takes under 1 s and always
+# exits 0, whatever has become of Python, the disk or the agent. Its file name says which hook it
+# is: prolog.sh, epilog.sh, task-prolog.sh, prolog-slurmctld.sh, epilog-slurmctld.sh.
+ROOST_SLURM=/usr/local/bin/roost-slurm
+RUNTIME_FOLDER=/run/roost
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+unset PYTHONHOME PYTHONPATH LD_PRELOAD LD_LIBRARY_PATH  # a task prolog has its user's environment
+name=${0##*/}
+timeout -k 0.1 0.8 "$ROOST_SLURM" hook "${name%.sh}" --runtime-folder "$RUNTIME_FOLDER" </dev/null 2>/dev/null || true
+exit 0

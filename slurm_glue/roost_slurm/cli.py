@@ -1,0 +1,119 @@
+"""`roost-slurm`: makes Slurm's files, and is what Slurm's hooks call.
+
+Exit codes: 0 done; 1 `config --check` found differences; 2 wrong input, nothing was written.
+`hook` always exits 0.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+DIFFERENT, BAD_INPUT = 1, 2
+DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["hook"]:
+        return _hook(arguments[1:])
+    args = _parser().parse_args(arguments)
+    return _config(args)
+
+
+def _hook(arguments: Sequence[str]) -> int:
+    # Slurm waits for hooks: only what they need is imported, and a wrong flag must not fail them.
+    from roost_slurm import hooks
+
+    parser = argparse.ArgumentParser(prog="roost-slurm hook", exit_on_error=False)
+    parser.add_argument("name", type=hooks.HookName)
+    parser.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
+    try:
+        args = parser.parse_args(arguments)
+    except (argparse.ArgumentError, SystemExit) as error:  # unknown flags exit all the same
+        print(f"roost-slurm hook: {error}", file=sys.stderr)
+        return 0
+    around = hooks.Surroundings.of_runtime(args.runtime_folder, os.environ.get("SLURM_CONF"))
+    hooks.run(args.name, os.environ, around)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
+    config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
+    config.add_argument(
+        "topology",
+        nargs="+",
+        type=Path,
+        help="NODE.json of `roost-probe --print-topology --json`, or one file for all nodes",
+    )
+    config.add_argument("--out", type=Path, required=True, help="folder to write to")
+    config.add_argument("--check", action="store_true", help="write nothing, show what differs")
+    config.add_argument("--force", action="store_true", help="replace files that differ")
+    config.add_argument("--seats", action="store_true", help="a second, shared seat on each GPU")
+    config.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
+    config.add_argument("--hooks-folder", type=Path, default=Path("/etc/slurm/hooks"))
+    config.add_argument("--device-prefix", default="/dev/nvidia")
+    config.add_argument(
+        "--model",
+        action="append",
+        default=[],
+        metavar="LONG=SHORT",
+        help="short name of a model, such as 'NVIDIA A100-SXM4-80GB=a100-80'",
+    )
+    return parser
+
+
+def _config(args: argparse.Namespace) -> int:
+    from roost_slurm import config, inventory
+    from roost_slurm.submit_script import SubmitScriptError
+
+    try:
+        nodes = inventory.load(args.topology)
+        settings = config.SiteSettings(
+            runtime_folder=args.runtime_folder,
+            hooks_folder=args.hooks_folder,
+            device_prefix=args.device_prefix,
+            seats=args.seats,
+            model_names=_model_names(args.model),
+        )
+        files = config.generate(nodes, settings)
+        if args.check:
+            different = config.differences(files, args.out)
+            print(different, end="")
+            return DIFFERENT if different else 0
+        for name in config.write(files, args.out, force=args.force):
+            print(args.out / name)
+    except inventory.InventoryError as error:
+        for problem in error.problems:
+            print(f"roost-slurm config: {problem}", file=sys.stderr)
+        return BAD_INPUT
+    except (config.ConfigError, SubmitScriptError) as error:
+        print(f"roost-slurm config: {error}", file=sys.stderr)
+        return BAD_INPUT
+    for name in config.mixed_nodes(nodes):
+        print(
+            f"roost-slurm config: node {name} has several GPU models: no feature for it",
+            file=sys.stderr,
+        )
+    return 0
+
+
+def _model_names(pairs: Sequence[str]) -> dict[str, str]:
+    from roost_slurm.config import ConfigError
+
+    names = {}
+    for pair in pairs:
+        long_name, equals, short_name = pair.rpartition("=")
+        if not (long_name and equals and short_name):
+            raise ConfigError(f"--model {pair!r}: want LONG=SHORT")
+        names[long_name] = short_name
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The files that a site gives to Slurm, made from what the probes saw.
+
+gres.conf          replaces the site's
+roost.conf         `Include roost.conf` at the end of slurm.conf
+nodes.conf         Gres= and Feature= to add to the site's NodeName lines
+job_submit.lua     beside slurm.conf on the controller
+hooks/*.sh         what roost.conf names, on the controller and on the nodes
+roost-seats.conf   with second seats: for /etc/tmpfiles.d on the nodes
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from roost_slurm import gpu_models, gres, heartbeat, submit_script
+from roost_slurm.inventory import NodeGpus
+from roost_slurm.shipped import read_shipped
+
+# Slurm's name of each hook, and the name of the script that roost.conf gives it.
+HOOK_KEYS = {
+    "Prolog": "prolog",
+    "Epilog": "epilog",
+    "TaskProlog": "task-prolog",
+    "PrologSlurmctld": "prolog-slurmctld",
+    "EpilogSlurmctld": "epilog-slurmctld",
+}
+
+
+class ConfigError(ValueError):
+    """The files cannot be made or written; says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """What the probes cannot know."""
+
+    runtime_folder: Path = Path("/run/roost")
+    hooks_folder: Path = Path("/etc/slurm/hooks")
+    roost_slurm: Path = field(default_factory=lambda: Path(sys.prefix) / "bin" / "roost-slurm")
+    device_prefix: str = "/dev/nvidia"
+    seats: bool = False
+    model_names: Mapping[str, str] = field(default_factory=dict)  # driver's name -> short name
+
+
+def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str]:
+    """Return the files by name.
+
+    Raises:
+        ConfigError: a model has no usable short name.
+        SubmitScriptError: a path cannot stand in job_submit.lua.
+    """
+    features = {node.node: _models_of(node, settings) for node in nodes}
+    models = sorted({model for names in features.values() for model in names})
+    script = submit_script.render(
+        settings.runtime_folder / "heartbeat",
+        settings.runtime_folder / "spool" / "events",
+        models,
+        seats=settings.seats,
+    )
+    files = {
+        "gres.conf": gres.gres_conf(
+            nodes, device_prefix=settings.device_prefix, seats=settings.seats
+        ),
+        "roost.conf": _roost_conf(settings),
+        "nodes.conf": _nodes_conf(nodes, features, settings),
+        "job_submit.lua": script,
+    }
+    hook = _hook_script(settings)
+    files |= {f"hooks/{name}.sh": hook for name in HOOK_KEYS.values()}
+    if settings.seats:
+        files["roost-seats.conf"] = gres.seat_devices(nodes)
+    return files
+
+
+def mixed_nodes(nodes: Sequence[NodeGpus]) -> tuple[str, ...]:
+    """Names of the nodes with several GPU models: requests by model never go there."""
+    return tuple(node.node for node in nodes if len({gpu.model for gpu in node.gpus}) > 1)
+
+
+def differences(files: Mapping[str, str], folder: Path) -> str:
+    """Return a unified diff from the folder to the files; empty when they agree."""
+    diff: list[str] = []
+    for name, wanted in files.items():
+        old = _read(folder / name)
+        if old != wanted:
+            before = [] if old is None else old.splitlines(keepends=True)
+            after = wanted.splitlines(keepends=True)
+            diff += difflib.unified_diff(before, after, str(folder / name), f"generated/{name}")
+    return "".join(diff)
+
+
+def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> tuple[str, ...]:
+    """Write the files that differ and return their names.
+
+    Raises:
+        ConfigError: a file is there with another content and `force` is not set, or a file cannot
+            be written. Without `force` nothing is written then.
+    """
+    found = {name: _read(folder / name) for name in files}
+    changed = tuple(name for name, text in files.items() if found[name] != text)
+    existing = [str(folder / name) for name in changed if found[name] is not None]
+    if existing and not force:
+        raise ConfigError(
+            f"{', '.join(existing)} would change; cure: look at --check, then repeat with --force"
+        )
+    for name in changed:
+        _replace(folder / name, files[name], executable=name.endswith(".sh"))
+    return changed
+
+
+def _models_of(node: NodeGpus, settings: SiteSettings) -> tuple[str, ...]:
+    """The node's feature; none for mixed nodes, where a request by model could get the other."""
+    if len({gpu.model for gpu in node.gpus}) != 1:
+        return ()
+    model = node.gpus[0].model
+    try:
+        name = settings.model_names.get(model) or gpu_models.short_name(model)
+    except ValueError as error:
+        raise ConfigError(f"node {node.node}: {error}; cure: --model '{model}=NAME'") from error
+    if not heartbeat.is_name(name) or name != name.lower():
+        raise ConfigError(
+            f"node {node.node}: model {model!r} as {name!r}: want lower-case letters, digits, _ . -"
+        )
+    return (name,)
+
+
+def _roost_conf(settings: SiteSettings) -> str:
+    lines = [
+        "# For the end of slurm.conf: `Include roost.conf`. A key that slurm.conf has already",
+        "# counts twice for Slurm: keep one line, with the values of both.",
+        f"GresTypes={'gpu,gputoken' if settings.seats else 'gpu'}",
+        "JobSubmitPlugins=lua",
+        "PrologFlags=Alloc",
+        "PrologEpilogTimeout=30",
+        *(f"{key}={settings.hooks_folder}/{name}.sh" for key, name in HOOK_KEYS.items()),
+        "# Add to SchedulerParameters: without them each start comes up to 3 s later.",
+        "# SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=5",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _nodes_conf(
+    nodes: Sequence[NodeGpus], features: Mapping[str, tuple[str, ...]], settings: SiteSettings
+) -> str:
+    lines = ["# Add these words to the NodeName lines of slurm.conf; Slurm merges no second line."]
+    groups = gres.group(nodes, lambda node: (len(node.gpus), features[node.node]))
+    for (gpu_count, models), names in groups:
+        line = f"NodeName={names} Gres={gres.node_gres(gpu_count, seats=settings.seats)}"
+        lines.append(line + (f" Feature={','.join(models)}" if models else ""))
+    return "\n".join(lines) + "\n"
+
+
+def _hook_script(settings: SiteSettings) -> str:
+    text = read_shipped("hooks/hook.sh")
+    for name, path in (
+        ("ROOST_SLURM", settings.roost_slurm),
+        ("RUNTIME_FOLDER", settings.runtime_folder),
+    ):
+        if not submit_script.SAFE_PATH.fullmatch(str(path)):
+            raise ConfigError(f"{path}: want an absolute path of plain characters")
+        start = text.index(f"{name}=")
+        text = text[:start] + f"{name}={path}" + text[text.index("\n", start) :]
+    return text
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from error
+
+
+def _replace(path: Path, text: str, *, executable: bool) -> None:
+    # slurmctld reads job_submit.lua again as soon as it changes: it must never see half.
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(0o755 if executable else 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,58 @@
+"""gres.conf and the Gres= of nodes: each GPU gets a type of its own, so it can be asked for."""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar
+
+from roost_slurm import hostlist
+from roost_slurm.inventory import NodeGpus
+
+SEAT_FOLDER = "/dev/roost"
+_SEAT_MAJOR = 241  # "local or experimental use" in Linux' list of device numbers: no driver
+
+K = TypeVar("K", bound=Hashable)
+
+
+def gres_conf(nodes: Iterable[NodeGpus], *, device_prefix: str, seats: bool) -> str:
+    """Render gres.conf; nodes whose GPUs have the same device files share their lines."""
+    # Detection would rename the types and refuse the seats.
+    lines = ["AutoDetect=off"]
+    for layout, names in group(nodes, lambda node: node.minor_numbers):
+        for i, minor in enumerate(layout):
+            lines.append(f"NodeName={names} Name=gpu Type=g{i} File={device_prefix}{minor}")
+        if seats:
+            for i, minor in enumerate(layout):
+                files = f"{device_prefix}{minor},{SEAT_FOLDER}/seat{i}"
+                lines.append(f"NodeName={names} Name=gpu Type=s{i} MultipleFiles={files}")
+            lines.append(f"NodeName={names} Name=gputoken Count={len(layout)}")
+    return "\n".join(lines) + "\n"
+
+
+def node_gres(gpu_count: int, *, seats: bool) -> str:
+    """Return a node's Gres= for slurm.conf."""
+    entries = [f"gpu:g{i}:1" for i in range(gpu_count)]
+    if seats:
+        entries += [f"gpu:s{i}:1" for i in range(gpu_count)]
+        entries.append(f"gputoken:{gpu_count}")
+    return ",".join(entries)
+
+
+def seat_devices(nodes: Sequence[NodeGpus]) -> str:
+    """Render a tmpfiles.d file: a harmless device a seat, that no other job may open."""
+    most = max(len(node.gpus) for node in nodes)
+    lines = [f"d {SEAT_FOLDER} 0755 root root -"]
+    lines += [f"c {SEAT_FOLDER}/seat{i} 0666 root root - {_SEAT_MAJOR}:{i}" for i in range(most)]
+    return "\n".join(lines) + "\n"
+
+
+def group(nodes: Iterable[NodeGpus], key: Callable[[NodeGpus], K]) -> list[tuple[K, str]]:
+    """Collect the nodes that have GPUs by a key, in the order of their first node's name.
+
+    Returns:
+        For each key its value and the nodes as a host list.
+    """
+    members: defaultdict[K, list[str]] = defaultdict(list)
+    for node in nodes:
+        if node.gpus:
+            members[key(node)].append(node.node)
+    return [(value, hostlist.compress(names)) for value, names in members.items()]

@@ -1,0 +1,76 @@
+"""What a hook may know: the few variables that Slurm sets for it, checked. Nothing else is read."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_ID = re.compile(r"\d{1,10}", re.ASCII)
+_NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_INDICES = re.compile(r"\d{1,4}(?:,\d{1,4}){0,127}", re.ASCII)
+
+
+class HookEnvError(ValueError):
+    """A variable that the hook cannot do without is missing or malformed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookEnv:
+    """The checked variables of one hook.
+
+    Attributes:
+        job_id: SLURM_JOB_ID, a number also for array tasks.
+        array_task: SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID.
+        node: SLURMD_NODENAME.
+        job_gpus: SLURM_JOB_GPUS. In Prolog and Epilog of 22.05 to 25.05 it names only the GPUs of
+            the job's last type, so only one where each GPU is a type of its own.
+        step_gpus: SLURM_STEP_GPUS.
+        visible_gpus: CUDA_VISIBLE_DEVICES where that is a list of numbers.
+        chooses_nics: the user has set NCCL_IB_HCA.
+        has_gpus_per_node: SLURM_GPUS_PER_NODE is set.
+    """
+
+    job_id: int
+    array_task: tuple[int, int] | None = None
+    node: str | None = None
+    job_gpus: tuple[int, ...] = ()
+    step_gpus: tuple[int, ...] = ()
+    visible_gpus: tuple[int, ...] = ()
+    chooses_nics: bool = False
+    has_gpus_per_node: bool = False
+
+    @property
+    def roost_job_id(self) -> str:
+        """The job's id as squeue -r shows it: "123", or "123_7" for a task of an array."""
+        return str(self.job_id) if self.array_task is None else "{}_{}".format(*self.array_task)
+
+
+def parse_env(environ: Mapping[str, str]) -> HookEnv:
+    """Read a hook's environment.
+
+    Raises:
+        HookEnvError: there is no numeric SLURM_JOB_ID.
+    """
+    job_id = _number(environ.get("SLURM_JOB_ID", ""))
+    if job_id is None:
+        raise HookEnvError("SLURM_JOB_ID is missing or no number; cure: let Slurm run the hook")
+    array = _number(environ.get("SLURM_ARRAY_JOB_ID", ""))
+    task = _number(environ.get("SLURM_ARRAY_TASK_ID", ""))
+    node = environ.get("SLURMD_NODENAME", "")
+    return HookEnv(
+        job_id=job_id,
+        array_task=None if array is None or task is None else (array, task),
+        node=node if _NODE.fullmatch(node) else None,
+        job_gpus=_indices(environ.get("SLURM_JOB_GPUS", "")),
+        step_gpus=_indices(environ.get("SLURM_STEP_GPUS", "")),
+        visible_gpus=_indices(environ.get("CUDA_VISIBLE_DEVICES", "")),
+        chooses_nics="NCCL_IB_HCA" in environ,
+        has_gpus_per_node="SLURM_GPUS_PER_NODE" in environ,
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if _ID.fullmatch(text) else None
+
+
+def _indices(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if _INDICES.fullmatch(text) else ()

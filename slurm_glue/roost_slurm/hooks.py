@@ -1,0 +1,176 @@
+"""What Slurm runs around a job. Every hook ends in time and never fails.
+
+| hook | runs as, where | does |
+|---|---|---|
+| prolog | root, each node | compares the allocation with the plan, enters the job map |
+| epilog | root, each node | clears the job map |
+| task-prolog | user, each task | prints rank order, NIC hints and a cure for 22.05 |
+| prolog-slurmctld, epilog-slurmctld | SlurmUser, controller | wake roostd |
+"""
+
+import signal
+import subprocess
+import syslog
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import assert_never
+
+from roost_slurm import hook_job_map, spool
+from roost_slurm.hook_agent import Agent, AgentError, Plan
+from roost_slurm.hook_env import HookEnv, parse_env
+from roost_slurm.scontrol import parse_jobs
+
+# Together under the 0.8 s after which hook.sh ends a hook; starting Python takes up to 0.1 s.
+DEADLINE_S = 0.65
+AGENT_TIMEOUT_S = 0.2
+SCONTROL_TIMEOUT_S = 0.3
+
+
+class HookName(StrEnum):
+    """Names on the command line."""
+
+    PROLOG = "prolog"
+    EPILOG = "epilog"
+    TASK_PROLOG = "task-prolog"
+    PROLOG_SLURMCTLD = "prolog-slurmctld"
+    EPILOG_SLURMCTLD = "epilog-slurmctld"
+
+
+class HookDeadline(Exception):
+    """The hook took too long and gave up."""
+
+
+AllocationLookup = Callable[[HookEnv], tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What hooks touch."""
+
+    agent: Agent
+    spool_file: Path
+    job_map_folder: Path
+    allocation: AllocationLookup
+    say: Callable[[str], None]  # to the task that Slurm starts, by stdout
+    warn: Callable[[str], None]
+
+    @classmethod
+    def of_runtime(cls, folder: Path, slurm_conf: str | None) -> "Surroundings":
+        """The real ones, below a runtime folder such as /run/roost."""
+        return cls(
+            agent=Agent(folder / "agent.sock", AGENT_TIMEOUT_S),
+            spool_file=folder / "spool" / "events",
+            job_map_folder=folder / "job-map",
+            allocation=lambda env: ask_scontrol(env, slurm_conf),
+            say=lambda text: print(text, flush=True),
+            warn=lambda text: syslog.syslog(syslog.LOG_WARNING, text),
+        )
+
+
+def run(name: HookName, environ: Mapping[str, str], around: Surroundings) -> None:
+    """Run a hook. Whatever goes wrong becomes a warning in the system log, never an exit code."""
+
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        raise HookDeadline(f"gave up after {DEADLINE_S} s")
+
+    signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, DEADLINE_S)
+    try:
+        _run(name, parse_env(environ), around)
+    except Exception as error:  # noqa: BLE001 - a hook that fails drains the node
+        around.warn(f"roost-slurm hook {name}: {type(error).__name__}: {error}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
+    match name:
+        case HookName.PROLOG:
+            prolog(env, around)
+        case HookName.EPILOG:
+            hook_job_map.remove(around.job_map_folder, env.job_id)
+        case HookName.TASK_PROLOG:
+            for line in task_prolog_lines(env, _plan(env, around)):
+                around.say(line)
+        case HookName.PROLOG_SLURMCTLD:
+            spool.append(around.spool_file, spool.Started(env.roost_job_id))
+        case HookName.EPILOG_SLURMCTLD:
+            spool.append(around.spool_file, spool.Ended(env.roost_job_id))
+        case _:
+            assert_never(name)
+
+
+def prolog(env: HookEnv, around: Surroundings) -> None:
+    """Tell the agent what a GPU job really got, and enter it in the job map."""
+    if not env.job_gpus:
+        return
+    plan = _plan(env, around)
+    allocated = around.allocation(env)
+    if plan.managed and allocated is not None:
+        try:
+            if not around.agent.report_allocated(env.job_id, allocated):
+                around.warn(
+                    f"job {env.job_id} got GPUs {allocated}, roostd chose {plan.gpu_indices}"
+                )
+        except AgentError as error:
+            around.warn(f"job {env.job_id}: {error}")
+    known = allocated or plan.gpu_indices or env.job_gpus
+    hook_job_map.write(around.job_map_folder, env.job_id, known)
+
+
+def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
+    """Return what Slurm should change in the task's environment, in TaskProlog's language."""
+    if not plan.managed:
+        return []
+    lines = []
+    if env.has_gpus_per_node:
+        # 22.05: srun in a pinned job refuses the count of --gpus-per-node; later ones need no cure.
+        lines.append("unset SLURM_GPUS_PER_NODE")
+    order = [gpu for gpu in plan.rank_order if gpu in env.visible_gpus]
+    # Where the devices cgroup hides the other GPUs, CUDA counts from 0 and these are not the
+    # allocated indices: then nothing may be set. The batch step has only SLURM_JOB_GPUS.
+    unconstrained = set(env.visible_gpus) == set(env.step_gpus or env.job_gpus)
+    if unconstrained and len(order) == len(env.visible_gpus) and order != [*env.visible_gpus]:
+        lines.append(f"export CUDA_VISIBLE_DEVICES={','.join(map(str, order))}")
+    nics = [plan.nics[gpu] for gpu in plan.rank_order if gpu in plan.nics]
+    if nics and len(nics) == len(plan.rank_order) and not env.chooses_nics:
+        # "=": exactly these; NCCL takes mlx5_1 for mlx5_10 as well otherwise.
+        lines.append(f"export NCCL_IB_HCA=={','.join(dict.fromkeys(nics))}")
+    return lines
+
+
+def ask_scontrol(env: HookEnv, slurm_conf: str | None) -> tuple[int, ...] | None:
+    """Return the GPUs that Slurm gave a job on this node; None when it cannot be found out.
+
+    Prolog's own SLURM_JOB_GPUS is wrong for jobs with several GPU types (hook_env).
+    """
+    safe = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+    if slurm_conf is not None:
+        safe["SLURM_CONF"] = slurm_conf
+    try:
+        shown = subprocess.run(
+            ("scontrol", "-d", "-o", "show", "job", str(env.job_id)),
+            env=safe,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SCONTROL_TIMEOUT_S,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    job = parse_jobs(shown).get(env.job_id)
+    held = {node.node: node.gpu_indices for node in job.allocated} if job else {}
+    return held.get(env.node or "")
+
+
+def _plan(env: HookEnv, around: Surroundings) -> Plan:
+    try:
+        return around.agent.plan(env.job_id)
+    except AgentError as error:
+        around.warn(f"job {env.job_id}: {error}")
+        return Plan(managed=False)
