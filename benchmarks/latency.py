@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import _harness
+import _harness
 from lupa import lua51
-from roost_demo.stack import Stack
 
+from roost_demo.stack import Stack
 from roost_slurm import heartbeat, submit_script
 from roost_slurm.heartbeat import Heartbeat
 from roost_slurm.testing.cluster_plan import ClusterPlan

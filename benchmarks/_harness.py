@@ -1,0 +1,71 @@
+"""What the benchmarks share: timing, percentiles, the machine, and how figures are printed."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+_LIBRARIES = ("roost", "numpy", "onnxruntime", "grpcio")
+
+
+def report(figures: Mapping[str, object], *, as_json: bool) -> None:
+    """Print the figures and the machine they were taken on.
+
+    Args:
+        figures: by name, units at the end of each name.
+        as_json: one JSON object on one line; else a line a figure, for people.
+    """
+    everything = {**figures, "machine": machine()}
+    if as_json:
+        print(json.dumps(everything))
+        return
+    for name, value in everything.items():
+        print(f"{name:>24}  {f'{value:.6g}' if isinstance(value, float) else value}")
+
+
+def machine() -> dict[str, object]:
+    """Describe this machine: processor, cores that we may use, memory, versions."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _LIBRARIES},
+    }
+
+
+def timings_s(action: Callable[[], object], count: int, warm_up_count: int = 10) -> list[float]:
+    """Seconds of each of `count` calls, after some that do not count."""
+    for _ in range(warm_up_count):
+        action()
+    seconds = list[float]()
+    for _ in range(count):
+        began_s = time.perf_counter()
+        action()
+        seconds.append(time.perf_counter() - began_s)
+    return seconds
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The value that `percent` of the values do not exceed."""
+    return float(np.percentile(values, percent))
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
