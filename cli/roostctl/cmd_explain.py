@@ -87,7 +87,7 @@ def _now(job: pb.Job) -> str:
                 until = f"It will be decided in {duration(job.wait_left_s)} at the latest."
             else:
                 until = "It will be decided when something changes; no deadline is set."
-            return f"It has waited {waited}: {why or 'no reason was given'}. {until}"
+            return f"It has waited {waited}. Why: {why or 'no reason was given'}. {until}"
         case pb.JOB_STATE_PLACING:
             tail = f": {why}" if why else ""
             return f"Its GPUs are chosen after {waited}; Slurm has yet to start it{tail}."

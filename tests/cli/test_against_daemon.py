@@ -1,0 +1,127 @@
+"""roostctl against the daemon's own services: what the fake answers, the real ones answer too."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from prometheus_client import CollectorRegistry
+
+from roost_proto.v1 import telemetry_pb2
+from roostctl.main import cli
+from roostctl.testing import build_topology
+from roostd.adapters.clock import MonotonicClock
+from roostd.config import Config, Listen
+from roostd.metrics import Metrics
+from roostd.rpc.board import ProbeBoard
+from roostd.rpc.probe_messages import read_hello
+from roostd.rpc.server import Servers
+from roostd.state import DaemonState
+from roostd.testing.builders import EngineHarness, bridges, job, node
+
+Ask = Callable[..., Awaitable[Result]]
+
+
+@pytest.fixture
+def state() -> DaemonState:
+    """Two bridged nodes; job 1 runs, 2 is being placed, 3 waits for 16 GPUs, 4 can never run."""
+    harness = EngineHarness([node("gpu1"), node("gpu2")], bridges())
+    harness.run(job("1", gpus=2))
+    harness.queue(job("2", gpus=2), job("3", gpus=8, nodes=2), job("4", gpus=9))
+    clock = MonotonicClock(0.0, 1_800_000_000.0)
+    board = ProbeBoard(clock.now_s, lambda event: None)
+    topology = build_topology("gpu1")
+    hello = telemetry_pb2.Hello(
+        node="gpu1",
+        schema_version=1,
+        session_id="s",
+        gpus=topology.gpus,
+        links=topology.links,
+        nics=topology.nics,
+    )
+    board.greet(read_hello(hello), object())
+    config = Config(listen=Listen(probes="127.0.0.1:0"))
+    return DaemonState(
+        version="0.1.0", clock=clock, config=config, engine=harness.engine, board=board
+    )
+
+
+@pytest.fixture
+async def ask(state: DaemonState, socket_path: Path) -> AsyncIterator[Ask]:
+    servers = Servers(state, Metrics(CollectorRegistry()), state.config.listen, socket_path)
+    await servers.start()
+
+    async def invoke(*args: str) -> Result:
+        arguments = ["--daemon", f"unix:{socket_path}", *args]
+        return await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+
+    yield invoke
+    await servers.stop(grace_s=0)
+
+
+async def test_nodes_show_who_is_free(ask: Ask) -> None:
+    document = json.loads((await ask("nodes", "--json")).stdout)
+    free = {n["name"]: sum(gpu["free"] for gpu in n["gpus"]) for n in document["nodes"]}
+    assert sum(free.values()) == 12
+    assert set(free) == {"gpu1", "gpu2"}
+
+
+async def test_topology_shows_links_and_holders(ask: Ask) -> None:
+    result = await ask("topology", "gpu1")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.count("NV4") == 8
+    assert result.stdout.count("job 1") == 2
+
+
+async def test_jobs_show_every_state(ask: Ask) -> None:
+    document = json.loads((await ask("jobs", "--json")).stdout)
+    states = {entry["job_id"]: entry["state"] for entry in document["jobs"]}
+    assert states == {"1": "running", "2": "placing", "3": "waiting", "4": "let_go"}
+
+
+async def test_explain_tells_what_was_chosen_and_why_others_lost(ask: Ask) -> None:
+    document = json.loads((await ask("explain", "1", "--json")).stdout)
+    chosen, *others = document["candidates"]
+    assert (chosen["link_score"], chosen["why_not"]) == (400, None)
+    assert document["job"]["allocated"] == document["job"]["planned"]
+    assert others
+    assert all(other["why_not"] for other in others)
+    text = (await ask("explain", "1", "--features")).stdout
+    assert "400 of the 400 points possible (100%)" in text
+    assert "link_best_frac" in text
+
+
+async def test_explain_tells_what_a_job_waits_for(ask: Ask) -> None:
+    text = (await ask("explain", "3")).stdout
+    assert "too few free GPUs" in text
+
+
+async def test_explain_tells_why_a_job_is_left_to_slurm(ask: Ask) -> None:
+    text = (await ask("explain", "4")).stdout
+    assert "left to plain Slurm: no placement could ever hold it" in text
+
+
+async def test_status_counts(ask: Ask) -> None:
+    document = json.loads((await ask("status", "--json")).stdout)
+    assert (document["gpu_count"], document["gpu_free_count"]) == (16, 12)
+    assert (document["policy_model"], document["policy_sha256"]) == ("heuristic", None)
+    assert (await ask("status", "--check")).exit_code == 1  # Slurm was never asked here
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["node", "gpu9"], "no node named 'gpu9'"),
+        (["topology", "gpu9"], "no node named 'gpu9'"),
+        (["topology", "gpu2"], "start roost-probe there"),
+        (["job", "9"], "no job '9'"),
+        (["explain", "9"], "no job '9'"),
+    ],
+    ids=str,
+)
+async def test_refusals_are_those_of_the_fake(ask: Ask, args: list[str], message: str) -> None:
+    result = await ask(*args)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert message in result.stderr
