@@ -1,0 +1,85 @@
+#!/bin/bash
+# build.sh SUITE [slurm|systemd]: build roost/slurm:SUITE (or roost/systemd:SUITE) from this checkout.
+#
+# Roost's wheel and its dependencies are fetched by the host's pip, with the host's own index and
+# certificates, for the Python of the image; the image is then built without a package index.
+# Downloads are kept in build/compose, so that a second build is a matter of seconds.
+set -euo pipefail
+
+suite=${1:?usage: build.sh SUITE [slurm|systemd]}
+target=${2:-slurm}
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+context=$root/build/compose/$suite
+python=${PYTHON:-$root/.venv/bin/python}
+[ -x "$python" ] || python=python3
+
+say() { echo "build: $*" >&2; }
+
+quietly() { # COMMAND...: its output only where it fails
+    local log
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+    rm -f "$log"
+}
+
+python_version() { # of the image
+    case "$suite" in
+    bookworm) echo 3.11 ;;
+    trixie) echo 3.13 ;;
+    *) docker run --rm --network host "roost/base:$suite" \
+        sh -c 'apt-get update -qq && apt-cache show python3-minimal' 2>/dev/null |
+        sed -nE 's/^Version: ([0-9]+\.[0-9]+).*/\1/p' | head -1 ;;
+    esac
+}
+
+requirements() { # WHEEL: what it asks for
+    "$python" - "$1" <<'PYTHON'
+import sys, zipfile
+
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    metadata = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    lines = wheel.read(metadata).decode().splitlines()
+print(*(line for line in lines if line.startswith(("Requires-Dist", "Provides-Extra"))), sep="\n")
+PYTHON
+}
+
+fetch_wheels() {
+    local version wheel wanted
+    version=$(python_version)
+    rm -rf "$context/roost"
+    quietly "$python" -m pip wheel --no-deps --wheel-dir "$context/roost" "$root"
+    wheel=$(echo "$context"/roost/roost-*.whl)
+    wanted="Python $version
+$(requirements "$wheel")"
+    if [ "$(cat "$context/wanted" 2>/dev/null)" != "$wanted" ]; then
+        say "fetching wheels for Python $version"
+        rm -rf "$context/dependencies"
+        quietly "$python" -m pip download --dest "$context/dependencies" \
+            --python-version "$version" --only-binary=:all: "$wheel[daemon,probe,cli]"
+        rm -f "$context"/dependencies/roost-*.whl
+        echo "$wanted" >"$context/wanted"
+    fi
+}
+
+copy_files() { # what the image gets beside Roost
+    rm -rf "$context/files"
+    install -D -m 755 "$here/container.sh" "$context/files/usr/local/sbin/roost-container"
+    install -D -m 644 "$here/roostd.yaml" "$context/files/etc/roost/roostd.yaml"
+    install -D -m 644 "$here/slurm.conf" "$context/files/usr/share/roost-container/slurm.conf"
+}
+
+started=$SECONDS
+docker info >/dev/null 2>&1 || eval "$("$here/engine.sh" up)"
+"$here/base.sh" "$suite"
+mkdir -p "$context"
+fetch_wheels
+copy_files
+# The host's network, since the engine that engine.sh starts has no other that leads out.
+quietly docker build --network host --build-arg "BASE=roost/base:$suite" --target "$target" \
+    --tag "roost/$target:$suite" --file "$here/Dockerfile" "$context"
+say "roost/$target:$suite built in $((SECONDS - started)) s"
