@@ -17,7 +17,7 @@ _POTENTIAL_SIZES = (2, 4, 8)  # the gang sizes whose best links make up a free s
 _TIE_LIMIT = {8: 70, MAX_GPUS: 32}  # optimal subsets offered per lookup, by node size
 _CACHE_LIMIT = 4096
 STATIC_COLUMNS = slice(0, COLUMN["leftover_frac"] + 1)
-_SCOPE_LEVELS = {"switch": Level.MULTIPLE_SWITCHES, "root": Level.NUMA_NODE, "node": Level.SYSTEM}
+_SCOPE_LEVELS = (Level.MULTIPLE_SWITCHES, Level.NUMA_NODE, Level.SYSTEM)  # as LOAD_SCOPES
 
 
 def mask_of(gpu_indices: tuple[int, ...]) -> int:
@@ -67,8 +67,9 @@ class LinkTable:
     Attributes:
         set_scores: int32 [mask], link score of the set; source: docs/links.md.
         best_scores: int32 [k, mask], best link score of k GPUs out of a free set; -1: too few.
-        potential: float64 [mask], 0..1: how well linked the sets are that a free set still offers,
-            the mean of link_scale() of its best 2, 4 and 8 GPUs.
+        potential: float64 [mask], 0..1: what a free set is still good for, the mean of link_scale()
+            of its best 2, 4 and 8 GPUs and of its share of all the node's links. The share tells
+            a GPU without a partner from one of a pair where whole pairs are left either way.
     """
 
     def __init__(self, links: LinkMatrix) -> None:
@@ -82,7 +83,7 @@ class LinkTable:
         self.best_scores = _best_scores(self.set_scores, self.popcount, self.gpu_count)
         self.potential = self._potentials()
         self._by_size = [np.flatnonzero(self.popcount == k) for k in range(self.gpu_count + 1)]
-        self._scope_masks = _scope_masks(links)
+        self._around = _around(links)
         self._choices: dict[tuple[int, int], SubsetChoice] = {}
         self._static_scores = np.full(self.best_scores.shape, np.nan, dtype=np.float32)
 
@@ -92,17 +93,20 @@ class LinkTable:
             return -1
         return int(self.best_scores[gpu_count, free_mask])
 
-    def fragmentation(self, free_mask: int, masks: NDArray[np.int64]) -> NDArray[np.float64]:
+    def fragmentation(
+        self, free_masks: int | NDArray[np.int64], masks: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
         """How much potential a free set loses when each of some subsets is taken from it.
 
         Args:
-            free_mask: what is free before.
-            masks: [subset], each within free_mask.
+            free_masks: what is free before: one set for all, or [subset].
+            masks: [subset], each within its free set.
 
         Returns:
             [subset], 0..1.
         """
-        lost: NDArray[np.float64] = self.potential[free_mask] - self.potential[free_mask & ~masks]
+        left = self.potential[free_masks & ~masks]
+        lost: NDArray[np.float64] = self.potential[free_masks] - left
         return lost
 
     def choice(self, free_mask: int, gpu_count: int) -> SubsetChoice:
@@ -155,14 +159,17 @@ class LinkTable:
         )
 
     def static_features(
-        self, masks: NDArray[np.int64], lost: NDArray[np.float64], leftover_count: int
+        self,
+        masks: NDArray[np.int64],
+        lost: NDArray[np.float64],
+        leftover_count: int | NDArray[np.int64],
     ) -> NDArray[np.float32]:
         """The load-free columns of one-node candidates.
 
         Args:
             masks: [subset], all of one size.
             lost: [subset], their fragmentation.
-            leftover_count: GPUs that stay free on the node.
+            leftover_count: GPUs that stay free on the node: one number for all, or [subset].
 
         Returns:
             float32 [subset, 5], the first columns of core.features.COLUMNS.
@@ -181,10 +188,7 @@ class LinkTable:
 
     def neighbour_weights(self, masks: NDArray[np.int64]) -> NDArray[np.float32]:
         """Averaging weights over the GPUs around each subset; see SubsetChoice.neighbours."""
-        around = np.zeros((len(masks), len(LOAD_SCOPES)), dtype=np.int64)
-        for gpu in range(self.gpu_count):
-            around |= np.where(masks[:, None] >> gpu & 1, self._scope_masks[gpu], 0)
-        around &= ~masks[:, None]
+        around = self._around[masks] & ~masks[:, None]
         bits = (around[:, :, None] >> np.arange(self.gpu_count)) & 1
         weights = bits / np.maximum(bits.sum(axis=2, keepdims=True), 1)
         return np.asarray(weights.reshape(-1, self.gpu_count), dtype=np.float32)
@@ -195,7 +199,8 @@ class LinkTable:
             if size <= self.gpu_count:
                 best = np.maximum(self.best_scores[size], 0) / (size * (size - 1) // 2)
                 total += link_scale(best)
-        return total / len(_POTENTIAL_SIZES)
+        total += self.set_scores / max(int(self.set_scores[self.full_mask]), 1)
+        return total / (len(_POTENTIAL_SIZES) + 1)
 
 
 def _set_scores(links: LinkMatrix) -> NDArray[np.int32]:
@@ -222,12 +227,13 @@ def _best_scores(
     return best
 
 
-def _scope_masks(links: LinkMatrix) -> NDArray[np.int64]:
-    """[gpu, scope]: which GPUs share a switch, a root, the node with each GPU."""
-    masks = np.zeros((links.gpu_count, len(LOAD_SCOPES)), dtype=np.int64)
-    for a, row in enumerate(links.links):
-        for b, link in enumerate(row):
-            for column, scope in enumerate(LOAD_SCOPES):
-                if link is not None and link.level <= _SCOPE_LEVELS[scope]:
-                    masks[a, column] |= 1 << b
-    return masks
+def _around(links: LinkMatrix) -> NDArray[np.int64]:
+    """[mask, scope]: every GPU that shares a switch, a root, the node with one of a mask."""
+    around = np.zeros((1, len(LOAD_SCOPES)), dtype=np.int64)
+    for row in links.links:
+        near = [
+            mask_of(tuple(b for b, link in enumerate(row) if link and link.level <= level))
+            for level in _SCOPE_LEVELS
+        ]
+        around = np.concatenate((around, around | np.array(near, dtype=np.int64)))
+    return around
