@@ -1,0 +1,195 @@
+"""Real sbatch, slurmctld, probes and roostd on this machine: jobs get exactly what was chosen."""
+
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from tests.conftest import missing
+from tests.e2e.ledger import (
+    assert_all_completed,
+    assert_none_twice,
+    outcomes,
+    planned,
+    wait_until_over,
+)
+
+from roost_demo.stack import NodeKind, Stack
+from roost_probe.testing.description import GpuSettings
+from roost_proto.v1 import operator_pb2
+from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+NODES = (
+    NodeKind(name="n1", topology="bridges8", features=("a100",)),
+    NodeKind(name="n2", topology="bridges8", features=("a100",)),
+    NodeKind(name="n3", topology="cube8"),
+    NodeKind(name="n4", topology="nvswitch8", features=("h100",)),
+)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    settings: dict[str, object] = {"slurm": {"model_names": ["a100", "h100"]}}
+    try:
+        with Stack(NODES, settings=settings) as running:
+            yield running
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu_count"),
+    [
+        (("--gres=gpu:4",), 4),
+        (("--gpus=2",), 2),
+        (("--gpus-per-node=3", "--nodes=1"), 3),
+        (("--ntasks=2", "--gpus-per-task=1", "--nodes=1"), 2),
+        (("--gpus-per-socket=2", "--sockets-per-node=1", "--nodes=1"), 2),
+        (("--gres=gpu:a100:2",), 2),
+        (("--gpus=h100:8",), 8),
+        (("--gpus=16",), 16),
+        (("--nodes=2", "--gres=gpu:8"), 16),
+        (("--nodes=2", "--gpus-per-node=4"), 8),
+        (("--gpus=4", "--cpus-per-gpu=2"), 4),
+        (("--gpus=2", "--mem-per-gpu=100M"), 2),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_each_way_to_ask_gets_exactly_the_chosen_gpus(
+    stack: Stack, options: tuple[str, ...], gpu_count: int
+) -> None:
+    job_id = stack.slurm.submit(*options, script="srun true")
+    wait_until_over(stack.slurm, [job_id], 30.0)
+    found = outcomes(stack.slurm)
+    assert_all_completed(found, {job_id: gpu_count})
+    assert found[job_id].gpus == planned(stack, job_id)
+
+
+def test_each_task_of_an_array_is_placed_on_its_own(stack: Stack) -> None:
+    array = stack.slurm.submit("--array=0-5%3", "--gres=gpu:2", script="sleep 0.2")
+    deadline_s = time.monotonic() + 60.0
+    while len(states := array_states(stack, array)) < 6 or set(states.values()) != {"COMPLETED"}:
+        assert time.monotonic() < deadline_s, states
+        time.sleep(0.2)
+    found = outcomes(stack.slurm)
+    numbers = stack.slurm.run("squeue", "-h", "-t", "all", "-j", array, "-o", "%A %K").split()
+    for number, task in zip(numbers[::2], numbers[1::2], strict=True):
+        assert found[number].gpus == planned(stack, f"{array}_{task}")
+    assert_none_twice({number: found[number] for number in numbers[::2]})
+
+
+def array_states(stack: Stack, array: str) -> dict[str, str]:
+    answer = stack.slurm.run("squeue", "-h", "-r", "-t", "all", "-j", array, "-o", "%K %T")
+    return dict(line.split() for line in answer.splitlines())
+
+
+def test_honours_node_lists(stack: Stack) -> None:
+    wanted = stack.slurm.submit("--nodelist=n3", "--gres=gpu:2", script="true")
+    other = stack.slurm.submit("--exclude=n1,n2,n4", "--gres=gpu:1", script="true")
+    wait_until_over(stack.slurm, [wanted, other], 30.0)
+    found = outcomes(stack.slurm)
+    assert set(found[wanted].gpus) == set(found[other].gpus) == {"n3"}
+    assert found[wanted].gpus == planned(stack, wanted)
+
+
+def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) -> None:
+    began_s = time.time()
+    job_id = stack.slurm.submit("--begin=now+4", "--gres=gpu:1", script="date +%s")
+    wait_until_over(stack.slurm, [job_id], 40.0)
+    assert float(stack.slurm.output(job_id)) >= int(began_s) + 4
+    assert outcomes(stack.slurm)[job_id].gpus == planned(stack, job_id)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--exclusive", "--gres=gpu:1"), "exclusive"),
+        (("--ntasks=2",), "GPU"),
+    ],
+)
+def test_leaves_to_slurm_what_it_cannot_pin_and_says_why(
+    stack: Stack, options: tuple[str, ...], word: str
+) -> None:
+    job_id = stack.slurm.submit(*options, script="sleep 1")
+    wait_until_over(stack.slurm, [job_id], 40.0)
+    assert outcomes(stack.slurm)[job_id].state == "COMPLETED"
+    request = operator_pb2.ExplainJobRequest(job_id=job_id)
+    explanation = stack.operator().ExplainJob(request, timeout=5.0)
+    assert word in explanation.job.reason
+    assert not explanation.job.planned
+
+
+def test_prefers_the_quieter_of_equal_places(stack: Stack) -> None:
+    noisy = GpuSettings(sm_frac=0.9, memory_activity_frac=0.8)
+    quiet = GpuSettings(sm_frac=0.0, memory_activity_frac=0.0)
+    for name, other in (("n1", "n2"), ("n2", "n1")):
+        for gpu in range(8):
+            stack.drivers[name].set(gpu, noisy)
+            stack.drivers[other].set(gpu, quiet)
+        wait_for_load(stack, name, other)
+        job_id = stack.slurm.submit("--gres=gpu:a100:2", script="true")
+        wait_until_over(stack.slurm, [job_id], 30.0)
+        assert set(planned(stack, job_id)) == {other}
+    for name in ("n1", "n2"):
+        for gpu in range(8):
+            stack.drivers[name].set(gpu, quiet)
+
+
+def wait_for_load(stack: Stack, noisy: str, quiet: str) -> None:
+    deadline_s = time.monotonic() + 10.0
+    while not (load(stack, noisy) > 0.8 and load(stack, quiet) < 0.1):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
+def load(stack: Stack, name: str) -> float:
+    node = stack.operator().GetNode(operator_pb2.GetNodeRequest(name=name), timeout=5.0)
+    return sum(gpu.sm_frac for gpu in node.gpus) / len(node.gpus)
+
+
+def test_gives_nobody_a_gpu_that_fell_off_the_bus(stack: Stack) -> None:
+    stack.drivers["n3"].lose(0)
+    try:
+        deadline_s = time.monotonic() + 10.0
+        while not gpu_fault(stack, "n3", 0):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.1)
+        job_id = stack.slurm.submit("--nodelist=n3", "--gres=gpu:7", script="true")
+        wait_until_over(stack.slurm, [job_id], 30.0)
+        assert outcomes(stack.slurm)[job_id].gpus == {"n3": (1, 2, 3, 4, 5, 6, 7)}
+    finally:
+        stack.drivers["n3"].restore(0)
+
+
+def gpu_fault(stack: Stack, name: str, gpu: int) -> str:
+    node = stack.operator().GetNode(operator_pb2.GetNodeRequest(name=name), timeout=5.0)
+    return node.gpus[gpu].fault
+
+
+def test_goes_on_without_a_probe(stack: Stack) -> None:
+    stack.stop_probe("n4")
+    try:
+        job_id = stack.slurm.submit("--nodelist=n4", "--gres=gpu:2", script="true")
+        wait_until_over(stack.slurm, [job_id], 30.0)
+        assert outcomes(stack.slurm)[job_id].gpus == planned(stack, job_id)
+    finally:
+        stack.start_probe("n4")
+
+
+def test_explains_a_job_that_waits(stack: Stack) -> None:
+    filling = [stack.slurm.submit("--gres=gpu:8", script="sleep 3") for _ in range(4)]
+    waiting = stack.slurm.submit("--gres=gpu:8", script="true")
+    deadline_s = time.monotonic() + 10.0
+    reason = ""
+    while "waits for 8 GPUs on one node" not in reason and time.monotonic() < deadline_s:
+        try:
+            request = operator_pb2.ExplainJobRequest(job_id=waiting)
+            reason = stack.operator().ExplainJob(request, timeout=5.0).job.reason
+        except grpc.RpcError:
+            reason = ""  # not heard of yet
+        time.sleep(0.1)
+    assert "waits for 8 GPUs on one node" in reason
+    wait_until_over(stack.slurm, [*filling, waiting], 60.0)
+    assert_all_completed(outcomes(stack.slurm), dict.fromkeys([*filling, waiting], 8))
