@@ -48,8 +48,12 @@ def ping() -> Argv:
 
 
 def queue() -> Argv:
-    """Dump the queue, an array's waiting tasks as one record: see roost_slurm.squeue."""
-    return ("squeue", "--noheader", "--all", "-O", FORMAT)
+    """Dump the queue: see roost_slurm.squeue.
+
+    One line a task of an array: without --array, squeue hides a task that left its array's record
+    behind the others. --array-unique would tell the same shorter, but is gone since 24.11.
+    """
+    return ("squeue", "--noheader", "--all", "--array", "-O", FORMAT)
 
 
 def show_jobs() -> Argv:

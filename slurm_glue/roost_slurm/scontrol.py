@@ -60,6 +60,7 @@ class JobDetail:
         tres: request fields by Slurm's name, only those that are set, raw.
         memory_per_node_bytes, memory_per_cpu_bytes: of --mem and --mem-per-cpu; None: not given.
         sockets_per_node: of --sockets-per-node.
+        task_limit: the %N of --array; None: no limit.
         admin_comment: its words, up to where something else begins.
         allocated: empty while the job holds nothing.
     """
@@ -76,6 +77,7 @@ class JobDetail:
     memory_per_node_bytes: int | None = None
     memory_per_cpu_bytes: int | None = None
     sockets_per_node: int | None = None
+    task_limit: int | None = None
     admin_comment: str = ""
     allocated: tuple[AllocatedNode, ...] = ()
 
@@ -143,6 +145,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             memory_per_node_bytes=_memory(row.get("MinMemoryNode", "0")),
             memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
             sockets_per_node=int(sockets) if sockets.isdecimal() else None,
+            task_limit=int(row.get("ArrayTaskThrottle", "0")) or None,
             admin_comment=_admin_comment(record),
             allocated=_allocated(record),
         )
@@ -174,7 +177,7 @@ def _allocated(record: str) -> tuple[AllocatedNode, ...]:
 
 def parse_nodes(text: str) -> tuple[ShownNode, ...]:
     """Read `scontrol -d -o show nodes`. Lines that are no nodes are left out."""
-    nodes = (_parse_node(line) for line in text.splitlines() if line.startswith("NodeName="))
+    nodes = (_parse_node(line) for line in text.split("\n") if line.startswith("NodeName="))
     return tuple(node for node in nodes if node is not None)
 
 
@@ -209,7 +212,7 @@ def _parse_node(line: str) -> ShownNode | None:
 def parse_racks(text: str) -> dict[str, str]:
     """Read `scontrol show topology`: node name to its leaf switch, or block; empty without one."""
     racks: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         row: dict[str, str] = dict(_PAIR.findall(line))
         name = row.get("SwitchName") or row.get("BlockName")
         is_leaf = (row.get("Level", "0") == "0" and "BlockSize" not in row) or "BlockName" in row
@@ -228,7 +231,7 @@ class Settings:
 
 def parse_config(text: str) -> Settings:
     """Read `scontrol show config`; what is missing counts as empty."""
-    pairs = (line.partition("=") for line in text.splitlines())
+    pairs = (line.partition("=") for line in text.split("\n"))
     row = {name.strip(): value.strip() for name, _, value in pairs}
     return Settings(
         cluster_name=row.get("ClusterName", ""),

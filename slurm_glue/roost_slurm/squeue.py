@@ -7,11 +7,12 @@ much at 10,000 jobs.
 """
 
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from roost_slurm.tres import TresError, parse_indices, parse_memory_bytes, parse_tres
+from roost_slurm.tres import parse_indices, parse_memory_bytes, parse_tres
 
 SEPARATOR = "\x1f"
 # In the order of the columns. Every name is known to 22.05 and later; an unknown one would make
@@ -54,7 +55,6 @@ FIELDS = (
 FORMAT = ",".join(f"{field}:{SEPARATOR}" for field in FIELDS)
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", re.ASCII)
-_TASKS = re.compile(r"\[?([\d,\-]+?)(?::\d+)?(?:%(\d+))?\]?", re.ASCII)
 
 
 class JobState(StrEnum):
@@ -83,7 +83,6 @@ class QueuedJob:
             array's record.
         array_number: what users call the array; None: not an array.
         task_ids: of an array, ascending: several only while pending; () otherwise.
-        task_limit: the %N of --array: tasks that may run at a time; None: no limit given.
         partition: several, comma-separated, while a job with a choice is pending.
         priority: 0: held.
         tres: request fields by Slurm's name ("TresPerJob"), only those that are set, raw.
@@ -96,7 +95,6 @@ class QueuedJob:
     number: int
     array_number: int | None = None
     task_ids: tuple[int, ...] = ()
-    task_limit: int | None = None
     is_heterogeneous: bool = False
     user_id: int = 0
     partition: str = ""
@@ -152,35 +150,48 @@ class QueueDump:
 def parse_queue(text: str) -> QueueDump:
     """Read the output of commands.queue(). Lines that are no records are counted and dropped.
 
-    A record that appears twice is dropped both times: one of them must be forged.
+    Lines of one number are the tasks of an array's record, alike but for the task. Others that
+    share a number are all dropped: one of them must be forged.
     """
-    jobs: dict[int, QueuedJob | None] = {}
+    lines: defaultdict[int, list[QueuedJob]] = defaultdict(list)
     malformed_count = 0
-    for line in text.splitlines() if "\n" in text else filter(None, [text]):
+    for line in filter(None, text.split("\n")):
         job = _parse_line(line)
         if job is None:
             malformed_count += 1
-            continue
-        malformed_count += job.number in jobs
-        jobs[job.number] = None if job.number in jobs else job
-    return QueueDump(tuple(job for job in jobs.values() if job is not None), malformed_count)
+        else:
+            lines[job.number].append(job)
+    jobs: list[QueuedJob] = []
+    for alike in lines.values():
+        job = _merge_tasks(alike)
+        if job is None:
+            malformed_count += len(alike)
+        else:
+            jobs.append(job)
+    return QueueDump(tuple(jobs), malformed_count)
 
 
-def parse_tasks(text: str) -> tuple[tuple[int, ...], int | None]:
-    """Read an array's tasks and limit: `0-2,5%2` is ((0, 1, 2, 5), 2).
+def _merge_tasks(jobs: list[QueuedJob]) -> QueuedJob | None:
+    first = jobs[0]
+    if len(jobs) == 1:
+        return first
+    task_ids = tuple(sorted(task for job in jobs for task in job.task_ids))
+    is_one_array = len(set(task_ids)) == len(jobs) and all(
+        replace(job, task_ids=first.task_ids, reason=first.reason) == first for job in jobs
+    )
+    return replace(first, task_ids=task_ids) if is_one_array else None
+
+
+def parse_tasks(text: str) -> tuple[int, ...]:
+    """Read an array's tasks: `0-2,5%2` is (0, 1, 2, 5). The limit behind % stands in scontrol too.
 
     Raises:
         TresError: not such a list.
     """
-    match = _TASKS.fullmatch(text)
-    if match is None:
-        raise TresError(text, "a list of array tasks such as 0-9%2")
-    limit = int(match[2]) if match[2] else None
-    return parse_indices(match[1]), limit or None  # %0: no limit
+    return parse_indices(text.strip("[]").partition("%")[0])
 
 
 def _parse_line(line: str) -> QueuedJob | None:
-    # str.splitlines() also splits at \x1c-\x1e but not at \x1f.
     values = line.split(SEPARATOR)
     if len(values) != len(FIELDS) + 1 or values[-1]:
         return None
@@ -194,13 +205,12 @@ def _parse_line(line: str) -> QueuedJob | None:
 def _job(row: dict[str, str]) -> QueuedJob:
     number = int(row["JobID"])
     is_array = row["ArrayTaskID"] not in _ABSENT
-    task_ids, task_limit = parse_tasks(row["ArrayTaskID"]) if is_array else ((), None)
+    task_ids = parse_tasks(row["ArrayTaskID"]) if is_array else ()
     memory = parse_tres(row["tres-alloc"]).get("mem")
     return QueuedJob(
         number=number,
         array_number=int(row["ArrayJobID"]) if is_array else None,
         task_ids=task_ids,
-        task_limit=task_limit,
         is_heterogeneous=_text(row["HetJobID"]) not in ("", "0"),
         user_id=int(row["UserID"]),
         partition=row["Partition"],
