@@ -76,7 +76,7 @@ class Agent:
                 reply = json.loads(_receive_line(connection, deadline))
         except OSError as error:
             raise AgentError(f"{self.socket_path}: {error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AgentError(f"{self.socket_path}: the answer is not JSON") from error
         if not isinstance(reply, dict):
             raise AgentError(f"{self.socket_path}: the answer is no object")

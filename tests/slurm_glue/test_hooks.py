@@ -1,0 +1,417 @@
+"""The hooks: what they do when all is well, and that nothing makes them fail or hang."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roost_slurm import config, hook_job_map, hooks, spool
+from roost_slurm.config import SiteSettings
+from roost_slurm.hook_agent import Agent, AgentError, Plan
+from roost_slurm.hook_env import HookEnv, HookEnvError, parse_env
+from roost_slurm.hook_job_map import JobMapError
+from roost_slurm.hooks import HookName, Surroundings
+from roost_slurm.testing.fake_agent import FakeAgent
+
+PLAN = {
+    "managed": True,
+    "gpu_indices": [2, 3],
+    "rank_order": [3, 2],
+    "gpu_uuids": ["GPU-2", "GPU-3"],
+    "nics": {"2": "mlx5_0", "3": "mlx5_1"},
+}
+GPU_JOB = {"SLURM_JOB_ID": "77", "SLURMD_NODENAME": "n1", "SLURM_JOB_GPUS": "3"}
+LIMIT_S = 1.0
+
+
+class World:
+    """A runtime folder with hooks around it, and what they said."""
+
+    def __init__(self, root: Path, allocated: tuple[int, ...] | None = (2, 3)) -> None:
+        self.root = root
+        self.said: list[str] = []
+        self.warned: list[str] = []
+        self.around = Surroundings(
+            agent=Agent(root / "agent.sock", hooks.AGENT_TIMEOUT_S),
+            spool_file=root / "spool" / "events",
+            job_map_folder=root / "job-map",
+            allocation=lambda _env: allocated,
+            say=self.said.append,
+            warn=self.warned.append,
+        )
+        (root / "spool").mkdir()
+        (root / "job-map").mkdir()
+
+    def run(self, name: HookName, **environ: str) -> None:
+        hooks.run(name, {**GPU_JOB, **environ}, self.around)
+
+    @property
+    def job_map(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in (self.root / "job-map").iterdir()}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_prolog_reports_the_whole_allocation(world: World) -> None:
+    with FakeAgent(
+        world.root / "agent.sock", {"plan": PLAN, "allocated": {"as_planned": True}}
+    ) as a:
+        world.run(HookName.PROLOG)
+    assert a.asked == [
+        {"op": "plan", "job_id": 77},
+        {"op": "allocated", "job_id": 77, "gpu_indices": [2, 3]},
+    ]
+    assert world.job_map == {"2": "77\n", "3": "77\n"}
+    assert world.warned == []
+
+
+def test_prolog_warns_of_another_allocation_than_planned(world: World) -> None:
+    with FakeAgent(world.root / "agent.sock", {"plan": PLAN, "allocated": {"as_planned": False}}):
+        world.run(HookName.PROLOG)
+    assert world.warned == ["job 77 got GPUs (2, 3), roostd chose (2, 3)"]
+
+
+def test_prolog_leaves_jobs_without_gpus_alone(world: World) -> None:
+    with FakeAgent(world.root / "agent.sock", {"plan": PLAN}) as agent:
+        world.run(HookName.PROLOG, SLURM_JOB_GPUS="")
+    assert agent.asked == []
+    assert world.job_map == {}
+
+
+def test_a_job_that_roostd_does_not_manage_is_mapped_too(world: World) -> None:
+    with FakeAgent(world.root / "agent.sock", {"plan": {"managed": False}}) as agent:
+        world.run(HookName.PROLOG)
+    assert len(agent.asked) == 1
+    assert world.job_map == {"2": "77\n", "3": "77\n"}
+
+
+def test_epilog_removes_only_its_own_job(world: World) -> None:
+    hook_job_map.write(world.root / "job-map", 77, [0, 1])
+    hook_job_map.write(world.root / "job-map", 777, [2])
+    world.run(HookName.EPILOG)
+    assert world.job_map == {"2": "777\n"}
+
+
+def test_the_controllers_hooks_write_the_spool(world: World) -> None:
+    world.run(HookName.PROLOG_SLURMCTLD)
+    world.run(HookName.EPILOG_SLURMCTLD, SLURM_ARRAY_JOB_ID="70", SLURM_ARRAY_TASK_ID="7")
+    assert (world.root / "spool" / "events").read_text() == "start 77\nend 70_7\n"
+
+
+@pytest.mark.parametrize("user", ["", "77; rm -rf /", "-1", "٧", "99999999999", "7\n8"])
+def test_a_job_id_that_is_no_number_does_nothing(world: World, user: str) -> None:
+    for name in HookName:
+        world.run(name, SLURM_JOB_ID=user)
+    assert len(world.warned) == len(HookName)
+    assert not (world.root / "spool" / "events").exists()
+
+
+def test_reads_only_well_formed_variables() -> None:
+    env = parse_env(
+        {
+            "SLURM_JOB_ID": "5",
+            "SLURM_JOB_GPUS": "0,1;reboot",
+            "CUDA_VISIBLE_DEVICES": "GPU-abc",
+            "SLURMD_NODENAME": "n1/../x",
+            "SLURM_ARRAY_TASK_ID": "3",
+        }
+    )
+    assert env == HookEnv(job_id=5)
+    with pytest.raises(HookEnvError):
+        parse_env({})
+
+
+@pytest.mark.parametrize(
+    ("env", "lines"),
+    [
+        ({"visible_gpus": (2, 3), "job_gpus": (2, 3)}, ["export CUDA_VISIBLE_DEVICES=3,2"]),
+        ({"visible_gpus": (2, 3), "step_gpus": (2, 3)}, ["export CUDA_VISIBLE_DEVICES=3,2"]),
+        # Hidden by the devices cgroup: CUDA counts from 0.
+        ({"visible_gpus": (0, 1), "job_gpus": (2, 3)}, []),
+        # A task bound to one GPU.
+        ({"visible_gpus": (2,), "step_gpus": (2,)}, []),
+        # Not what was planned.
+        ({"visible_gpus": (2, 4), "job_gpus": (2, 4)}, []),
+        ({"visible_gpus": ()}, []),
+        ({"has_gpus_per_node": True}, ["unset SLURM_GPUS_PER_NODE"]),
+    ],
+)
+def test_task_prolog_orders_only_what_is_allocated(
+    env: dict[str, tuple[int, ...]], lines: list[str]
+) -> None:
+    plan = Plan(managed=True, gpu_indices=(2, 3), rank_order=(3, 2))
+    assert hooks.task_prolog_lines(HookEnv(job_id=1, **env), plan) == lines  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("nics", "chooses", "lines"),
+    [
+        ({2: "mlx5_0", 3: "mlx5_1"}, False, ["export NCCL_IB_HCA==mlx5_1,mlx5_0"]),
+        ({2: "mlx5_0", 3: "mlx5_0"}, False, ["export NCCL_IB_HCA==mlx5_0"]),
+        ({2: "mlx5_0", 3: "mlx5_1"}, True, []),
+        ({2: "mlx5_0"}, False, []),
+        ({}, False, []),
+    ],
+)
+def test_task_prolog_hints_the_nearest_nics(
+    nics: dict[int, str], chooses: bool, lines: list[str]
+) -> None:
+    plan = Plan(managed=True, gpu_indices=(2, 3), rank_order=(3, 2), nics=nics)
+    assert hooks.task_prolog_lines(HookEnv(job_id=1, chooses_nics=chooses), plan) == lines
+
+
+def test_task_prolog_leaves_a_job_alone_that_is_not_managed() -> None:
+    env = HookEnv(job_id=1, visible_gpus=(2, 3), job_gpus=(2, 3), has_gpus_per_node=True)
+    assert hooks.task_prolog_lines(env, Plan(managed=False)) == []
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"\n",
+        b"{}",
+        b"nonsense\n",
+        b"[1]\n",
+        b"\xff\xfe\n",
+        b"x" * 100_000,
+        b'{"error": "no such job"}\n',
+        b'{"managed": true, "gpu_indices": ["2"]}\n',
+        b'{"managed": true, "gpu_indices": [2, 2]}\n',
+        b'{"managed": true, "rank_order": [-1]}\n',
+        b'{"managed": true, "rank_order": [true]}\n',
+        b'{"managed": true, "nics": [1]}\n',
+        b"[" * 5000 + b"\n",
+    ],
+)
+def test_a_senseless_answer_is_an_error(tmp_path: Path, reply: bytes) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(100)
+        connection.sendall(reply)
+
+    with (
+        FakeAgent(tmp_path / "agent.sock", misbehave=answer),
+        pytest.raises(AgentError),
+    ):
+        Agent(tmp_path / "agent.sock", 0.2).plan(1)
+
+
+def test_a_nic_cannot_smuggle_a_line_into_the_task(tmp_path: Path) -> None:
+    evil = {"managed": True, "nics": {"0": "a\nexport LD_PRELOAD=x", "x": "mlx5_0", "1": "mlx5_1"}}
+    with FakeAgent(tmp_path / "agent.sock", {"plan": evil}):
+        assert Agent(tmp_path / "agent.sock", 0.2).plan(1).nics == {1: "mlx5_1"}
+
+
+def test_a_dripping_answer_does_not_stretch_the_deadline(tmp_path: Path) -> None:
+    def drip(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(b" ")
+            time.sleep(0.02)
+
+    with FakeAgent(tmp_path / "agent.sock", misbehave=drip):
+        start = time.monotonic()
+        with pytest.raises(AgentError):
+            Agent(tmp_path / "agent.sock", 0.2).plan(1)
+        assert time.monotonic() - start < 0.4
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_the_job_map_must_be_roots_alone(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    with pytest.raises(JobMapError):
+        hook_job_map.write(tmp_path, 1, [0])
+
+
+def test_the_job_map_follows_no_links(tmp_path: Path) -> None:
+    folder, target = tmp_path / "map", tmp_path / "passwd"
+    folder.mkdir()
+    target.write_text("77\n")
+    (folder / "0").symlink_to(target)
+    hook_job_map.remove(folder, 77)
+    assert target.read_text() == "77\n"
+    hook_job_map.write(folder, 78, [0])
+    assert target.read_text() == "77\n"
+    assert (folder / "0").read_text() == "78\n"
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(OSError, match="link"):
+        hook_job_map.write(tmp_path / "link", 1, [1])
+
+
+def test_without_a_folder_there_is_no_map(tmp_path: Path) -> None:
+    hook_job_map.write(tmp_path / "none", 1, [0])
+    hook_job_map.remove(tmp_path / "none", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Installed:
+    """The generated hook scripts, run as Slurm runs them."""
+
+    def __init__(self, root: Path) -> None:
+        self.runtime = root / "run"
+        (self.runtime / "spool").mkdir(parents=True)
+        (self.runtime / "job-map").mkdir()
+        self.roost_slurm = Path(sys.executable).parent / "roost-slurm"
+        self.scripts = root / "etc"
+        self.install()
+
+    def install(self) -> None:
+        settings = SiteSettings(runtime_folder=self.runtime, roost_slurm=self.roost_slurm)
+        config.write(config.generate([], settings), self.scripts, force=True)
+
+    def run(self, name: str, *, shell_prefix: str = "", **environ: str) -> tuple[int, str, float]:
+        """Return the exit code, stdout, and the seconds it took."""
+        script = self.scripts / "hooks" / f"{name}.sh"
+        start = time.monotonic()
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{shell_prefix} exec {shlex.quote(str(script))}"],
+            env={**GPU_JOB, **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, time.monotonic() - start
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    return Installed(tmp_path)
+
+
+HOOKS = pytest.mark.parametrize("name", [name.value for name in HookName])
+
+
+@HOOKS
+def test_survives_a_missing_agent(installed: Installed, name: str) -> None:
+    code, _, took_s = installed.run(name)
+    assert code == 0
+    assert took_s < LIMIT_S
+
+
+@pytest.fixture
+def stopped_agent(installed: Installed) -> Iterator[None]:
+    """A real process that listens, and is then stopped."""
+    code = (
+        "import socket, sys, time\n"
+        "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1)\n"
+        "print('up', flush=True); time.sleep(600)"
+    )
+    argv = [sys.executable, "-c", code, str(installed.runtime / "agent.sock")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        yield
+        process.kill()
+
+
+@HOOKS
+@pytest.mark.usefixtures("stopped_agent")
+def test_survives_a_stopped_agent(installed: Installed, name: str) -> None:
+    for _ in range(3):  # the backlog fills up
+        code, out, took_s = installed.run(name)
+        assert (code, out) == (0, "")
+        assert took_s < LIMIT_S
+
+
+@HOOKS
+def test_survives_a_full_disk(installed: Installed, name: str) -> None:
+    code, _, took_s = installed.run(name, shell_prefix="ulimit -f 0;")
+    assert code == 0
+    assert took_s < LIMIT_S
+    assert not any((installed.runtime / "job-map").iterdir())
+
+
+@pytest.mark.parametrize("name", ["prolog", "task-prolog"])  # the script is one for all
+@pytest.mark.parametrize("command", ["missing", "hangs", "ignores-term", "crashes"])
+def test_survives_a_broken_installation(installed: Installed, name: str, command: str) -> None:
+    installed.roost_slurm = installed.runtime / command
+    script = {
+        "hangs": "#!/bin/sh\nsleep 600\n",
+        "ignores-term": "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.05; done\n",
+        "crashes": "#!/bin/sh\nkill -SEGV $$\n",
+    }
+    if command in script:
+        installed.roost_slurm.write_text(script[command])
+        installed.roost_slurm.chmod(0o755)
+    installed.install()
+    code, out, took_s = installed.run(name)
+    assert (code, out) == (0, "")
+    assert took_s < 1.2  # 0.8 s and 0.1 s of the script, and a busy machine
+
+
+@HOOKS
+def test_survives_a_hostile_environment(installed: Installed, name: str, tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(3)")
+    evil = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": "/nowhere", "PATH": str(tmp_path)}
+    code, _, _ = installed.run(name, **evil)
+    assert code == 0
+    if name == "prolog-slurmctld":
+        events = spool.SpoolReader(installed.runtime / "spool" / "events").drain().events
+        assert events == (spool.Started("77"),)
+
+
+def test_the_script_passes_on_what_the_task_should_know(installed: Installed) -> None:
+    with FakeAgent(installed.runtime / "agent.sock", {"plan": PLAN}):
+        _, out, _ = installed.run(
+            "task-prolog", CUDA_VISIBLE_DEVICES="2,3", SLURM_JOB_GPUS="2,3", NCCL_IB_HCA="mine"
+        )
+    assert out == "export CUDA_VISIBLE_DEVICES=3,2\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["prolog", "--what"], ["--help"]])
+def test_wrong_arguments_do_not_fail_a_hook(arguments: list[str]) -> None:
+    argv = [sys.executable, "-m", "roost_slurm.cli", "hook", *arguments]
+    assert subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def test_a_hook_that_hangs_gives_up(world: World) -> None:
+    def hang(_env: HookEnv) -> None:
+        time.sleep(30)
+
+    around = Surroundings(
+        agent=world.around.agent,
+        spool_file=world.around.spool_file,
+        job_map_folder=world.around.job_map_folder,
+        allocation=hang,
+        say=world.said.append,
+        warn=world.warned.append,
+    )
+    start = time.monotonic()
+    hooks.run(HookName.PROLOG, GPU_JOB, around)
+    assert time.monotonic() - start < LIMIT_S
+    assert world.warned[-1].endswith("gave up after 0.65 s")
+
+
+def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:
+    fake = tmp_path / "scontrol"
+    fake.write_text("#!/bin/sh\ntouch $0.ran\n")
+    fake.chmod(0o755)
+    before = os.environ["PATH"]
+    try:
+        os.environ["PATH"] = f"{tmp_path}:{before}"
+        hooks.ask_scontrol(HookEnv(job_id=1, node="n1"), "/nowhere/slurm.conf")
+    finally:
+        os.environ["PATH"] = before
+    assert not (tmp_path / "scontrol.ran").exists()
+
+
+def test_the_plan_is_read_as_documented(tmp_path: Path) -> None:
+    with FakeAgent(tmp_path / "agent.sock", {"plan": json.loads(json.dumps(PLAN))}):
+        plan = Agent(tmp_path / "agent.sock", 0.5).plan(77)
+    assert plan == Plan(
+        managed=True,
+        gpu_indices=(2, 3),
+        rank_order=(3, 2),
+        nics={2: "mlx5_0", 3: "mlx5_1"},
+    )
