@@ -1,0 +1,199 @@
+import tests.training.torch_library  # noqa: F401  (skips this module where torch is missing)
+
+# isort: split
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from roost_train.cli import main
+from roost_train.distil import (
+    GAP_FLOOR,
+    HyperParameters,
+    distil,
+    distillation_loss,
+    fit_skip,
+    teacher_scores,
+)
+from roost_train.onnx_export import export_onnx
+from roost_train.release import held_out_agreement, torch_scores, write_release
+from roost_train.score_net import ScoreNet
+from roost_train.verify import verify
+from roostd.adapters.onnx_file import read_onnx
+from roostd.adapters.onnx_policy import BUILTIN_MODEL, open_session
+from roostd.core.errors import PolicyError
+from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
+from roostd.testing.onnx_models import ModelParts, install_model
+
+pytestmark = pytest.mark.torch
+
+SHORT = HyperParameters(steps=60, batch_candidates=256, fit_candidates=2000)
+
+
+@pytest.fixture(scope="module")
+def short_net() -> ScoreNet:
+    return distil(SHORT)
+
+
+def test_loss_of_a_perfect_student_is_zero() -> None:
+    teacher = torch.tensor([[1.0, 3.0, 2.0]], dtype=torch.float64)
+    assert float(distillation_loss(teacher, teacher, 1.0)) == 0.0
+
+
+def test_loss_by_hand() -> None:
+    teacher = torch.tensor([[0.0, 1.0, 1.5]], dtype=torch.float64)
+    student = torch.tensor([[0.0, 1.0, 2.5]], dtype=torch.float64)
+    # Regression 1/3. Gaps 1 and 0.5, off by 0 and 1: relative errors 0 and 2, smooth L1 0 and 1.5.
+    assert float(distillation_loss(student, teacher, 0.1)) == pytest.approx(1 / 3 + 0.1 * 0.75)
+
+
+def test_loss_counts_a_small_gap_as_much_as_a_large_one() -> None:
+    def swapped(gap: float) -> float:
+        teacher = torch.tensor([[0.0, gap]], dtype=torch.float64)
+        return float(distillation_loss(-teacher, teacher, 1.0)) - 2 * gap**2
+
+    assert swapped(1e-3) == pytest.approx(swapped(0.5))
+    assert swapped(GAP_FLOOR / 10) < swapped(0.5)
+
+
+def test_least_squares_finds_the_heuristic() -> None:
+    skip = fit_skip(np.random.default_rng(0), SHORT)
+    np.testing.assert_allclose(skip, HEURISTIC_WEIGHTS, rtol=0, atol=1e-9)
+
+
+def test_teacher_is_the_heuristic() -> None:
+    features = np.random.default_rng(0).random((50, len(COLUMNS))).astype(np.float32)
+    np.testing.assert_allclose(
+        teacher_scores(features.astype(np.float64)),
+        HeuristicScore().score(features),
+        rtol=0,
+        atol=2e-6,
+    )
+
+
+def test_same_seed_same_file(short_net: ScoreNet) -> None:
+    assert export_onnx(distil(SHORT)) == export_onnx(short_net)
+
+
+def test_other_seed_other_file_and_other_name(short_net: ScoreNet) -> None:
+    other = replace(SHORT, seed=1)
+    assert export_onnx(distil(other)) != export_onnx(short_net)
+    assert (SHORT.run_name, other.run_name) == ("distil-h32-n60-seed0", "distil-h32-n60-seed1")
+
+
+def test_training_makes_the_student_better() -> None:
+    losses = list[float]()
+    distil(replace(SHORT, steps=300), lambda step, loss: losses.append(loss))
+    assert len(losses) == 300
+    assert np.mean(losses[-20:]) < np.mean(losses[:20]) / 10
+
+
+def test_export_keeps_the_scores(short_net: ScoreNet) -> None:
+    features = np.random.default_rng(0).random((40, len(COLUMNS)))
+    model = export_onnx(short_net)
+    with torch.inference_mode():
+        exact = short_net.forward(torch.from_numpy(features)).numpy()
+    single = features.astype(np.float32)
+    np.testing.assert_allclose(torch_scores(model, single), exact, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        open_session(model).run(single).reshape(-1), exact, rtol=0, atol=1e-5
+    )
+
+
+def test_export_is_one_plain_file(short_net: ScoreNet) -> None:
+    model = onnx.load_model_from_string(export_onnx(short_net))
+    assert [opset.version for opset in model.opset_import] == [17]
+    assert {node.op_type for node in model.graph.node} == {"MatMul", "Gemm", "Relu", "Add"}
+    assert not any(weight.external_data for weight in model.graph.initializer)
+
+
+def test_our_reader_sees_what_onnx_sees() -> None:
+    model = BUILTIN_MODEL.read_bytes()
+    ours, theirs = read_onnx(model), onnx.load_model_from_string(model).graph
+    assert [node.operator for node in ours.nodes] == [node.op_type for node in theirs.node]
+    assert [list(node.inputs) for node in ours.nodes] == [list(node.input) for node in theirs.node]
+    assert set(ours.weights) == {weight.name for weight in theirs.initializer}
+    for weight in theirs.initializer:
+        np.testing.assert_array_equal(ours.weights[weight.name], numpy_helper.to_array(weight))
+
+
+def test_reader_refuses_what_onnx_writes_beyond_a_score_model() -> None:
+    weight = numpy_helper.from_array(HEURISTIC_WEIGHTS[:, None], "weight")
+    body = helper.make_graph([], "body", [], [])
+    spoiled = {
+        "external": [helper.make_node("MatMul", ["features", "weight"], ["score"])],
+        "'Loop'": [helper.make_node("Loop", ["", ""], ["score"], body=body)],
+        "'com.microsoft.FusedMatMul'": [
+            helper.make_node(
+                "FusedMatMul", ["features", "weight"], ["score"], domain="com.microsoft"
+            )
+        ],
+        "'Constant'": [helper.make_node("Constant", [], ["score"], value=weight)],
+    }
+    ends = [
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["candidate", width])]
+        for name, width in (("features", len(COLUMNS)), ("score", 1))
+    ]
+    for message, nodes in spoiled.items():
+        model = helper.make_model(
+            helper.make_graph(nodes, "graph", *ends, [weight]),
+            opset_imports=[helper.make_opsetid("", 17)],
+        )
+        if message == "external":
+            onnx.external_data_helper.set_external_data(model.graph.initializer[0], "weights.bin")
+            message = "lies in another file"
+        with pytest.raises(PolicyError, match=message):
+            read_onnx(model.SerializeToString())
+
+
+def test_release_loads_and_verifies(short_net: ScoreNet, tmp_path: Path) -> None:
+    path, agreement = write_release(short_net, SHORT, tmp_path / "new" / "folder", "roost-train …")
+    verdict = verify(path)
+    assert verdict.is_same
+    assert verdict.candidate_count > 1000
+    card = json.loads(path.with_suffix(".json").read_text())["card"]
+    assert card["name"] == "distil-h32-n60-seed0"
+    assert card["hyper_parameters"]["steps"] == 60
+    assert card["held_out"]["choice_frac"] == pytest.approx(agreement.choice_frac)
+
+
+def test_shipped_figures_are_those_of_the_shipped_model() -> None:
+    card = json.loads(BUILTIN_MODEL.with_suffix(".json").read_text())["card"]
+    agreement = held_out_agreement(BUILTIN_MODEL.read_bytes(), groups_per_size=40)
+    assert agreement.choice_frac == pytest.approx(card["held_out"]["choice_frac"], abs=1e-3)
+    assert agreement.clear_choice_frac == card["held_out"]["clear_choice_frac"] == 1.0
+    assert agreement.worst_error == pytest.approx(card["held_out"]["worst_error"], rel=0.5)
+
+
+def test_command_trains_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["distil", "--seed", "4", "--steps", "20", "--output", str(tmp_path)]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["run"] == "distil-h32-n20-seed4"
+    manifest = json.loads((tmp_path / "policy.json").read_text())
+    command = manifest["card"]["training_command"]
+    assert command == "roost-train distil --seed 4 --steps 20 --output DIR"
+    assert main(["verify", trained["model"]]) == 0
+    assert json.loads(capsys.readouterr().out)["same"] is True
+
+
+def test_shipped_model_verifies() -> None:
+    assert verify(BUILTIN_MODEL).worst_difference <= 1e-5
+
+
+def test_verify_says_when_torch_cannot_read_a_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(install_model(tmp_path, ModelParts().encode()))]) == 2
+    assert "a file of roost-train has" in capsys.readouterr().err
+
+
+def test_verify_refuses_what_the_daemon_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", str(tmp_path / "policy.onnx")]) == 2
+    assert "policy.json cannot be read" in capsys.readouterr().err

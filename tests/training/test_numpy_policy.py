@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from roost_train.numpy_policy import operators, run_graph
+from roostd.adapters.onnx_file import ALLOWED_OPERATORS, read_onnx
+from roostd.adapters.onnx_policy import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME, open_session
+from roostd.core.features import COLUMNS
+from roostd.testing.onnx_models import ModelParts, blob, number, operation, single, tensor
+
+FEATURES = np.random.default_rng(5).random((33, len(COLUMNS))).astype(np.float32)
+
+
+def test_knows_every_allowed_operator() -> None:
+    assert operators() == ALLOWED_OPERATORS
+
+
+def test_agrees_with_the_runtime_on_the_shipped_model() -> None:
+    model = BUILTIN_MODEL.read_bytes()
+    ours = run_graph(read_onnx(model), FEATURES)
+    theirs = open_session(model).run(FEATURES).reshape(-1)
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5)
+
+
+def _attribute(name: str, value: float | int) -> bytes:
+    kind = (
+        single(2, value) + number(20, 1)
+        if isinstance(value, float)
+        else (number(3, value) + number(20, 2))
+    )
+    return blob(5, blob(1, name) + kind)
+
+
+GEMM = _attribute("alpha", 0.5) + _attribute("beta", 2.0) + _attribute("transB", 1)
+
+
+def test_agrees_with_the_runtime_on_every_operator() -> None:
+    rng = np.random.default_rng(1)
+    nodes = [
+        operation("Gemm", [INPUT_NAME, "wide", "bias"], ["a"], GEMM),
+        operation("Tanh", ["a"], ["b"]),
+        operation("Sigmoid", ["a"], ["c"]),
+        operation("Concat", ["b", "c"], ["d"], _attribute("axis", 1)),
+        operation("Softmax", ["d"], ["e"], _attribute("axis", 1)),
+        operation("Sub", ["d", "e"], ["f"]),
+        operation("Mul", ["f", "f"], ["g"]),
+        operation("Identity", ["g"], ["h"]),
+        operation("Relu", ["h"], ["i"]),
+        operation("MatMul", ["i", "narrow"], ["j"]),
+        operation("Div", ["j", "three"], ["k"]),
+        operation("Add", ["k", "three"], [OUTPUT_NAME]),
+    ]
+    weights = {
+        "wide": rng.normal(size=(4, len(COLUMNS))),
+        "bias": rng.normal(size=4),
+        "narrow": rng.normal(size=(8, 1)),
+        "three": np.full(1, 3.0),
+    }
+    parts = ModelParts(
+        nodes=nodes, weights=[tensor(n, w.astype(np.float32)) for n, w in weights.items()]
+    )
+    graph = read_onnx(parts.encode())
+    assert {node.operator for node in graph.nodes} == ALLOWED_OPERATORS
+    theirs = open_session(parts.encode()).run(FEATURES).reshape(-1)
+    np.testing.assert_allclose(run_graph(graph, FEATURES), theirs, rtol=0, atol=1e-5)
+
+
+def test_value_that_nothing_computes_is_an_error() -> None:
+    parts = ModelParts(nodes=[operation("MatMul", [INPUT_NAME, "absent"], [OUTPUT_NAME])])
+    with pytest.raises(KeyError, match="absent"):
+        run_graph(read_onnx(parts.encode()), FEATURES)
