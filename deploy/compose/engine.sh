@@ -3,6 +3,7 @@
 #
 #   eval "$(deploy/compose/engine.sh up)"   use the running engine, else install and start one
 #   deploy/compose/engine.sh down           stop what `up` started; leaves a foreign engine alone
+#   deploy/compose/engine.sh running        exit 0 while an engine that `up` started runs
 #
 # `up` prints the environment to use: DOCKER_HOST and DOCKER_CONFIG where they differ from the
 # defaults, and ROOST_COMPOSE, the compose command. Everything else goes to stderr.
@@ -155,5 +156,6 @@ down() {
 case "${1:-}" in
 up) up ;;
 down) down ;;
-*) die "usage: engine.sh up|down" ;;
+running) is_ours_running ;;
+*) die "usage: engine.sh up|down|running" ;;
 esac
