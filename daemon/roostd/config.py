@@ -16,6 +16,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from roostd.config_problems import describe
+from roostd.core.engine import EngineConfig
 from roostd.core.errors import ConfigError
 from roostd.logs import LogFormat, LogLevel
 from roostd.yaml_tree import KeyPath, Tree, lookup, read_scalar, read_tree
@@ -166,17 +167,31 @@ class Telemetry(Section):
 
 
 class EngineSection(Section):
-    """The decision core's settings."""
+    """The decision core's numbers; the same as core.engine.EngineConfig."""
 
-    refused_pause_s: Seconds = Field(
-        default=5.0, description="before a job that Slurm did not start is decided anew"
+    patience_s: Seconds = Field(
+        default=600.0, description="after waiting this long a job keeps nodes free for itself"
     )
     start_timeout_s: Seconds = Field(
-        default=15.0, description="a pinned job that Slurm has not started by then is decided anew"
+        default=10.0,
+        description="a placed job that Slurm has not started by then is decided anew",
     )
-    explained_candidate_count: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=16, description="candidates kept for explain"
+    refusal_backoff_s: Seconds = Field(
+        default=2.0, description="pause after the first refusal; doubles with each one"
     )
+    refusal_limit: Annotated[int, Field(ge=1)] = Field(
+        default=6, description="after so many refusals in a row the job goes to plain Slurm"
+    )
+    window_count: Annotated[int, Field(ge=1)] = Field(
+        default=1000, description="jobs of the queue that one pass looks at"
+    )
+    ended_job_count: Annotated[int, Field(ge=0)] = Field(
+        default=1000, description="ended jobs that can still be explained"
+    )
+
+    def to_core(self) -> EngineConfig:
+        """The same as plain data for the core."""
+        return EngineConfig(**self.model_dump())
 
 
 class JournalSection(Section):

@@ -374,13 +374,13 @@ def _connect(path: Path) -> sqlite3.Connection:
     """Open, check and prepare a file; sqlite3.DatabaseError when it is no sound database."""
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     try:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(f"quick_check: {verdict}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise sqlite3.DatabaseError(f"quick_check: {verdict}")
         connection.executescript(_SCHEMA)
     except BaseException:
         connection.close()

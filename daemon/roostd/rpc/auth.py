@@ -16,9 +16,9 @@ from roostd.rpc.errors import Context
 def node_names(context: Context) -> frozenset[str] | None:
     """The names in the caller's certificate; None where the port has no TLS: anybody may speak."""
     auth = context.auth_context()
-    if not auth or "transport_security_type" not in auth:
+    if b"ssl" not in auth.get("transport_security_type", ()):
         return None
-    names = [*auth.get("x509_subject_alternative_name", ())]
+    names = auth.get("x509_subject_alternative_name", ())
     return frozenset(name.decode("utf-8", "replace") for name in names)
 
 

@@ -1,7 +1,7 @@
 """The one table from Roost's errors to gRPC codes, and the interceptor that applies it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 import grpc
 import structlog
@@ -49,8 +49,11 @@ class Undecodable:
         self.problem = problem
 
 
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+if TYPE_CHECKING:  # grpc's classes are generic only in its type stubs
+    Handler: TypeAlias = grpc.RpcMethodHandler[Any, Any] | None
+    Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+else:
+    Handler, Context = grpc.RpcMethodHandler | None, grpc.aio.ServicerContext
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
 
@@ -64,9 +67,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler | None:
+    ) -> Handler:
         """See grpc.aio.ServerInterceptor."""
         handler: Any = await continuation(handler_call_details)
         if handler is None:

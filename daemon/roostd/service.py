@@ -1,0 +1,404 @@
+"""The daemon: puts the parts together, starts them, reloads and stops them."""
+
+import asyncio
+import contextlib
+import fcntl
+import gc
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from roost_slurm import heartbeat
+from roostd.adapters.clock import MonotonicClock
+from roostd.adapters.codec import encode
+from roostd.adapters.journal import Journal, Limits, RunHead
+from roostd.adapters.onnx_policy import load_score_policy
+from roostd.adapters.slurm import SlurmCli, SlurmPort
+from roostd.applier import Applier
+from roostd.config import Config, Mode
+from roostd.core.engine import Engine, Policies
+from roostd.core.errors import ConfigError, RoostError
+from roostd.core.events import Event
+from roostd.logs import configure_logs
+from roostd.loop import DecisionLoop
+from roostd.metrics import Metrics, serve_metrics
+from roostd.notify import Notifier
+from roostd.recorder import Recorder
+from roostd.rpc.board import ProbeBoard
+from roostd.rpc.server import Servers
+from roostd.slurm_watch import SlurmWatch
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+HEARTBEAT_S = 3.0  # a fifth of the time after which job_submit.lua takes the daemon for dead
+DRAIN_S = 10.0
+STOP_GRACE_S = 2.0
+HOUSEKEEPING_S = 1.0
+SPOOL_FOLDER = "spool"
+
+
+class StateFolderInUse(RoostError):
+    """Another roostd keeps its journal in the state folder."""
+
+
+def serve(config: Config, reload: Callable[[], Config]) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    Args:
+        config: to start with.
+        reload: reads the configuration anew, at SIGHUP.
+
+    Raises:
+        RoostError: it could not start, or one of its tasks failed.
+    """
+    asyncio.run(Daemon(config, reload).run())
+
+
+class Daemon:
+    """One run of roostd.
+
+    Args:
+        config: to start with.
+        reload: reads the configuration anew.
+        slurm: the cluster; Slurm's own commands when None.
+        environ: for NOTIFY_SOCKET and the like.
+        registry: where metrics are registered.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        reload: Callable[[], Config],
+        *,
+        slurm: SlurmPort | None = None,
+        environ: Mapping[str, str] = os.environ,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self._config, self._reload_config = config, reload
+        self._under_systemd = "JOURNAL_STREAM" in environ
+        self._notify = Notifier(environ)
+        self._slurm = slurm
+        self.metrics = Metrics(registry or CollectorRegistry())
+        self.started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._reloading = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start, serve, drain, stop."""
+        config = self._config
+        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        _make_folders(config)
+        with _locked(config.paths.state_dir):
+            self._build(config)
+            with _signals(
+                {
+                    signal.SIGTERM: self.stop,
+                    signal.SIGINT: self.stop,
+                    signal.SIGHUP: self._reloading.set,
+                }
+            ):
+                await self._serve()
+
+    def stop(self) -> None:
+        """Begin to drain."""
+        self._stopping.set()
+
+    def _build(self, config: Config) -> None:
+        limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
+        journal = Journal.open(config.paths.state_dir, limits)
+        if journal.quarantined is not None:
+            _log.error("journal_damaged", put_aside=str(journal.quarantined))
+        clock = MonotonicClock.resume(journal.last_at_s, journal.epoch_of_zero_s)
+        self.recorder = Recorder(journal, config.journal.max_bytes // 4)
+        board = ProbeBoard(clock.now_s, self._emit)
+        self.state = DaemonState(
+            version=version("roost"),
+            clock=clock,
+            config=config,
+            engine=Engine(config.engine.to_core(), Policies()),
+            board=board,
+            started_s=clock.now_s(),
+        )
+        slurm = self._slurm or SlurmCli(
+            config.slurm.bin_dir, config.slurm.conf, timeout_s=config.slurm.command_timeout_s
+        )
+        self.watch = SlurmWatch(
+            slurm, self.state, self.metrics, self._emit, config.paths.runtime_dir / SPOOL_FOLDER
+        )
+        self.applier = Applier(
+            slurm,
+            self.state,
+            self.recorder,
+            self.metrics,
+            self._emit,
+            self.watch.look,
+            config.slurm.concurrent_pin_count,
+        )
+        self.loop = DecisionLoop(
+            self.state, self.recorder, self.applier, self.metrics, self._beat_s(), self._beat
+        )
+        self.servers = Servers(self.state, self.metrics, config.listen, config.operator_socket)
+        self._new_engine()
+
+    def _emit(self, event: Event) -> None:
+        self.loop.put(event)
+
+    async def _serve(self) -> None:
+        await self.servers.start()
+        if self._config.listen.metrics is not None:
+            serve_metrics(self.metrics.registry, self._config.listen.metrics)
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(self.recorder.run())
+            await self.watch.first_look()
+            self.state.earlier_places = await self.recorder.places(self.watch.job_ids())
+            running = [
+                tasks.create_task(work)
+                for work in (
+                    self.loop.run(),
+                    self.watch.run(),
+                    self._renew_leases(),
+                    self._keep_house(),
+                    self._reload_when_asked(),
+                )
+            ]
+            self._notify.ready(self._status())
+            self.started.set()
+            _log.info(
+                "roostd_started",
+                version=self.state.version,
+                probe_port=self.servers.probe_port,
+                operator_socket=str(self._config.operator_socket),
+                policy=self.state.engine.policies.score.name,
+                slurm=self.state.slurm_version or None,
+                slurm_fault=self.state.slurm_fault or None,
+            )
+            await self._stopping.wait()
+            await self._drain(running)
+            await writer
+
+    async def _drain(self, running: list[asyncio.Task[None]]) -> None:
+        """Finish pins that are under way; jobs that wait keep their leases, which run out.
+
+        A daemon that starts again within a lease finds them waiting as they were; otherwise
+        plain Slurm starts them. New submissions are plain at once: the heartbeat goes first.
+        """
+        self._notify.stopping()
+        _log.info("roostd_draining")
+        self._heartbeat_path().unlink(missing_ok=True)
+        await self.servers.set_serving(False)
+        await self.applier.drain(DRAIN_S)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self.servers.stop(STOP_GRACE_S)
+        self.recorder.close()
+        _log.info("roostd_stopped")
+
+    # -- what happens again and again --------------------------------------------------------
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await self.applier.renew(self.watch.leased())
+            await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+
+    async def _keep_house(self) -> None:
+        """Bring gauges, health and the journal's runs up to date."""
+        is_serving: bool | None = None
+        gc.collect()
+        gc.freeze()  # what lives this long lives on; scanning it again only costs pauses
+        while True:
+            state, healthy = self.state, not self.state.slurm_fault
+            state.journal_fault = self.recorder.fault
+            if healthy != is_serving:
+                is_serving = healthy
+                await self.servers.set_serving(healthy)
+            self._set_gauges()
+            if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
+                self._new_engine()
+                self.loop.restart(self.watch.world())
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    def _beat_s(self) -> float:
+        watchdog_s = self._notify.watchdog_s
+        return HEARTBEAT_S if watchdog_s is None else min(HEARTBEAT_S, watchdog_s / 2)
+
+    def _beat(self) -> None:
+        """The decision loop turns: tell systemd and, while Slurm answers, job_submit.lua."""
+        self._notify.watchdog()
+        if self.state.slurm_fault:
+            return
+        config = self.state.config
+        enforced = [name for name, one in config.partitions.items() if one.mode is Mode.ENFORCE]
+        excepted = [name for name, one in config.partitions.items() if one.mode is not Mode.ENFORCE]
+        by_default = config.mode is Mode.ENFORCE
+        beat = heartbeat.Heartbeat(
+            at_epoch_s=int(time.time()),
+            lease_s=round(config.slurm.lease_s),
+            enforce=(heartbeat.EVERY_PARTITION,) if by_default else tuple(enforced),
+            excepted=tuple(excepted) if by_default else (),
+            models=tuple(name.lower() for name in config.slurm.model_names),
+        )
+        try:
+            heartbeat.write(self._heartbeat_path(), beat)
+        except (OSError, heartbeat.HeartbeatError) as error:
+            _log.error("heartbeat_not_written", error=str(error))
+
+    def _heartbeat_path(self) -> Path:
+        return self._config.paths.runtime_dir / "heartbeat"
+
+    def _set_gauges(self) -> None:
+        state, metrics = self.state, self.metrics
+        counts: dict[str, int] = dict.fromkeys(("waiting", "placing", "running", "let_go"), 0)
+        for _, record in state.engine.records():
+            counts[record.state] = counts.get(record.state, 0) + 1
+        for name, count in counts.items():
+            metrics.jobs.labels(name).set(count)
+        cluster = state.engine.cluster
+        free = cluster.free_count()
+        total = int(cluster.gpu_count[: len(cluster)][cluster.usable[: len(cluster)]].sum())
+        metrics.gpus.labels("free").set(free)
+        metrics.gpus.labels("held").set(total - free)
+        metrics.nodes.set(sum(spec is not None for spec in cluster.specs))
+        metrics.journal_fault.set(bool(state.journal_fault))
+        metrics.journal_dropped.set(self.recorder.dropped_count)
+        metrics.slurm_fault.set(bool(state.slurm_fault))
+        metrics.policy_fault.set(bool(state.policy_fault))
+        self._notify.status(self._status())
+
+    def _status(self) -> str:
+        state = self.state
+        faults = [state.slurm_fault, state.policy_fault, state.journal_fault]
+        waiting = len(state.engine.waiting())
+        told = f"{waiting} jobs wait, {state.engine.decision_count} placed"
+        return "; ".join(filter(None, [told, *faults]))
+
+    # -- engines and configurations ----------------------------------------------------------
+
+    def _new_engine(self) -> None:
+        """Begin a run: a fresh engine, and a head in the journal that says how to make another."""
+        state = self.state
+        model = state.config.policy.model
+        score, fault = load_score_policy(model)
+        state.policy_fault = fault or ""
+        state.policy_model = model if score.name.startswith("onnx:") else "heuristic"
+        if fault:
+            _log.error("policy_not_loaded", error=fault)
+        config = state.config.engine.to_core()
+        for job_id, record in state.engine.records():
+            place = state.place(job_id, record)
+            if place is not None:
+                state.earlier_places[job_id] = place
+        state.engine = Engine(config, Policies(score=score))
+        self.recorder.begin_run(
+            RunHead(
+                version=state.version,
+                policy=score.name,
+                epoch_of_zero_s=state.clock.to_epoch_s(0.0),
+                began_s=state.clock.now_s(),
+                config=encode(config),
+            )
+        )
+
+    async def _reload_when_asked(self) -> None:
+        while True:
+            await self._reloading.wait()
+            self._reloading.clear()
+            self._notify.reloading()
+            self._reload()
+            self._notify.ready(self._status())
+
+    def _reload(self) -> None:
+        """Take over a new configuration as a whole, or keep the old one as a whole."""
+        try:
+            config = self._reload_config()
+            _check_unchanged(self._config, config)
+        except ConfigError as error:
+            self.metrics.config_ok.set(0)
+            _log.error("config_not_reloaded", error=str(error))
+            return
+        self.state.config = config
+        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        self._new_engine()
+        self.loop.restart(self.watch.world())
+        self.metrics.config_ok.set(1)
+        _log.info("config_reloaded")
+
+
+# Open ports, open files and the adapter's command lines are not changed under way.
+_NEEDS_RESTART = (
+    "listen",
+    "paths",
+    "slurm.conf",
+    "slurm.bin_dir",
+    "slurm.command_timeout_s",
+    "slurm.concurrent_pin_count",
+    "journal",
+)
+
+
+def _check_unchanged(old: Config, new: Config) -> None:
+    """Refuse a reload that changes what only a restart can.
+
+    Raises:
+        ConfigError: names every such key.
+    """
+    problems = []
+    for key in _NEEDS_RESTART:
+        before, after = (_part(config, key) for config in (old, new))
+        if before != after:
+            problems.append(f"{key}: changed; restart roostd for it to take effect")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _part(config: Config, key: str) -> object:
+    part: object = config
+    for name in key.split("."):
+        part = getattr(part, name)
+    return part
+
+
+def _make_folders(config: Config) -> None:
+    paths = config.paths
+    for key, folder, mode in (
+        ("paths.runtime_dir", paths.runtime_dir, 0o755),
+        ("paths.state_dir", paths.state_dir, 0o750),
+        ("paths.runtime_dir", paths.runtime_dir / SPOOL_FOLDER, 0o755),
+    ):
+        try:
+            folder.mkdir(mode=mode, parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError([f"{key}: {folder}: {error.strerror}"]) from error
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the state folder; the kernel lets go of it whatever becomes of this process."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StateFolderInUse(f"{folder}: another roostd is running on it") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number, handle in handlers.items():
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
