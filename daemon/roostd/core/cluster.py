@@ -5,7 +5,7 @@ says overrides what was planned: two jobs may claim one GPU for a moment (a plan
 that Slurm started first), so holders are counted, and a GPU is free when nobody claims it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -75,6 +75,7 @@ class Cluster:
         if old == spec:
             return False
         if old is None or old.gpu_count != spec.gpu_count:
+            self._forget_probe(row)
             self._set_links(row, _unknown_links(spec.gpu_count))
             self.gpu_count[row] = spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0
         self.cpu_free[row] += spec.cpu_count - (old.cpu_count if old else 0)
@@ -112,9 +113,9 @@ class Cluster:
     def see_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
         """Take in a probe's load. False when the node is unknown or has another GPU count."""
         row = self.row.get(name)
-        if row is None or load.shape != (self.gpu_count[row], len(LOAD_COLUMNS)):
+        count = int(self.gpu_count[row]) if row is not None else 0
+        if row is None or not count or load.shape != (count, len(LOAD_COLUMNS)):
             return False
-        count = len(load)
         self.load[row, :count] = load_fractions(load)
         self.load_known_frac[row] = np.isfinite(load).any(axis=1).mean()
         self.load_mean[row] = self.load[row, :count].mean()
@@ -136,6 +137,12 @@ class Cluster:
     def table(self, row: int) -> LinkTable:
         """The link table of a node."""
         return self.tables[int(self.kind[row])]
+
+    def by_kind(self, rows: NDArray[np.int64]) -> Iterator[tuple[LinkTable, NDArray[np.int64]]]:
+        """Group the positions in an array of rows by the kind of node."""
+        kinds = self.kind[rows]
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            yield self.tables[kind], np.flatnonzero(kinds == kind)
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
         """Which rows carry a "partition" or "feature" of that name: bool [row]."""
@@ -215,6 +222,11 @@ class Cluster:
         self.uuids.append(())
         self.row[name] = row
         return row
+
+    def _forget_probe(self, row: int) -> None:
+        self.uuids[row] = ()
+        self.load[row] = 0
+        self.load_mean[row] = self.load_known_frac[row] = 0
 
     def _set_links(self, row: int, links: LinkMatrix) -> None:
         kind = self._kinds.get(links)

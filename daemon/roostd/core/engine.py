@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.actions import Action, Decision, LetGo, Place, Wait, WakeAt
-from roostd.core.candidates import Candidates, could_ever_fit, find_candidates, rows_to_keep
+from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
+from roostd.core.eligibility import could_ever_fit, rows_to_keep
 from roostd.core.errors import PolicyError, UnknownJob
 from roostd.core.events import (
     Event,

@@ -1,0 +1,146 @@
+"""Gangs: jobs on several nodes, each of which gives the same index set.
+
+Exact: for every scope (a rack, the cluster) the index set and nodes with the best link score are
+among those offered, also where nodes of several kinds and sizes mix.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.cluster import Cluster
+from roostd.core.eligibility import POPCOUNT, first_largest
+from roostd.core.model import Shape
+
+_INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
+_RACK_COUNT = 4  # racks whose nodes are offered as a gang
+# Of a preference: below it fit 65,535 racks of as many nodes.
+_LINK_SHIFT, _REQUIRED = 47, 1 << 62
+
+
+def gangs(
+    cluster: Cluster, shape: Shape, rows: NDArray[np.int64], required: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """List the best-linked gangs, those within one rack first.
+
+    Args:
+        cluster: the nodes.
+        shape: how many nodes, and how many GPUs on each.
+        rows: [row], the nodes with room, ascending.
+        required: those of them that the gang must hold.
+
+    Returns:
+        int64 [gang, node], ascending in each gang, and int64 [gang], the index set on each node.
+    """
+    found: dict[tuple[bytes, int], NDArray[np.int64]] = {}
+    for scope in _scopes(cluster, rows, required, shape.node_count):
+        for mask in _index_sets(cluster, scope, required, shape):
+            nodes = _best_nodes(cluster, scope, mask, shape.node_count)
+            found.setdefault((nodes.tobytes(), mask), nodes)
+    nodes = np.array(list(found.values()), dtype=np.int64).reshape(-1, shape.node_count)
+    return nodes, np.array([mask for _, mask in found], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scope:
+    """Nodes to choose a gang's nodes from.
+
+    Attributes:
+        rows, free: int64 [row]; rows ascend, `free` are their free masks.
+        preference: int64 [row], higher goes first among the equally well linked: required by the
+            job, then in the fullest rack, then nearly taken, then quiet.
+    """
+
+    rows: NDArray[np.int64]
+    free: NDArray[np.int64]
+    preference: NDArray[np.int64]
+
+
+def _scopes(
+    cluster: Cluster, rows: NDArray[np.int64], required: NDArray[np.int64], node_count: int
+) -> Iterator[_Scope]:
+    """The tightest racks that hold enough nodes, then everything."""
+    rack_ids = cluster.rack_id[rows]
+    counts = np.bincount(rack_ids)
+    free = cluster.free_mask[rows]
+    quiet = ((1.0 - cluster.load_mean[rows]) * ((1 << 10) - 1)).astype(np.int64)
+    preference = (counts[rack_ids] << 31) - (rack_ids << 15) - (POPCOUNT[free] << 10) + quiet
+    preference[np.isin(rows, required)] = _REQUIRED
+    racks = np.flatnonzero(counts >= node_count)
+    if len(required):
+        racks = racks[(racks == cluster.rack_id[required][:, None]).all(axis=0)]
+    for rack in racks[np.argsort(counts[racks], kind="stable")][:_RACK_COUNT]:
+        here = rack_ids == rack
+        yield _Scope(rows[here], free[here], preference[here])
+    if np.count_nonzero(counts) > 1:
+        yield _Scope(rows, free, preference)
+
+
+def _index_sets(
+    cluster: Cluster, scope: _Scope, required: NDArray[np.int64], shape: Shape
+) -> list[int]:
+    """The index sets whose best free nodes link best, all told."""
+    sets = _sets_of_size(int(cluster.gpu_count[scope.rows].max()), shape.gpus_per_node)
+    total, lost = np.zeros(len(sets), dtype=np.int64), np.zeros(len(sets))
+    possible = np.ones(len(sets), dtype=np.bool_)
+    for row in required.tolist():
+        possible &= cluster.free_mask[row] & sets == sets
+        total[possible] += cluster.table(row).set_scores[sets[possible]]
+    wanted = np.full(len(sets), shape.node_count - len(required))
+    optional = scope.rows[scope.preference != _REQUIRED]
+    free_on, scores = _free_counts(cluster, optional, sets)
+    for kind in np.argsort(-scores, axis=0, kind="stable"):  # best linked first, set by set
+        each = kind, np.arange(len(sets))
+        taken = np.minimum(wanted, free_on[each])
+        total += taken * scores[each]
+        wanted -= taken
+    for table, here in cluster.by_kind(scope.rows):
+        inside = sets <= table.full_mask
+        lost[inside] += len(here) * table.fragmentation(table.full_mask, sets[inside])
+    found = np.flatnonzero(possible & (wanted == 0))
+    keys = total[found] - lost[found] / (2 * len(scope.rows))
+    best = first_largest(keys, _INDEX_SET_COUNT)
+    order = best[np.argsort(-keys[best], kind="stable")]
+    return [int(mask) for mask in sets[found[order]]]
+
+
+@cache
+def _sets_of_size(gpu_count: int, size: int) -> NDArray[np.int64]:
+    return np.flatnonzero(POPCOUNT[: 1 << gpu_count] == size)
+
+
+def _free_counts(
+    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """On how many nodes of each kind each set is free, and how well it is linked there.
+
+    Returns:
+        int64 [kind, set], twice.
+    """
+    counts, scores = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
+    for table, here in cluster.by_kind(rows):
+        free_on = np.bincount(cluster.free_mask[rows[here]], minlength=table.full_mask + 1)
+        free_on = free_on.astype(np.int32)
+        for gpu in range(table.gpu_count):  # superset sums: every set within a free set is free
+            halves = free_on.reshape(-1, 2, 1 << gpu)
+            halves[:, 0] += halves[:, 1]
+        inside = np.minimum(sets, table.full_mask)
+        counts.append(np.where(sets == inside, free_on[inside], 0))
+        scores.append(np.where(sets == inside, table.set_scores[inside], 0))
+    shape = (len(counts), len(sets))
+    return np.array(counts, np.int64).reshape(shape), np.array(scores, np.int64).reshape(shape)
+
+
+def _best_nodes(cluster: Cluster, scope: _Scope, mask: int, node_count: int) -> NDArray[np.int64]:
+    """The nodes that suit an index set best: well linked, then by preference. Ascending."""
+    fits = np.flatnonzero(scope.free & mask == mask)
+    preference = scope.preference[fits]
+    kinds = cluster.kind[scope.rows[fits]]
+    if (kinds != kinds[0]).any():
+        scores = [int(table.set_scores[mask & table.full_mask]) for table in cluster.tables]
+        ranks = np.unique(scores, return_inverse=True)[1]
+        preference = preference + (ranks[kinds] << _LINK_SHIFT)
+    return scope.rows[fits[first_largest(preference, node_count)]]
