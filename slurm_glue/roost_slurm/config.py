@@ -10,6 +10,7 @@ roost-seats.conf   with second seats: for /etc/tmpfiles.d on the nodes
 
 import difflib
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,8 +69,7 @@ def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str
         "nodes.conf": _nodes_conf(nodes, features, settings),
         "job_submit.lua": script,
     }
-    hook = _hook_script(settings)
-    files |= {f"hooks/{name}.sh": hook for name in HOOK_KEYS.values()}
+    files |= {f"hooks/{name}.sh": _hook_script(name, settings) for name in HOOK_KEYS.values()}
     if settings.seats:
         files["roost-seats.conf"] = gres.seat_devices(nodes)
     return files
@@ -153,16 +153,15 @@ def _nodes_conf(
     return "\n".join(lines) + "\n"
 
 
-def _hook_script(settings: SiteSettings) -> str:
-    text = read_shipped("hooks/hook.sh")
-    for name, path in (
+def _hook_script(name: str, settings: SiteSettings) -> str:
+    text = read_shipped("hooks/spool.sh" if name.endswith("-slurmctld") else "hooks/hook.sh")
+    for variable, path in (
         ("ROOST_SLURM", settings.roost_slurm),
         ("RUNTIME_FOLDER", settings.runtime_folder),
     ):
         if not submit_script.SAFE_PATH.fullmatch(str(path)):
             raise ConfigError(f"{path}: want an absolute path of plain characters")
-        start = text.index(f"{name}=")
-        text = text[:start] + f"{name}={path}" + text[text.index("\n", start) :]
+        text = re.sub(rf"(?m)^{variable}=.*$", f"{variable}={path}", text)
     return text
 
 

@@ -326,7 +326,7 @@ def test_survives_a_stopped_agent(installed: Installed, name: str) -> None:
 
 @HOOKS
 def test_survives_a_full_disk(installed: Installed, name: str) -> None:
-    code, _, took_s = installed.run(name, shell_prefix="ulimit -f 0;")
+    code, _, took_s = installed.run(name, shell_prefix="ulimit -f 0; trap '' XFSZ;")
     assert code == 0
     assert took_s < LIMIT_S
     assert not any((installed.runtime / "job-map").iterdir())
@@ -359,6 +359,55 @@ def test_survives_a_hostile_environment(installed: Installed, name: str, tmp_pat
     if name == "prolog-slurmctld":
         events = spool.SpoolReader(installed.runtime / "spool" / "events").drain().events
         assert events == (spool.Started("77"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "line"),
+    [
+        ("prolog-slurmctld", {}, "start 77"),
+        ("epilog-slurmctld", {}, "end 77"),
+        (
+            "epilog-slurmctld",
+            {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "7"},
+            "end 70_7",
+        ),
+    ],
+)
+def test_the_controllers_scripts_write_the_spool(
+    installed: Installed, name: str, environ: dict[str, str], line: str
+) -> None:
+    installed.run(name, **environ)
+    assert (installed.runtime / "spool" / "events").read_text() == f"{line}\n"
+
+
+@pytest.mark.parametrize("job_id", ["", "7;x", "-7", "7\nend 8", "$(id)"])
+def test_the_controllers_scripts_refuse_odd_ids(installed: Installed, job_id: str) -> None:
+    assert installed.run("prolog-slurmctld", SLURM_JOB_ID=job_id)[0] == 0
+    assert not (installed.runtime / "spool" / "events").exists()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder", "full", "no folder"])
+def test_the_controllers_scripts_leave_an_odd_spool_alone(
+    installed: Installed, kind: str, tmp_path: Path
+) -> None:
+    path = installed.runtime / "spool" / "events"
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "link":
+            path.symlink_to(tmp_path / "target")
+        case "folder":
+            path.mkdir()
+        case "full":
+            path.touch()
+            os.truncate(path, spool.REFUSE_BYTES)
+        case _:
+            path.parent.rmdir()
+    code, _, took_s = installed.run("epilog-slurmctld")
+    assert code == 0
+    assert took_s < LIMIT_S
+    assert not (tmp_path / "target").exists()
+    assert kind != "full" or path.stat().st_size == spool.REFUSE_BYTES
 
 
 def test_the_script_passes_on_what_the_task_should_know(installed: Installed) -> None:
