@@ -194,6 +194,10 @@ def explanation(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Expl
         message.decided_ago_s = state.clock.now_s() - decision.at_s
         message.policy, message.fallback_reason = decision.policy, decision.fallback_reason
         message.candidates.extend(_candidates(place))
+        message.free_before.extend(
+            pb.NodeAllocation(node=share.node, gpu_indices=share.gpu_indices)
+            for share in decision.free_before
+        )
         exclusions = decision.exclusions
     message.exclusions.extend(
         pb.Exclusion(reason=reason, node_count=count) for reason, count in exclusions

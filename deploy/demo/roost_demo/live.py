@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
+import grpc
+
 from roost_demo.show import Row
 from roost_demo.stack import DEMO_NODES, NodeKind, Stack
 from roost_proto.v1 import operator_pb2
 from roost_slurm.scontrol import parse_jobs
 from roostd.core.topology import LinkMatrix
-from roostd.testing.stock_slurm import StockOrder, stock_choice
+from roostd.testing.stock_slurm import choose_since_24_05
 
 
 class Desk(Protocol):
@@ -72,8 +74,12 @@ class LiveDesk:
 
     def started(self, job_id: str) -> Row | None:
         """See Desk."""
-        request = operator_pb2.ExplainJobRequest(job_id=job_id)
-        explanation = self._operator.ExplainJob(request)
+        try:
+            explanation = self._operator.ExplainJob(operator_pb2.ExplainJobRequest(job_id=job_id))
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return None  # submitted just now
+            raise
         job = explanation.job
         if job.state not in (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED):
             return None
@@ -99,7 +105,7 @@ def make_row(
     planned = job.planned[0]
     per_node = len(planned.gpu_indices)
     free = tuple(explanation.free_before[0].gpu_indices)
-    stock = stock_choice(matrices[planned.node], free, per_node, StockOrder.SINCE_24_05)
+    stock = choose_since_24_05(matrices[planned.node], free, per_node)
     return Row(
         job_id=job.job_id,
         gpu_count=per_node * len(job.planned),

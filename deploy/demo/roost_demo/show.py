@@ -39,7 +39,7 @@ def print_head(console: Console) -> None:
     """Print the column heads."""
     heads = [name.ljust(width) for name, width in _WIDTHS.items()]
     heads += [name.rjust(width) for name, width in _RIGHT.items()]
-    console.print(Text("  ".join([*heads, " " + _STOCK]), "bold"))
+    console.print(Text("  ".join([*heads, " " + _STOCK]), "bold"), soft_wrap=True)
 
 
 def print_row(console: Console, row: Row) -> None:
