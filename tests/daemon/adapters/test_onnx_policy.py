@@ -1,3 +1,4 @@
+import contextlib
 import json
 import subprocess
 import sys
@@ -8,12 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from roostd.adapters.onnx_file import read_onnx
 from roostd.adapters.onnx_policy import (
     BUILTIN_MODEL,
     MAX_MODEL_BYTES,
     OnnxScore,
+    check_graph,
     load_onnx_score,
     load_score_policy,
+    open_session,
 )
 from roostd.adapters.policy_manifest import manifest_path
 from roostd.core.errors import PolicyError
@@ -208,7 +212,8 @@ def test_none_is_the_heuristic_and_no_fault() -> None:
 
 def test_heuristic_only_daemon_does_not_load_the_runtime() -> None:
     code = (
-        "import sys; from roostd.adapters.onnx_policy import load_score_policy;"
+        "import sys; from roostd.adapters.onnx_file import read_onnx
+from roostd.adapters.onnx_policy import load_score_policy;"
         "load_score_policy('none'); sys.exit('onnxruntime' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -326,6 +331,21 @@ def test_unfit_models(tmp_path: Path, parts: ModelParts, message: str) -> None:
     policy, fault = load_score_policy(str(install_model(tmp_path, parts.encode())))
     assert policy.name == "heuristic"
     assert message in (fault or "")
+
+
+def test_damaged_models_raise_nothing_but_policy_errors() -> None:
+    model, features = BUILTIN_MODEL.read_bytes(), features_of(8)
+    rng = np.random.default_rng(RNG_SEED)
+    ran = 0
+    for _ in range(300):
+        damaged = bytearray(model)
+        for position in rng.integers(len(model) - 600, len(model), 2):  # past most of the weights
+            damaged[position] = rng.integers(256)
+        with contextlib.suppress(PolicyError):
+            check_graph(read_onnx(bytes(damaged)))
+            OnnxScore(open_session(bytes(damaged)), SHA256, lambda: 0.0).score(features)
+            ran += 1
+    assert 0 < ran < 300
 
 
 def test_answer_that_is_not_finite_fails_the_canary(tmp_path: Path) -> None:
