@@ -88,6 +88,7 @@ def pin(
     gpu_indices: Sequence[int],
     asks_per_node: bool,
     has_cpus_per_gpu: bool = False,
+    kept_per_task: str = "",
     node_count_changes: bool = False,
     admin_comment: str | None = None,
     prefix: str,
@@ -106,6 +107,7 @@ def pin(
         asks_per_node: the job's request is in TresPerNode now.
         has_cpus_per_gpu: it has CpusPerTres, which must go: 26.05 would count CPUs for one GPU type
             only and spread the job over more nodes. The CPU count that it led to stays.
+        kept_per_task: what TresPerTask asks for beside GPUs.
         node_count_changes: it asks for another number of nodes than len(nodes), or for a range.
         admin_comment: to be set along with it; None: leave it.
         prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. 22.05 ignores a
@@ -113,11 +115,11 @@ def pin(
     """
     new_field = "TresPerJob" if asks_per_node else "TresPerNode"
     gpus = typed_gpus(gpu_indices, count=len(nodes) if asks_per_node else 1, prefix=prefix)
+    values = dict.fromkeys(REQUEST_FIELDS, "") | {"TresPerTask": kept_per_task, new_field: gpus}
     return (
         *_update(job_id),
         *(["CpusPerTres="] if has_cpus_per_gpu else []),
-        *(f"{name}=" for name in REQUEST_FIELDS if name != new_field),
-        f"{new_field}={gpus}",
+        *(f"{name}={value}" for name, value in values.items()),
         f"ReqNodeList={compress(nodes)}",
         *([f"NumNodes={len(nodes)}-{len(nodes)}"] if node_count_changes else []),
         *([f"AdminComment={admin_comment}"] if admin_comment is not None else []),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 GPU = "gpu"
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
+_PLAIN = frozenset({"cpu", "mem", "node", "billing", "energy"})
 _PREFIX = re.compile(r"^gres[:/]")
 _ENTRY = re.compile(
     r"(?P<name>[^:=()]+)(?::(?P<kind>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+[kKmMgG]?))?"
@@ -41,6 +42,8 @@ class Gres:
 def parse_gres(text: str) -> tuple[Gres, ...]:
     """Read a request in any spelling; empty where Slurm says that there is none.
 
+    CPUs and memory are no gres and are passed over: since 24.11 -c3 shows as TresPerTask=cpu=3.
+
     Raises:
         TresError: an entry has no name, or its count is no number.
     """
@@ -48,6 +51,8 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
         return ()
     entries = []
     for item in text.split(","):
+        if _name(item) in _PLAIN:
+            continue
         match = _ENTRY.fullmatch(_PREFIX.sub("", item))
         if match is None:
             raise TresError(text, "a list such as gres/gpu:a100:2")
@@ -56,9 +61,14 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
 
 
 def prefix_of(text: str) -> str:
-    """Return what stands before the name in a request field: `gres:`, `gres/` or nothing."""
-    match = _PREFIX.match(text)
-    return match[0] if match else ""
+    """Return what stands before a gres' name in a request field: `gres:`, `gres/` or nothing."""
+    matches = filter(None, map(_PREFIX.match, text.split(",")))
+    return next((match[0] for match in matches), "")
+
+
+def without_gres(text: str) -> str:
+    """Return what else stands in a request field: of `cpu=3,gres/gpu=1` it is `cpu=3`."""
+    return ",".join(item for item in text.split(",") if _name(item) in _PLAIN)
 
 
 def gpu_count(gres: Iterable[Gres]) -> int:
@@ -133,6 +143,10 @@ def parse_memory_bytes(text: str) -> int:
     if match is None:
         raise TresError(text, "a memory size such as 500M")
     return int(float(match[1]) * _BYTES[match[2]])
+
+
+def _name(item: str) -> str:
+    return re.split("[:=]", item, maxsplit=1)[0]
 
 
 def _count(text: str | None) -> int:

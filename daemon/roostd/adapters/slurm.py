@@ -28,7 +28,7 @@ from roost_slurm.scontrol import (
 )
 from roost_slurm.squeue import JobState, QueuedJob, parse_queue
 from roost_slurm.stamp import Stamp, advice, parse_stamp
-from roost_slurm.tres import parse_gres, prefix_of, typed_indices
+from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
@@ -122,7 +122,10 @@ class SlurmPort(Protocol):
         """
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
-        """Hold these jobs for lease_s from now. Jobs that are gone are passed over."""
+        """Hold these jobs for lease_s from now. Jobs that are gone are passed over.
+
+        So are those whose users asked for a later begin: it is never shortened.
+        """
 
     async def let_go(self, job_ids: Sequence[JobId]) -> None:
         """Let plain Slurm start these jobs; a user's own later begin time is kept."""
@@ -162,6 +165,7 @@ class SlurmCli:
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
         self._details: dict[int, tuple[object, JobDetail]] = {}
+        self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._version: SlurmVersion | None = None
 
     async def version(self) -> SlurmVersion:
@@ -235,6 +239,7 @@ class SlurmCli:
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
             await self._look_up(dump.jobs)
+            self._begins = begins_of(dump.jobs)
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
                 jobs=dump.jobs,
@@ -280,24 +285,14 @@ class SlurmCli:
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
-        traits = await self.traits()
-        stamp = parse_stamp(detail.admin_comment) or Stamp()
-        was = dict(stamp.was)
-        await self._run(
-            commands.unpin(
-                job_id,
-                request=[(n, v) for n, v in stamp.was if n in _REQUEST_FIELDS]
-                if traits.can_untype
-                else [],
-                required_nodes=was.get("ReqNodeList", ""),
-                lease_s=lease_s,
-            )
-        )
+        await self._run(unpin_argv(job_id, detail, await self.traits(), lease_s))
         return detail.reason
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        await self._for_all(job_ids, lambda ids: commands.renew(ids, lease_s))
+        ends_s = time.time() + lease_s
+        due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= ends_s]
+        await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
 
     async def let_go(self, job_ids: Sequence[JobId]) -> None:
@@ -380,23 +375,51 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
             a request.
     """
     request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
-    spelled = [value for name, value in request if name in commands.REQUEST_FIELDS]
+    spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
     if not spelled:
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
     stamp = parse_stamp(detail.admin_comment) or Stamp()
-    was = [*request, *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else [])]
     node_count = len(placement.nodes)
+    asked_nodes = (detail.min_node_count, detail.max_node_count)
+    was = [
+        *request,
+        *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else []),
+        *([("NumNodes", _node_range(asked_nodes))] if asked_nodes != (node_count,) * 2 else []),
+    ]
     return commands.pin(
         job_id,
         nodes=placement.nodes,
         gpu_indices=placement.gpu_indices,
         asks_per_node="TresPerNode" in detail.tres,
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
-        node_count_changes=(detail.min_node_count, detail.max_node_count or node_count)
-        != (node_count, node_count),
+        kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
+        node_count_changes=asked_nodes not in ((node_count, None), (node_count, node_count)),
         admin_comment=str(stamp.pinned_from(tuple(was))),
         prefix=prefix_of(spelled[0]),
     )
+
+
+def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
+    """Build the update that takes back a job's pin, as far as the release can."""
+    was = (parse_stamp(detail.admin_comment) or Stamp()).was
+    request = [(name, value) for name, value in was if name in _REQUEST_FIELDS]
+    return commands.unpin(
+        job_id,
+        request=request if traits.can_untype else [],
+        required_nodes=dict(was).get("ReqNodeList", ""),
+        lease_s=lease_s,
+    )
+
+
+def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
+    """Return the begin times that users asked for, seconds since the epoch."""
+    stamps = ((job, parse_stamp(job.admin_comment)) for job in jobs)
+    return {
+        JobId(job_id): stamp.begin_epoch_s
+        for job, stamp in stamps
+        if stamp is not None and stamp.begin_epoch_s is not None
+        for job_id in job.job_ids
+    }
 
 
 def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
@@ -405,6 +428,10 @@ def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
         NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
         for node in detail.allocated
     )
+
+
+def _node_range(counts: tuple[int, int | None]) -> str:
+    return str(counts[0]) if counts[1] is None else f"{counts[0]}-{counts[1]}"
 
 
 def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:

@@ -206,16 +206,15 @@ class _Request:
 
 def _node_counts(detail: JobDetail, request: _Request) -> range:
     """How many nodes the job may get, the fewest first."""
-    least = max(detail.min_node_count, 1)
-    if request.stamp and request.stamp.was:
-        was = dict(request.stamp.was).get("NumNodes")
-        if was:
-            low, _, high = was.partition("-")
-            return range(int(low), int(high or request.count("TresPerJob") or low) + 1)
-    if detail.max_node_count is not None:
-        return range(least, detail.max_node_count + 1)
-    # Left open: only a count for the whole job gains from more nodes than the least.
-    return range(least, max(least, request.count("TresPerJob")) + 1)
+    least, most = max(detail.min_node_count, 1), detail.max_node_count
+    was = dict(request.stamp.was).get("NumNodes") if request.stamp else None
+    if was is not None:
+        low, _, high = was.partition("-")
+        least, most = int(low), int(high) if high else None
+    if most is None:
+        # Left open: only a count for the whole job gains from more nodes than the least.
+        most = max(least, request.count("TresPerJob"))
+    return range(least, most + 1)
 
 
 def _cpus_per_node(job: QueuedJob, request: _Request, node_count: int, gpus: int) -> int:

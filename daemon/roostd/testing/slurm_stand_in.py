@@ -1,0 +1,552 @@
+"""Slurm in memory: for tests, and for the demonstration where Slurm cannot be installed.
+
+It takes the very command lines that Roost would give scontrol, keeps leases, starts a job exactly
+on the GPUs that a typed request names, and on the lowest free ones otherwise, as Slurm does where
+it knows no links. It plays the parts of Slurm that Roost meets, not the rest.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from itertools import combinations
+
+from roost_slurm import commands
+from roost_slurm.commands import Argv
+from roost_slurm.hostlist import compress, expand
+from roost_slurm.scontrol import AllocatedNode, JobDetail, Settings
+from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
+from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.stamp import Stamp, advice, parse_stamp
+from roost_slurm.tres import gpu_count, parse_gres, typed_indices
+from roost_slurm.versions import SlurmVersion, traits_of
+from roostd.adapters.slurm import (
+    JobNotWaiting,
+    QueueSnapshot,
+    SlurmNode,
+    begins_of,
+    pin_argv,
+    shares_of,
+    unpin_argv,
+)
+from roostd.core.errors import SlurmRefused, SlurmTimeout
+from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+
+_VERSION = SlurmVersion(24, 11, 5)
+
+
+class Fault(Enum):
+    """What goes wrong with one call."""
+
+    REFUSED = "Slurm says no, and does nothing"
+    LOST_BEFORE = "no answer, and nothing happened"
+    LOST_AFTER = "no answer, but it happened"
+
+
+@dataclass(slots=True, kw_only=True)
+class _Job:
+    number: int
+    job_id: JobId
+    array_number: int | None
+    user_id: int
+    partition: str
+    tres: dict[str, str]
+    node_range: tuple[int, int | None]
+    task_count: int
+    cpus_per_task: int
+    memory_per_node_bytes: int | None
+    excluded_nodes: str
+    required_nodes: str
+    run_s: float | None
+    submit_epoch_s: float
+    begin_epoch_s: float
+    admin_comment: str
+    task_limit: int | None = None
+    priority: int = 1
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    restart_count: int = 0
+    start_epoch_s: float = 0.0
+    allocated: tuple[AllocatedNode, ...] = ()
+
+    @property
+    def node_count(self) -> int:
+        return len(self.allocated) or self.node_range[0]
+
+
+@dataclass(slots=True)
+class _Free:
+    """What is free on one node."""
+
+    gpus: set[int]
+    cpu_count: int
+    memory_bytes: int
+
+
+class SlurmStandIn:
+    """A Slurm that lives in this process. See roostd.adapters.slurm.SlurmPort.
+
+    Attributes:
+        listeners: are told what the hooks and job_submit.lua would write into the spool.
+        argvs: every update that it was given.
+
+    Args:
+        nodes: of the cluster; change them with set_node().
+        lease_s: what job_submit.lua gives a GPU job; None: roostd's heartbeat is stale.
+        now: the wall clock, seconds since the epoch.
+        version: which release to play.
+        accounts_memory: whether jobs are given memory.
+    """
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeSpec],
+        *,
+        lease_s: int | None = 60,
+        now: Callable[[], float] = time.time,
+        version: SlurmVersion = _VERSION,
+        accounts_memory: bool = False,
+    ) -> None:
+        self.lease_s = lease_s
+        self.listeners: list[Callable[[SpoolEvent], None]] = []
+        self.argvs: list[Argv] = []
+        self._nodes = {spec.name: spec for spec in nodes}
+        self._now, self._version, self._accounts_memory = now, version, accounts_memory
+        self._jobs: dict[JobId, _Job] = {}
+        self._last_number = 0
+        self._faults: deque[tuple[str, Fault]] = deque()
+
+    # -- what a user, an operator or fate does ---------------------------------------------
+
+    def submit(
+        self,
+        *,
+        gpus: int | None = None,
+        gpus_per_node: int | None = None,
+        gpus_per_task: int | None = None,
+        nodes: tuple[int, int | None] = (1, None),
+        tasks: int | None = None,
+        cpus_per_task: int = 1,
+        memory_per_node_bytes: int | None = None,
+        partition: str = "main",
+        user_id: int = 1000,
+        node_list: str = "",
+        exclude: str = "",
+        begin_epoch_s: float | None = None,
+        array: Sequence[int] = (),
+        task_limit: int | None = None,
+        run_s: float | None = None,
+    ) -> tuple[JobId, ...]:
+        """Submit a job, or an array of them: sbatch, with job_submit.lua's lease on GPU jobs.
+
+        Args:
+            gpus: --gpus.
+            gpus_per_node: --gres=gpu:N.
+            gpus_per_task: --gpus-per-task.
+            nodes: -N, least and most.
+            tasks: -n.
+            cpus_per_task: -c.
+            memory_per_node_bytes: --mem.
+            partition: -p.
+            user_id: who.
+            node_list: -w.
+            exclude: -x.
+            begin_epoch_s: --begin.
+            array: the tasks of --array.
+            task_limit: its %N.
+            run_s: how long the job runs; None: until end().
+
+        Returns:
+            "1", or "1_0", "1_1", ... for an array.
+        """
+        prefix = traits_of(self._version).gres_prefix
+        counts = {"TresPerJob": gpus, "TresPerNode": gpus_per_node, "TresPerTask": gpus_per_task}
+        tres = {name: f"{prefix}gpu:{count}" for name, count in counts.items() if count}
+        now_s = self._now()
+        begin_s, comment = self._lease(bool(tres), begin_epoch_s, now_s)
+        array_number = self._last_number + 1 if array else None
+        submitted = []
+        for task in array or (None,):
+            self._last_number += 1
+            number = self._last_number
+            job_id = JobId(str(number) if task is None else f"{array_number}_{task}")
+            self._jobs[job_id] = _Job(
+                number=number,
+                job_id=job_id,
+                array_number=array_number,
+                user_id=user_id,
+                partition=partition,
+                tres=dict(tres),
+                node_range=nodes,
+                task_count=tasks or nodes[0],
+                cpus_per_task=cpus_per_task,
+                memory_per_node_bytes=memory_per_node_bytes,
+                excluded_nodes=exclude,
+                required_nodes=node_list,
+                run_s=run_s,
+                submit_epoch_s=now_s,
+                begin_epoch_s=begin_s,
+                admin_comment=comment,
+                task_limit=task_limit,
+            )
+            submitted.append(job_id)
+        self._tell(Submitted(user_id, partition))
+        self.tick()
+        return tuple(submitted)
+
+    def end(self, job_id: JobId) -> None:
+        """End a job, or cancel one that waits."""
+        job = self._jobs.pop(job_id)
+        if job.state is JobState.RUNNING:
+            self._tell(Ended(job_id))
+        self.tick()
+
+    def requeue(self, job_id: JobId) -> None:
+        """Take a running job's nodes and let it wait again, for two minutes as Slurm does."""
+        job = self._jobs[job_id]
+        job.state, job.allocated, job.reason = JobState.PENDING, (), "BeginTime"
+        job.restart_count += 1
+        job.begin_epoch_s = self._now() + 121
+        self._tell(Ended(job_id))
+        self.tick()
+
+    def hold(self, job_id: JobId) -> None:
+        """Hold a waiting job, as `scontrol hold`."""
+        self._jobs[job_id].priority = 0
+
+    def set_node(self, spec: NodeSpec) -> None:
+        """Add a node, or change one."""
+        self._nodes[spec.name] = spec
+        self.tick()
+
+    def inject(self, operation: str, *faults: Fault) -> None:
+        """Let the next calls of an operation ("pin", "renew", "queue", ...) go wrong, in turn."""
+        self._faults.extend((operation, fault) for fault in faults)
+
+    def state(self, job_id: JobId) -> JobState | None:
+        """A job's state; None when it is gone."""
+        job = self._jobs.get(job_id)
+        return job.state if job is not None else None
+
+    def lease_left_s(self, job_id: JobId) -> float:
+        """How long a waiting job will be held at least."""
+        return self._jobs[job_id].begin_epoch_s - self._now()
+
+    def tick(self) -> None:
+        """Let the time that has passed take effect: jobs end, leases end, jobs start."""
+        now_s = self._now()
+        for job in list(self._jobs.values()):
+            is_over = job.run_s is not None and job.start_epoch_s + job.run_s <= now_s
+            if job.state is JobState.RUNNING and is_over:
+                del self._jobs[job.job_id]
+                self._tell(Ended(job.job_id))
+        waiting = (job for job in self._jobs.values() if job.state is JobState.PENDING)
+        for job in sorted(waiting, key=lambda job: (-job.priority, job.number)):
+            self._try_to_start(job, now_s)
+
+    async def run(self, interval_s: float = 0.05) -> None:
+        """Tick until cancelled."""
+        while True:
+            self.tick()
+            await asyncio.sleep(interval_s)
+
+    # -- what roostd asks ------------------------------------------------------------------
+
+    async def version(self) -> SlurmVersion:
+        """See SlurmPort."""
+        return self._version
+
+    async def settings(self) -> Settings:
+        """See SlurmPort."""
+        return Settings(cluster_name="stand-in", accounts_memory=self._accounts_memory)
+
+    async def ping(self) -> None:
+        """See SlurmPort."""
+        self._meet("ping", commands.ping())
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """See SlurmPort."""
+        self._meet("nodes", commands.show_nodes())
+        free = self._free()
+        return tuple(
+            SlurmNode(
+                spec=spec,
+                state="idle" if len(free[name].gpus) == spec.gpu_count else "mixed",
+                reason="",
+                cpu_allocated_count=spec.cpu_count - free[name].cpu_count,
+                memory_allocated_bytes=spec.memory_bytes - free[name].memory_bytes,
+            )
+            for name, spec in self._nodes.items()
+        )
+
+    async def queue(self) -> QueueSnapshot:
+        """See SlurmPort."""
+        self._meet("queue", commands.queue())
+        self.tick()
+        return QueueSnapshot(
+            at_epoch_s=self._now(),
+            jobs=tuple(_queued(job) for job in self._jobs.values()),
+            details={job.number: self._detail(job) for job in self._jobs.values()},
+        )
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """See SlurmPort."""
+        self._meet("allocation", commands.show_job(job_id))
+        self.tick()
+        job = self._jobs.get(job_id)
+        return shares_of(self._detail(job)) if job is not None else ()
+
+    async def pin(self, job_id: JobId, placement: Placement) -> None:
+        """See SlurmPort."""
+        self._update("pin", pin_argv(job_id, self._detail(self._waiting(job_id)), placement))
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """See SlurmPort."""
+        job = self._waiting(job_id)
+        traits = traits_of(self._version)
+        self._update("unpin", unpin_argv(job_id, self._detail(job), traits, lease_s))
+        return job.reason
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """See SlurmPort."""
+        begins = begins_of(map(_queued, self._jobs.values()))
+        ends_s = self._now() + lease_s
+        due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= ends_s]
+        if due:
+            self._update("renew", commands.renew(due, lease_s))
+
+    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        for job_id in job_ids:
+            if job_id in self._jobs:
+                stamp = parse_stamp(self._jobs[job_id].admin_comment) or Stamp()
+                self._update("let_go", commands.let_go([job_id], stamp.begin_epoch_s))
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort."""
+        comment = advice(self._waiting(job_id).admin_comment, text)
+        self._update("advise", commands.set_admin_comment(job_id, comment))
+
+    # -- how it works ----------------------------------------------------------------------
+
+    def _lease(
+        self, asks_for_gpus: bool, begin_epoch_s: float | None, now_s: float
+    ) -> tuple[float, str]:
+        begin_s = begin_epoch_s if begin_epoch_s is not None else now_s
+        if not asks_for_gpus or self.lease_s is None:
+            return begin_s, ""
+        stamp = Stamp(begin_epoch_s=None if begin_epoch_s is None else int(begin_epoch_s))
+        return max(begin_s, now_s + self.lease_s), str(stamp)
+
+    def _tell(self, event: SpoolEvent) -> None:
+        for listener in self.listeners:
+            listener(event)
+
+    def _meet(self, operation: str, argv: Argv) -> bool:
+        """Meet the fault that was injected, if any. Returns whether the answer gets lost."""
+        if not self._faults or self._faults[0][0] != operation:
+            return False
+        fault = self._faults.popleft()[1]
+        if fault is Fault.REFUSED:
+            raise SlurmRefused(argv, 1, "injected refusal")
+        if fault is Fault.LOST_BEFORE:
+            raise SlurmTimeout(argv, 0.0)
+        return True
+
+    def _waiting(self, job_id: JobId) -> _Job:
+        job = self._jobs.get(job_id)
+        if job is None:
+            raise JobNotWaiting(job_id, "gone")
+        if job.state is not JobState.PENDING or job.priority == 0:
+            raise JobNotWaiting(job_id, "held" if job.priority == 0 else job.state.lower())
+        return job
+
+    def _update(self, operation: str, argv: Argv) -> None:
+        """Do what `scontrol update` does: all of it or nothing, jobs that are gone passed over."""
+        is_answer_lost = self._meet(operation, argv)
+        self.argvs.append(argv)
+        values = dict(word.partition("=")[::2] for word in argv[2:])
+        unknown = set(expand(values.get("ReqNodeList", ""))) - set(self._nodes)
+        if unknown:
+            raise SlurmRefused(argv, 1, f"Invalid node name specified: {unknown}")
+        for job_id in _expand_jobs(values.pop("jobid")):
+            job = self._jobs.get(job_id)
+            if job is not None and job.state is JobState.PENDING:
+                self._change(job, values)
+        self.tick()
+        if is_answer_lost:
+            raise SlurmTimeout(argv, 0.0)
+
+    def _change(self, job: _Job, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            match name:
+                case "StartTime":
+                    job.begin_epoch_s = self._begin(value)
+                case "ReqNodeList":
+                    job.required_nodes = value
+                case "AdminComment":
+                    job.admin_comment = value
+                case "NumNodes":
+                    least, _, most = value.partition("-")
+                    job.node_range = int(least), int(most) if most else None
+                case _ if value:
+                    job.tres[name] = value
+                case _:
+                    job.tres.pop(name, None)
+
+    def _begin(self, text: str) -> float:
+        if text.startswith("now"):
+            return self._now() + int(text.partition("+")[2] or 0)
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+    def _try_to_start(self, job: _Job, now_s: float) -> None:
+        if job.begin_epoch_s > now_s:
+            job.reason = "BeginTime"
+            return
+        if job.priority == 0 or self._is_array_full(job):
+            job.reason = "JobHeldAdmin" if job.priority == 0 else "JobArrayTaskLimit"
+            return
+        allocated = self._allocate(job)
+        if allocated is None:
+            job.reason = "Resources"
+            return
+        job.state, job.reason, job.allocated = JobState.RUNNING, "", allocated
+        job.start_epoch_s = now_s
+        self._tell(Started(job.job_id))
+
+    def _is_array_full(self, job: _Job) -> bool:
+        running = sum(
+            other.state is JobState.RUNNING and other.array_number == job.array_number
+            for other in self._jobs.values()
+        )
+        return (
+            job.array_number is not None
+            and job.task_limit is not None
+            and (running >= job.task_limit)
+        )
+
+    def _allocate(self, job: _Job) -> tuple[AllocatedNode, ...] | None:
+        """Choose nodes and GPUs as Slurm would; None where there are none now."""
+        required = expand(job.required_nodes)
+        for node_count in self._node_counts(job, len(required)):
+            wanted = _Wanted.of(job, node_count)
+            if wanted is None:
+                continue
+            fitting = [
+                node
+                for name, free in self._free().items()
+                if (node := wanted.on(self._nodes[name], free, job)) is not None
+            ]
+            for nodes in combinations(fitting, node_count):
+                if set(required) <= {node.node for node in nodes}:
+                    return nodes
+        return None
+
+    def _node_counts(self, job: _Job, required_count: int) -> range:
+        least, most = job.node_range
+        least = max(least, required_count, 1)
+        if most is None:
+            most = len(self._nodes) if "TresPerJob" in job.tres else least
+        return range(least, most + 1)
+
+    def _free(self) -> dict[NodeName, _Free]:
+        free = {
+            name: _Free(set(range(spec.gpu_count)), spec.cpu_count, spec.memory_bytes)
+            for name, spec in self._nodes.items()
+        }
+        for job in self._jobs.values():
+            for node in job.allocated:
+                left = free[NodeName(node.node)]
+                left.gpus -= set(node.gpu_indices)
+                left.cpu_count -= node.cpu_count
+                left.memory_bytes -= node.memory_bytes
+        return free
+
+    def _detail(self, job: _Job) -> JobDetail:
+        return JobDetail(
+            number=job.number,
+            state=job.state,
+            reason=job.reason,
+            is_held=job.priority == 0,
+            min_node_count=job.node_range[0],
+            max_node_count=job.node_range[1],
+            excluded_nodes=job.excluded_nodes,
+            required_nodes=job.required_nodes,
+            tres=dict(job.tres),
+            memory_per_node_bytes=job.memory_per_node_bytes,
+            task_limit=job.task_limit,
+            admin_comment=job.admin_comment,
+            allocated=job.allocated,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a job wants of each of its nodes."""
+
+    gpu_indices: tuple[int, ...]  # empty: any
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    excluded: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, job: _Job, node_count: int) -> "_Wanted | None":
+        counts = {name: gpu_count(parse_gres(text)) for name, text in job.tres.items()}
+        total = counts.get("TresPerJob", 0) + counts.get("TresPerTask", 0) * job.task_count
+        if total % node_count:
+            return None
+        typed = [typed_indices(parse_gres(text)) for text in job.tres.values()]
+        return cls(
+            gpu_indices=next(filter(None, typed), ()),
+            gpu_count=counts.get("TresPerNode", 0) + total // node_count,
+            cpu_count=-(-job.task_count * job.cpus_per_task // node_count),
+            memory_bytes=job.memory_per_node_bytes or 0,
+            excluded=frozenset(expand(job.excluded_nodes)),
+        )
+
+    def on(self, spec: NodeSpec, free: _Free, job: _Job) -> AllocatedNode | None:
+        """What it would get on a node; None: it does not fit there."""
+        is_barred = spec.name in self.excluded or not spec.usable
+        if is_barred or job.partition not in spec.partitions:
+            return None
+        if free.cpu_count < self.cpu_count or free.memory_bytes < self.memory_bytes:
+            return None
+        gpus = self.gpu_indices or tuple(sorted(free.gpus))[: self.gpu_count]
+        if len(gpus) < self.gpu_count or not set(gpus) <= free.gpus:
+            return None
+        return AllocatedNode(spec.name, gpus, self.cpu_count, self.memory_bytes)
+
+
+def _queued(job: _Job) -> QueuedJob:
+    task = job.job_id.partition("_")[2]
+    return QueuedJob(
+        number=job.number,
+        array_number=job.array_number,
+        task_ids=(int(task),) if task else (),
+        user_id=job.user_id,
+        partition=job.partition,
+        state=job.state,
+        reason=job.reason,
+        priority=job.priority,
+        submit_epoch_s=job.submit_epoch_s,
+        start_epoch_s=job.start_epoch_s or job.begin_epoch_s,
+        node_count=job.node_count,
+        task_count=job.task_count,
+        cpu_count=job.task_count * job.cpus_per_task,
+        cpus_per_task=job.cpus_per_task,
+        tres=tuple(job.tres.items()),
+        required_nodes=job.required_nodes,
+        nodes=compress(node.node for node in job.allocated),
+        over_subscribe="OK",
+        restart_count=job.restart_count,
+        admin_comment=job.admin_comment,
+    )
+
+
+def _expand_jobs(text: str) -> list[JobId]:
+    """Read `1,5_[0,2-3]`."""
+    return [JobId(name) for name in expand(text)]
