@@ -1,9 +1,9 @@
 """Which GPUs of a node plain Slurm takes for --gres=gpu:N, as measured; to compare with.
 
 Measured on Debian's 22.05.8, 24.11.5 and 26.05.5 with Links= and Cores= in gres.conf, the last two
-alike (tests/daemon/test_stock_slurm.py has the table). Slurm looks at NVLink lanes only, and only where GPUs also
-have Cores= or Type=; without them it takes the lowest indices. Requests per job (--gpus=N) go
-another way through Slurm and are not modelled.
+alike; tests/daemon/test_stock_slurm.py has the table. Slurm looks at NVLink lanes only, and only
+where GPUs also have Cores= or Type=; without them it takes the lowest indices. Requests per job
+(--gpus=N) go another way through Slurm and are not modelled.
 """
 
 from collections.abc import Callable, Sequence

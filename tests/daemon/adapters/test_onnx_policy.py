@@ -212,8 +212,7 @@ def test_none_is_the_heuristic_and_no_fault() -> None:
 
 def test_heuristic_only_daemon_does_not_load_the_runtime() -> None:
     code = (
-        "import sys; from roostd.adapters.onnx_file import read_onnx
-from roostd.adapters.onnx_policy import load_score_policy;"
+        "import sys; from roostd.adapters.onnx_policy import load_score_policy;"
         "load_score_policy('none'); sys.exit('onnxruntime' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
