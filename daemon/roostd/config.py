@@ -253,13 +253,7 @@ class LoadedConfig:
     def rows(self) -> Iterator[tuple[str, str, Source]]:
         """(key, value, source) of every setting, in the order of the models."""
         for path, value in leaves(self.config):
-            yield ".".join(path), _shown(value), self._source(path)
-
-    def _source(self, path: KeyPath) -> Source:
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.sources:
-                return self.sources[path[:length]]
-        return "default"
+            yield ".".join(path), _shown(value), self.sources.get(path, "default")
 
 
 def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
