@@ -1,14 +1,11 @@
 """Slurm as the daemon sees it: a Protocol, and the one that runs Slurm's own commands.
 
 The commands' libraries change their layout every release, and slurmrestd of 22.05 cannot change a
-job's GPUs: the command line is what works everywhere. Every command has a fixed argv, an absolute
-path and a deadline. The queue is dumped once at a time and once an interval, whoever asks.
+job's GPUs: the command line is what works everywhere. The queue is dumped once at a time and once
+an interval, whoever asks.
 """
 
 import asyncio
-import contextlib
-import os
-import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +27,7 @@ from roost_slurm.squeue import JobState, QueuedJob, parse_queue
 from roost_slurm.stamp import Stamp, advice, parse_stamp
 from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
+from roostd.adapters.slurm_command import CommandRunner, only_gone
 from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
@@ -154,13 +152,8 @@ class SlurmCli:
         queue_interval_s: float = 0.05,
         concurrent_count: int = 4,
     ) -> None:
-        self._programs = {name: str(bin_dir / name) for name in ("scontrol", "squeue")}
-        self._env = {"PATH": os.defpath, **commands.ENVIRONMENT}
-        if conf is not None:
-            self._env["SLURM_CONF"] = str(conf)
-        self._timeout_s = timeout_s
+        self._run = CommandRunner(bin_dir, conf, timeout_s, concurrent_count).run
         self._queue_interval_s = queue_interval_s
-        self._slots = asyncio.Semaphore(concurrent_count)
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
@@ -321,7 +314,7 @@ class SlurmCli:
             try:
                 await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
             except SlurmRefused as error:
-                if not _only_gone(error.stderr):
+                if not only_gone(error):
                     raise
 
     async def _waiting(self, job_id: JobId) -> JobDetail:
@@ -337,34 +330,13 @@ class SlurmCli:
         try:
             jobs = parse_jobs(await self._run(commands.show_job(job_id)))
         except SlurmRefused as error:
-            if _only_gone(error.stderr):
+            if only_gone(error):
                 return None
             raise
         # Asked for an array's number, scontrol shows its other tasks too.
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None
-
-    async def _run(self, argv: Argv, *, may_fail: bool = False) -> str:
-        """Run a command and return its stdout.
-
-        Raises:
-            SlurmRefused: exit code other than 0, unless it may fail.
-            SlurmTimeout: killed at the deadline. An update may or may not have happened.
-        """
-        command = (self._programs[argv[0]], *argv[1:])
-        async with self._slots:
-            process = await _spawn(command, self._env)
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    out, err = await process.communicate()
-            except TimeoutError as error:
-                raise SlurmTimeout(command, self._timeout_s) from error
-            finally:
-                await _end(process)
-        if process.returncode and not may_fail:
-            raise SlurmRefused(command, process.returncode, err.decode(errors="replace"))
-        return out.decode(errors="replace")
 
 
 def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
@@ -471,32 +443,3 @@ def _detail_key(job: QueuedJob) -> object:
         job.required_nodes,
         job.admin_comment,
     )
-
-
-def _only_gone(stderr: str) -> bool:
-    """Whether a command failed only because jobs ended or were forgotten meanwhile."""
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    gone = ("Invalid job id", "Job/step already completing or completed", "already finished")
-    return bool(lines) and all(any(word in line for word in gone) for line in lines)
-
-
-async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:
-    try:
-        return await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=env,
-            # An update that was sent is carried through, whatever happens to this process.
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise SlurmRefused(command, 127, f"cannot be run: {error.strerror}") from error
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()

@@ -9,19 +9,17 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import combinations
 
 from roost_slurm import commands
 from roost_slurm.commands import Argv
-from roost_slurm.hostlist import compress, expand
-from roost_slurm.scontrol import AllocatedNode, JobDetail, Settings
+from roost_slurm.hostlist import expand
+from roost_slurm.scontrol import AllocatedNode, Settings
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.squeue import JobState
 from roost_slurm.stamp import Stamp, advice, parse_stamp
-from roost_slurm.tres import gpu_count, parse_gres, typed_indices
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.adapters.slurm import (
     JobNotWaiting,
@@ -34,6 +32,7 @@ from roostd.adapters.slurm import (
 )
 from roostd.core.errors import SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
 
 _VERSION = SlurmVersion(24, 11, 5)
 
@@ -44,46 +43,6 @@ class Fault(Enum):
     REFUSED = "Slurm says no, and does nothing"
     LOST_BEFORE = "no answer, and nothing happened"
     LOST_AFTER = "no answer, but it happened"
-
-
-@dataclass(slots=True, kw_only=True)
-class _Job:
-    number: int
-    job_id: JobId
-    array_number: int | None
-    user_id: int
-    partition: str
-    tres: dict[str, str]
-    node_range: tuple[int, int | None]
-    task_count: int
-    cpus_per_task: int
-    memory_per_node_bytes: int | None
-    excluded_nodes: str
-    required_nodes: str
-    run_s: float | None
-    submit_epoch_s: float
-    begin_epoch_s: float
-    admin_comment: str
-    task_limit: int | None = None
-    priority: int = 1
-    state: JobState = JobState.PENDING
-    reason: str = ""
-    restart_count: int = 0
-    start_epoch_s: float = 0.0
-    allocated: tuple[AllocatedNode, ...] = ()
-
-    @property
-    def node_count(self) -> int:
-        return len(self.allocated) or self.node_range[0]
-
-
-@dataclass(slots=True)
-class _Free:
-    """What is free on one node."""
-
-    gpus: set[int]
-    cpu_count: int
-    memory_bytes: int
 
 
 class SlurmStandIn:
@@ -115,7 +74,7 @@ class SlurmStandIn:
         self.argvs: list[Argv] = []
         self._nodes = {spec.name: spec for spec in nodes}
         self._now, self._version, self._accounts_memory = now, version, accounts_memory
-        self._jobs: dict[JobId, _Job] = {}
+        self._jobs: dict[JobId, StandInJob] = {}
         self._last_number = 0
         self._faults: deque[tuple[str, Fault]] = deque()
 
@@ -173,7 +132,7 @@ class SlurmStandIn:
             self._last_number += 1
             number = self._last_number
             job_id = JobId(str(number) if task is None else f"{array_number}_{task}")
-            self._jobs[job_id] = _Job(
+            self._jobs[job_id] = StandInJob(
                 number=number,
                 job_id=job_id,
                 array_number=array_number,
@@ -288,8 +247,8 @@ class SlurmStandIn:
         self.tick()
         return QueueSnapshot(
             at_epoch_s=self._now(),
-            jobs=tuple(_queued(job) for job in self._jobs.values()),
-            details={job.number: self._detail(job) for job in self._jobs.values()},
+            jobs=tuple(queued(job) for job in self._jobs.values()),
+            details={job.number: detail(job) for job in self._jobs.values()},
         )
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
@@ -297,22 +256,22 @@ class SlurmStandIn:
         self._meet("allocation", commands.show_job(job_id))
         self.tick()
         job = self._jobs.get(job_id)
-        return shares_of(self._detail(job)) if job is not None else ()
+        return shares_of(detail(job)) if job is not None else ()
 
     async def pin(self, job_id: JobId, placement: Placement) -> None:
         """See SlurmPort."""
-        self._update("pin", pin_argv(job_id, self._detail(self._waiting(job_id)), placement))
+        self._update("pin", pin_argv(job_id, detail(self._waiting(job_id)), placement))
 
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
         """See SlurmPort."""
         job = self._waiting(job_id)
         traits = traits_of(self._version)
-        self._update("unpin", unpin_argv(job_id, self._detail(job), traits, lease_s))
+        self._update("unpin", unpin_argv(job_id, detail(job), traits, lease_s))
         return job.reason
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        begins = begins_of(map(_queued, self._jobs.values()))
+        begins = begins_of(map(queued, self._jobs.values()))
         ends_s = self._now() + lease_s
         due = [job_id for job_id in job_ids if begins.get(job_id, 0) <= ends_s]
         if due:
@@ -356,7 +315,7 @@ class SlurmStandIn:
             raise SlurmTimeout(argv, 0.0)
         return True
 
-    def _waiting(self, job_id: JobId) -> _Job:
+    def _waiting(self, job_id: JobId) -> StandInJob:
         job = self._jobs.get(job_id)
         if job is None:
             raise JobNotWaiting(job_id, "gone")
@@ -380,7 +339,7 @@ class SlurmStandIn:
         if is_answer_lost:
             raise SlurmTimeout(argv, 0.0)
 
-    def _change(self, job: _Job, values: Mapping[str, str]) -> None:
+    def _change(self, job: StandInJob, values: Mapping[str, str]) -> None:
         for name, value in values.items():
             match name:
                 case "StartTime":
@@ -402,7 +361,7 @@ class SlurmStandIn:
             return self._now() + int(text.partition("+")[2] or 0)
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
-    def _try_to_start(self, job: _Job, now_s: float) -> None:
+    def _try_to_start(self, job: StandInJob, now_s: float) -> None:
         if job.begin_epoch_s > now_s:
             job.reason = "BeginTime"
             return
@@ -417,7 +376,7 @@ class SlurmStandIn:
         job.start_epoch_s = now_s
         self._tell(Started(job.job_id))
 
-    def _is_array_full(self, job: _Job) -> bool:
+    def _is_array_full(self, job: StandInJob) -> bool:
         running = sum(
             other.state is JobState.RUNNING and other.array_number == job.array_number
             for other in self._jobs.values()
@@ -428,11 +387,11 @@ class SlurmStandIn:
             and (running >= job.task_limit)
         )
 
-    def _allocate(self, job: _Job) -> tuple[AllocatedNode, ...] | None:
+    def _allocate(self, job: StandInJob) -> tuple[AllocatedNode, ...] | None:
         """Choose nodes and GPUs as Slurm would; None where there are none now."""
         required = expand(job.required_nodes)
         for node_count in self._node_counts(job, len(required)):
-            wanted = _Wanted.of(job, node_count)
+            wanted = Wanted.of(job, node_count)
             if wanted is None:
                 continue
             fitting = [
@@ -445,16 +404,16 @@ class SlurmStandIn:
                     return nodes
         return None
 
-    def _node_counts(self, job: _Job, required_count: int) -> range:
+    def _node_counts(self, job: StandInJob, required_count: int) -> range:
         least, most = job.node_range
         least = max(least, required_count, 1)
         if most is None:
             most = len(self._nodes) if "TresPerJob" in job.tres else least
         return range(least, most + 1)
 
-    def _free(self) -> dict[NodeName, _Free]:
+    def _free(self) -> dict[NodeName, FreeNode]:
         free = {
-            name: _Free(set(range(spec.gpu_count)), spec.cpu_count, spec.memory_bytes)
+            name: FreeNode(set(range(spec.gpu_count)), spec.cpu_count, spec.memory_bytes)
             for name, spec in self._nodes.items()
         }
         for job in self._jobs.values():
@@ -464,87 +423,6 @@ class SlurmStandIn:
                 left.cpu_count -= node.cpu_count
                 left.memory_bytes -= node.memory_bytes
         return free
-
-    def _detail(self, job: _Job) -> JobDetail:
-        return JobDetail(
-            number=job.number,
-            state=job.state,
-            reason=job.reason,
-            is_held=job.priority == 0,
-            min_node_count=job.node_range[0],
-            max_node_count=job.node_range[1],
-            excluded_nodes=job.excluded_nodes,
-            required_nodes=job.required_nodes,
-            tres=dict(job.tres),
-            memory_per_node_bytes=job.memory_per_node_bytes,
-            task_limit=job.task_limit,
-            admin_comment=job.admin_comment,
-            allocated=job.allocated,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a job wants of each of its nodes."""
-
-    gpu_indices: tuple[int, ...]  # empty: any
-    gpu_count: int
-    cpu_count: int
-    memory_bytes: int
-    excluded: frozenset[str] = field(default_factory=frozenset)
-
-    @classmethod
-    def of(cls, job: _Job, node_count: int) -> "_Wanted | None":
-        counts = {name: gpu_count(parse_gres(text)) for name, text in job.tres.items()}
-        total = counts.get("TresPerJob", 0) + counts.get("TresPerTask", 0) * job.task_count
-        if total % node_count:
-            return None
-        typed = [typed_indices(parse_gres(text)) for text in job.tres.values()]
-        return cls(
-            gpu_indices=next(filter(None, typed), ()),
-            gpu_count=counts.get("TresPerNode", 0) + total // node_count,
-            cpu_count=-(-job.task_count * job.cpus_per_task // node_count),
-            memory_bytes=job.memory_per_node_bytes or 0,
-            excluded=frozenset(expand(job.excluded_nodes)),
-        )
-
-    def on(self, spec: NodeSpec, free: _Free, job: _Job) -> AllocatedNode | None:
-        """What it would get on a node; None: it does not fit there."""
-        is_barred = spec.name in self.excluded or not spec.usable
-        if is_barred or job.partition not in spec.partitions:
-            return None
-        if free.cpu_count < self.cpu_count or free.memory_bytes < self.memory_bytes:
-            return None
-        gpus = self.gpu_indices or tuple(sorted(free.gpus))[: self.gpu_count]
-        if len(gpus) < self.gpu_count or not set(gpus) <= free.gpus:
-            return None
-        return AllocatedNode(spec.name, gpus, self.cpu_count, self.memory_bytes)
-
-
-def _queued(job: _Job) -> QueuedJob:
-    task = job.job_id.partition("_")[2]
-    return QueuedJob(
-        number=job.number,
-        array_number=job.array_number,
-        task_ids=(int(task),) if task else (),
-        user_id=job.user_id,
-        partition=job.partition,
-        state=job.state,
-        reason=job.reason,
-        priority=job.priority,
-        submit_epoch_s=job.submit_epoch_s,
-        start_epoch_s=job.start_epoch_s or job.begin_epoch_s,
-        node_count=job.node_count,
-        task_count=job.task_count,
-        cpu_count=job.task_count * job.cpus_per_task,
-        cpus_per_task=job.cpus_per_task,
-        tres=tuple(job.tres.items()),
-        required_nodes=job.required_nodes,
-        nodes=compress(node.node for node in job.allocated),
-        over_subscribe="OK",
-        restart_count=job.restart_count,
-        admin_comment=job.admin_comment,
-    )
 
 
 def _expand_jobs(text: str) -> list[JobId]:

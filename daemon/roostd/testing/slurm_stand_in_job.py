@@ -1,0 +1,137 @@
+"""The jobs of the in-memory Slurm, and what they want of a node."""
+
+from dataclasses import dataclass, field
+
+from roost_slurm.hostlist import compress, expand
+from roost_slurm.scontrol import AllocatedNode, JobDetail
+from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.tres import gpu_count, parse_gres, typed_indices
+from roostd.core.model import JobId, NodeSpec
+
+
+@dataclass(slots=True, kw_only=True)
+class StandInJob:
+    """A job, as slurmctld would keep it."""
+
+    number: int
+    job_id: JobId
+    array_number: int | None
+    user_id: int
+    partition: str
+    tres: dict[str, str]
+    node_range: tuple[int, int | None]
+    task_count: int
+    cpus_per_task: int
+    memory_per_node_bytes: int | None
+    excluded_nodes: str
+    required_nodes: str
+    run_s: float | None
+    submit_epoch_s: float
+    begin_epoch_s: float
+    admin_comment: str
+    task_limit: int | None = None
+    priority: int = 1
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    restart_count: int = 0
+    start_epoch_s: float = 0.0
+    allocated: tuple[AllocatedNode, ...] = ()
+
+    @property
+    def node_count(self) -> int:
+        """Nodes that it has, or asks for at least."""
+        return len(self.allocated) or self.node_range[0]
+
+
+@dataclass(slots=True)
+class FreeNode:
+    """What is free on one node."""
+
+    gpus: set[int]
+    cpu_count: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a job wants of each of its nodes."""
+
+    gpu_indices: tuple[int, ...]  # empty: any
+    gpu_count: int
+    cpu_count: int
+    memory_bytes: int
+    excluded: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, job: StandInJob, node_count: int) -> "Wanted | None":
+        """What a job wants of each of so many nodes; None: it cannot be spread over them."""
+        counts = {name: gpu_count(parse_gres(text)) for name, text in job.tres.items()}
+        total = counts.get("TresPerJob", 0) + counts.get("TresPerTask", 0) * job.task_count
+        if total % node_count:
+            return None
+        typed = [typed_indices(parse_gres(text)) for text in job.tres.values()]
+        return cls(
+            gpu_indices=next(filter(None, typed), ()),
+            gpu_count=counts.get("TresPerNode", 0) + total // node_count,
+            cpu_count=-(-job.task_count * job.cpus_per_task // node_count),
+            memory_bytes=job.memory_per_node_bytes or 0,
+            excluded=frozenset(expand(job.excluded_nodes)),
+        )
+
+    def on(self, spec: NodeSpec, free: FreeNode, job: StandInJob) -> AllocatedNode | None:
+        """What it would get on a node; None: it does not fit there."""
+        is_barred = spec.name in self.excluded or not spec.usable
+        if is_barred or job.partition not in spec.partitions:
+            return None
+        if free.cpu_count < self.cpu_count or free.memory_bytes < self.memory_bytes:
+            return None
+        gpus = self.gpu_indices or tuple(sorted(free.gpus))[: self.gpu_count]
+        if len(gpus) < self.gpu_count or not set(gpus) <= free.gpus:
+            return None
+        return AllocatedNode(spec.name, gpus, self.cpu_count, self.memory_bytes)
+
+
+def queued(job: StandInJob) -> QueuedJob:
+    """What squeue would tell of a job."""
+    task = job.job_id.partition("_")[2]
+    return QueuedJob(
+        number=job.number,
+        array_number=job.array_number,
+        task_ids=(int(task),) if task else (),
+        user_id=job.user_id,
+        partition=job.partition,
+        state=job.state,
+        reason=job.reason,
+        priority=job.priority,
+        submit_epoch_s=job.submit_epoch_s,
+        start_epoch_s=job.start_epoch_s or job.begin_epoch_s,
+        node_count=job.node_count,
+        task_count=job.task_count,
+        cpu_count=job.task_count * job.cpus_per_task,
+        cpus_per_task=job.cpus_per_task,
+        tres=tuple(job.tres.items()),
+        required_nodes=job.required_nodes,
+        nodes=compress(node.node for node in job.allocated),
+        over_subscribe="OK",
+        restart_count=job.restart_count,
+        admin_comment=job.admin_comment,
+    )
+
+
+def detail(job: StandInJob) -> JobDetail:
+    """What scontrol would tell of a job."""
+    return JobDetail(
+        number=job.number,
+        state=job.state,
+        reason=job.reason,
+        is_held=job.priority == 0,
+        min_node_count=job.node_range[0],
+        max_node_count=job.node_range[1],
+        excluded_nodes=job.excluded_nodes,
+        required_nodes=job.required_nodes,
+        tres=dict(job.tres),
+        memory_per_node_bytes=job.memory_per_node_bytes,
+        task_limit=job.task_limit,
+        admin_comment=job.admin_comment,
+        allocated=job.allocated,
+    )
