@@ -1,20 +1,13 @@
 """The Hello message: the topology on the wire."""
 
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 
 from roost_probe.topology import Topology
 from roost_proto.v1 import telemetry_pb2
 
 SCHEMA_VERSION = 1
-
-
-def probe_version() -> str:
-    """The version of the installed distribution."""
-    try:
-        return version("roost")
-    except PackageNotFoundError:
-        return "unknown"  # run from a source tree that was never installed
+# Not importlib.metadata, which would cost the probe 3 MB; a test keeps it in step.
+PROBE_VERSION = "0.1.0"
 
 
 def build_hello(
@@ -24,7 +17,7 @@ def build_hello(
     return telemetry_pb2.Hello(
         node=node,
         schema_version=SCHEMA_VERSION,
-        probe_version=probe_version(),
+        probe_version=PROBE_VERSION,
         driver_version=topology.driver_version,
         session_id=session_id,
         gpus=[
