@@ -64,6 +64,8 @@ class ProbeBoard:
         report = NodeReport(hello, self._now_s(), stream=stream)
         self._reports[hello.node] = report
         self._fresh.pop(hello.node, None)
+        if before is not None:
+            before.stream = None
         if before is not None and before.hello.session_id == hello.session_id:
             report.faults = before.faults
         elif before is not None:

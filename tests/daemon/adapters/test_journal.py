@@ -9,7 +9,16 @@ from roostd.adapters.journal import FILE_NAME, Journal, JournalReader, Limits, R
 from roostd.core.actions import Place
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.errors import JournalError
-from roostd.core.events import Event, GpuHealthChanged, LoadSeen, NodeLost, Tick
+from roostd.core.events import (
+    Event,
+    GpuHealthChanged,
+    JobEnded,
+    JobQueued,
+    LoadSeen,
+    NodeLost,
+    PlacementRefused,
+    Tick,
+)
 from roostd.core.model import JobId, NodeName
 from roostd.testing import builders
 
@@ -39,9 +48,9 @@ def lived() -> tuple[list[Step], Engine]:
     feed(GpuHealthChanged(at_s=1.5, name=NodeName("n1"), gpu_index=0, fault="XID 79"))
     for number, gpus in enumerate((1, 2, 4, 8, 8, 3)):
         job = builders.job(str(number), gpus=gpus, submit_s=2.0)
-        feed(builders.JobQueued(at_s=2.0 + number / 10, job=job))
-    feed(builders.PlacementRefused(at_s=3.0, job_id=JobId("1"), reason="no"))
-    feed(builders.JobEnded(at_s=3.5, job_id=JobId("3")))
+        feed(JobQueued(at_s=2.0 + number / 10, job=job))
+    feed(PlacementRefused(at_s=3.0, job_id=JobId("1"), reason="no"))
+    feed(JobEnded(at_s=3.5, job_id=JobId("3")))
     feed(NodeLost(at_s=4.0, name=NodeName("n3")))
     feed(Tick(at_s=20.0))
     return steps, engine

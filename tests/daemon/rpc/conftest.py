@@ -1,0 +1,40 @@
+"""Real gRPC servers, in the test's own event loop."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.daemon.rpc.served import ManualClock, Served
+
+from roostd.config import Config, Listen
+from roostd.core.engine import Engine, EngineConfig, Policies
+from roostd.core.events import Event
+from roostd.metrics import Metrics
+from roostd.rpc.board import ProbeBoard
+from roostd.rpc.server import Servers
+from roostd.state import DaemonState
+
+
+@pytest.fixture
+async def served(tmp_path: Path) -> AsyncIterator[Served]:
+    clock, emitted = ManualClock(), list[Event]()
+    metrics = Metrics(CollectorRegistry())
+    state = DaemonState(
+        version="9.9",
+        clock=clock,
+        config=Config(cluster="test"),
+        engine=Engine(EngineConfig(), Policies()),
+        board=ProbeBoard(clock.now_s, emitted.append),
+        started_s=40.0,
+        slurm_version="22.05.8",
+        slurm_fault="",
+    )
+    listen = Listen(probes="127.0.0.1:0", max_node_count=3)
+    servers = Servers(state, metrics, listen, tmp_path / "operator.sock")
+    await servers.start()
+    one = Served(state, metrics, clock, tmp_path / "operator.sock", servers, emitted)
+    yield one
+    for channel in one.channels:
+        await channel.close()
+    await servers.stop(0.0)

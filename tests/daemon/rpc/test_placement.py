@@ -1,0 +1,75 @@
+import pytest
+from tests.daemon.rpc.probes import hello
+from tests.daemon.rpc.served import Served
+
+from roost_proto.v1 import placement_pb2 as pb
+from roostd.core.events import JobQueued, NodeSeen
+from roostd.core.model import JobId
+from roostd.rpc.placement import rank_order
+from roostd.rpc.probe_messages import read_hello
+from roostd.testing import builders
+
+
+def place(served: Served, *, binding: bool = True) -> None:
+    served.feed(NodeSeen(at_s=100.0, node=builders.node("n1", 4)))
+    served.state.board.greet(read_hello(hello("n1", lanes={(0, 2): 4, (1, 3): 4})), "stream")
+    served.feed(*served.emitted)
+    job = builders.job("7_3", gpus=4, binding=binding)
+    served.feed(JobQueued(at_s=100.0, job=job))
+    served.state.job_ids[12] = JobId("7_3")
+
+
+async def test_a_plan_has_gpus_uuids_and_an_order_in_which_neighbours_are_linked(
+    served: Served,
+) -> None:
+    place(served)
+
+    plan = await served.placement().GetPlan(pb.GetPlanRequest(slurm_job_id=12, node="n1"))
+
+    assert plan.managed
+    assert list(plan.gpu_indices) == [0, 1, 2, 3]
+    assert list(plan.gpu_uuids) == [f"GPU-n1-{index}" for index in range(4)]
+    assert list(plan.rank_order) in ([0, 2, 1, 3], [2, 0, 1, 3], [0, 2, 3, 1], [2, 0, 3, 1])
+
+
+@pytest.mark.parametrize(
+    ("slurm_job_id", "node", "binding"),
+    [(12, "n1", False), (12, "n2", True), (13, "n1", True), (2**63, "", True)],
+)
+async def test_jobs_that_roost_does_not_steer_have_no_plan(
+    served: Served, slurm_job_id: int, node: str, binding: bool
+) -> None:
+    place(served, binding=binding)
+
+    plan = await served.placement().GetPlan(pb.GetPlanRequest(slurm_job_id=slurm_job_id, node=node))
+
+    assert plan == pb.Plan(managed=False)
+
+
+async def test_an_allocation_other_than_planned_is_counted(served: Served) -> None:
+    place(served)
+    stub = served.placement()
+
+    same = await stub.ReportAllocation(
+        pb.AllocationReport(slurm_job_id=12, node="n1", gpu_indices=[3, 2, 1, 0])
+    )
+    other = await stub.ReportAllocation(
+        pb.AllocationReport(slurm_job_id=12, node="n1", gpu_indices=[0, 1])
+    )
+    unmanaged = await stub.ReportAllocation(
+        pb.AllocationReport(slurm_job_id=99, node="n1", gpu_indices=[0])
+    )
+
+    assert (same.as_planned, other.as_planned, unmanaged.as_planned) == (True, False, True)
+    assert served.count("roost_allocation_mismatches_total") == 1
+
+
+def test_rank_order_walks_along_bridges() -> None:
+    order = rank_order(builders.bridges(8), (0, 1, 4, 5))
+
+    assert [set(order[:2]), set(order[2:])] in ([{0, 1}, {4, 5}], [{4, 5}, {0, 1}])
+
+
+def test_rank_order_of_gpus_that_the_probe_does_not_know_is_as_given() -> None:
+    assert rank_order(builders.bridges(4), (6, 7)) == [6, 7]
+    assert rank_order(builders.bridges(4), ()) == []

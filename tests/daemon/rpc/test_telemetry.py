@@ -1,0 +1,256 @@
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from tests.daemon.rpc.probes import floats, hello, sample
+from tests.daemon.rpc.served import Served
+
+from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.core.events import GpuHealthChanged, TopologySeen
+from roostd.core.model import NodeName
+from roostd.rpc.limits import PROBE_MESSAGE_BYTES
+
+N1 = NodeName("n1")
+
+
+class Probe:
+    """One stream, message by message."""
+
+    def __init__(self, served: Served) -> None:
+        self.call: Any = served.telemetry().Stream()
+
+    async def say(self, body: pb.Hello | pb.Sample) -> None:
+        if isinstance(body, pb.Hello):
+            message = pb.ProbeMessage(hello=body)
+        else:
+            message = pb.ProbeMessage(sample=body)
+        with contextlib.suppress(asyncio.InvalidStateError):  # the daemon ended the stream
+            await self.call.write(message)
+
+    async def hear(self) -> pb.DaemonMessage:
+        answer: pb.DaemonMessage = await asyncio.wait_for(self.call.read(), 5)
+        return answer
+
+    async def greet(self, message: pb.Hello) -> pb.Welcome:
+        await self.say(message)
+        return (await self.hear()).welcome
+
+    async def ends_with(self) -> tuple[grpc.StatusCode, str]:
+        code = await asyncio.wait_for(self.call.code(), 5)
+        return code, await self.call.details()
+
+
+async def test_hello_is_welcomed_and_topology_goes_to_the_engine_at_once(served: Served) -> None:
+    welcome = await Probe(served).greet(hello(lanes={(0, 1): 4}))
+
+    assert (welcome.daemon_version, welcome.sample_interval_s) == ("9.9", 1.0)
+    (event,) = served.emitted
+    assert isinstance(event, TopologySeen)
+    assert event.links.score((0, 1)) == 400
+
+
+async def test_load_is_handed_out_once_and_newest_only(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    await probe.say(sample(1, sm_frac=floats(0.1, 0.1, 0.1, 0.1)))
+    await probe.say(sample(2, sm_frac=floats(0.2, 0.2, 0.2, 0.2)))
+    await served.until_sequence("n1", 2)
+
+    (load,) = served.state.board.take_loads()
+
+    assert load.load[:, 0].tolist() == pytest.approx([0.2] * 4)
+    assert list(served.state.board.take_loads()) == []
+
+
+async def test_a_gap_in_the_sequence_makes_the_daemon_ask_for_a_hello(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    await probe.say(sample(1))
+    await probe.say(sample(3))
+
+    assert (await probe.hear()).resync.reason == "want sample 2, got 3"
+    await probe.say(sample(4))  # of no use until the Hello
+    await probe.greet(hello())
+    await probe.say(sample(5))
+    await served.until_sequence("n1", 5)
+    assert served.count("roost_telemetry_samples_total") == 2
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -0.5, 7.0])
+async def test_absurd_samples_never_reach_the_board(served: Served, value: float) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    await probe.say(sample(1, sm_frac=floats(0.5, value, 0.5, 0.5)))
+    await probe.say(sample(2))
+    kept = await served.until_sequence("n1", 1)
+
+    assert kept.sequence == 2
+    assert served.count("roost_telemetry_rejected_total", reason="sm_frac") == 1
+
+
+async def test_a_probe_that_only_sends_nonsense_is_cut_off(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    for sequence in range(1, 11):
+        await probe.say(sample(sequence, power_w=floats(-1.0, 1.0, 1.0, 1.0)))
+
+    code, details = await probe.ends_with()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith("power_w: want 0 to 10000")
+
+
+async def test_another_gpu_count_than_in_the_hello_makes_the_daemon_ask_again(
+    served: Served,
+) -> None:
+    probe = Probe(served)
+    await probe.greet(hello(gpu_count=4))
+    await probe.say(sample(1, gpu_count=3))
+
+    assert (await probe.hear()).resync.reason == "gpu_count: want 4 as in the Hello, got 3"
+
+
+async def test_a_sample_without_hello_ends_the_stream(served: Served) -> None:
+    probe = Probe(served)
+    await probe.say(sample(1))
+
+    code, details = await probe.ends_with()
+    assert (code, details) == (
+        grpc.StatusCode.FAILED_PRECONDITION,
+        "the first message must be a Hello",
+    )
+
+
+async def test_a_hello_that_cannot_be_true_ends_the_stream_with_the_reason(
+    served: Served,
+) -> None:
+    probe = Probe(served)
+    broken = hello()
+    broken.links.pop()
+    await probe.say(broken)
+
+    code, details = await probe.ends_with()
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details == "links: want every pair of 4 GPUs, 6, got 5"
+
+
+async def test_two_probes_may_not_speak_for_one_node(served: Served) -> None:
+    first, second = Probe(served), Probe(served)
+    await first.greet(hello())
+    await second.say(hello(session="s2"))
+
+    code, details = await second.ends_with()
+    assert code is grpc.StatusCode.ALREADY_EXISTS
+    assert "another probe speaks for n1" in details
+    await first.say(sample(1))
+    await served.until_sequence("n1", 1)
+
+
+async def test_a_probe_that_fell_silent_is_replaced_and_turned_away(served: Served) -> None:
+    first, second = Probe(served), Probe(served)
+    await first.greet(hello())
+    served.clock.at_s += 60.0
+    await second.greet(hello(session="s2"))
+    await first.say(sample(1))
+
+    code, _ = await first.ends_with()
+    assert code is grpc.StatusCode.ABORTED
+
+
+async def test_a_flood_is_cut_off(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        for sequence in range(1, 200):
+            await probe.say(sample(sequence))
+
+    code, _ = await probe.ends_with()
+    # A client that is cut off in the middle of a write sees INTERNAL, its own library's word.
+    assert code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL)
+    assert served.count("roost_telemetry_rejected_total", reason="rate") == 1
+    assert served.count("roost_telemetry_samples_total") < 40
+
+
+async def test_more_probes_than_configured_are_turned_away(served: Served) -> None:
+    for number in range(3):
+        await Probe(served).greet(hello(f"n{number}"))
+    late = Probe(served)
+    await late.say(hello("n3"))
+
+    code, details = await late.ends_with()
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert "raise listen.max_node_count" in details
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (b"\xff\xff\xff\xff", grpc.StatusCode.INVALID_ARGUMENT),
+        (b"\x0a\x7f", grpc.StatusCode.INVALID_ARGUMENT),
+        (b"x" * (PROBE_MESSAGE_BYTES + 1), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ],
+)
+async def test_bytes_that_are_no_message_end_the_stream_with_a_clear_code(
+    served: Served, data: bytes, code: grpc.StatusCode
+) -> None:
+    stream: Any = served.probe_channel().stream_stream("/roost_proto.v1.Telemetry/Stream")
+
+    async def send() -> AsyncIterator[bytes]:
+        yield data
+        await asyncio.sleep(5)
+
+    call = stream(send())
+    assert await asyncio.wait_for(call.code(), 5) is code
+
+
+async def test_a_lost_gpu_is_told_at_once_and_stays_lost_until_the_probe_restarts(
+    served: Served,
+) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    broken = sample(1)
+    broken.lost_mask = 0b0100
+    await probe.say(broken)
+    await served.until_sequence("n1", 1)
+    await probe.say(sample(2))
+    await probe.greet(hello())  # the same session: nobody has repaired anything
+    served.clock.at_s += 60.0
+    await Probe(served).greet(hello(session="s2"))
+
+    told = [event for event in served.emitted if isinstance(event, GpuHealthChanged)]
+    assert [(event.gpu_index, event.fault) for event in told] == [(2, "lost"), (2, "")]
+
+
+async def test_what_a_probe_said_is_told_again_when_slurm_names_the_node(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    broken = sample(1)
+    broken.xid_events.add(gpu_index=1, code=79)
+    await probe.say(broken)
+    await served.until_sequence("n1", 1)
+
+    kinds = [type(event).__name__ for event in served.state.board.introduce(N1)]
+
+    assert kinds == ["TopologySeen", "GpuHealthChanged", "LoadSeen"]
+    assert list(served.state.board.introduce(NodeName("other"))) == []
+
+
+async def test_an_empty_message_of_a_newer_probe_is_passed_over(served: Served) -> None:
+    probe = Probe(served)
+    await probe.greet(hello())
+    await probe.call.write(pb.ProbeMessage())
+    await probe.say(sample(1))
+    await served.until_sequence("n1", 1)
+
+
+async def test_the_interval_follows_the_configuration(served: Served) -> None:
+    served.state.config = served.state.config.model_copy(
+        update={
+            "telemetry": served.state.config.telemetry.model_copy(update={"sample_interval_s": 5.0})
+        }
+    )
+
+    assert (await Probe(served).greet(hello())).sample_interval_s == 5.0
