@@ -15,6 +15,7 @@ from tests.slurm_glue.conftest import Runtime
 
 from roost_slurm import config
 from roost_slurm.config import SiteSettings
+from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.fake_agent import FakeAgent
 from roost_slurm.testing.local_slurm import LocalSlurm
@@ -34,13 +35,9 @@ FORMS = (
 
 
 @pytest.fixture(scope="module")
-def site(
-    local_slurm_factory: LocalSlurmFactory, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[LocalSlurm, Runtime]:
+def site(local_slurm_factory: LocalSlurmFactory, public_folder: Path) -> tuple[LocalSlurm, Runtime]:
     """A cluster with the generated script and hooks, and its runtime folder."""
-    root = tmp_path_factory.mktemp("site")
-    for parent in (root, *root.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o055)  # SlurmUser and nobody must get through
+    root = public_folder
     (root / "run").mkdir()
     runtime = Runtime(root / "run")
     runtime.spool_file.parent.chmod(0o777)
@@ -236,13 +233,27 @@ def test_a_missing_installation_drains_no_node(
     config.write(config.generate([], settings), tmp_path)
     names = {"prolog": "prolog", "epilog": "epilog", "task_prolog": "task-prolog"}
     scripts = {key: tmp_path / "hooks" / f"{name}.sh" for key, name in names.items()}
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(parent.stat().st_mode | 0o055)
     plan = replace(ClusterPlan.uniform(1, 1), hooks=HookPlan(**scripts))
     cluster = local_slurm_factory(plan)
     job = cluster.submit("--gres=gpu:1", script="true")
     cluster.wait_for_state(job, "COMPLETED")
     assert "drain" not in cluster.run("sinfo", "-h", "-o", "%T")
+
+
+def test_a_user_needs_no_access_to_anything(cluster: LocalSlurm, live: Runtime) -> None:
+    live.spool_file.write_text("")
+    as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    answer = cluster.run(*as_nobody, "sbatch", "--parsable", "--gres=gpu:2", "--wrap", "id -u")
+    job = answer.strip()
+    assert live.spool_lines() == ["submit 65534 main"]
+    cluster.run("scontrol", "update", f"jobid={job}", "StartTime=now")
+    cluster.wait_for_state(job, "COMPLETED")
+    assert cluster.run("sinfo", "-h", "-o", "%T").split() == ["idle"]
+
+
+def test_holds_slurmctlds_lock_for_less_than_a_millisecond(live: Runtime) -> None:
+    took_s = submit_cost.measure_s(live.script(models=("a100",)), "--gres=gpu:a100:2")
+    assert took_s[len(took_s) * 99 // 100] < 1e-3
 
 
 def test_a_broken_heartbeat_harms_no_submission(cluster: LocalSlurm, live: Runtime) -> None:
