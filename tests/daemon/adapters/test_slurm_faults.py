@@ -1,0 +1,178 @@
+"""A real Slurm whose commands fail, hang or lose their answer: the job is whole all the same."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.conftest import LocalSlurmFactory
+from tests.daemon.adapters.slurm_clusters import PLAN, gpus, placement, started
+
+from roost_slurm.scontrol import JobDetail, parse_jobs
+from roost_slurm.testing.local_slurm import LocalSlurm
+from roostd.adapters.slurm import SlurmCli
+from roostd.core.errors import SlurmRefused, SlurmTimeout
+from roostd.core.model import JobId
+
+pytestmark = pytest.mark.slurm
+
+WRAPPER = """#!/bin/sh
+# Does as FOLDER/mode says with `scontrol update`; other commands go through.
+[ "$1" = update ] || exec /usr/bin/scontrol "$@"
+case $(cat FOLDER/mode) in
+fail) echo "slurm_update error: Unable to contact slurm controller" >&2; exit 1;;
+hang) sleep 77;;
+deaf) /usr/bin/scontrol "$@"; sleep 77;;
+*) exec /usr/bin/scontrol "$@";;
+esac
+"""
+
+
+@pytest.fixture(scope="module")
+def real(local_slurm_factory: LocalSlurmFactory) -> LocalSlurm:
+    return local_slurm_factory(PLAN)
+
+
+@pytest.fixture
+def wrapped(tmp_path: Path, real: LocalSlurm) -> Iterator["Wrapped"]:
+    yield Wrapped(tmp_path, real)
+    real.run("scancel", "--user=root")  # the GPUs are wanted by the next test
+
+
+class Wrapped:
+    """A SlurmCli whose scontrol misbehaves on demand."""
+
+    def __init__(self, folder: Path, slurm: LocalSlurm) -> None:
+        self._mode_file = folder / "mode"
+        self.be("good")
+        wrapper = folder / "scontrol"
+        wrapper.write_text(WRAPPER.replace("FOLDER", str(folder)))
+        wrapper.chmod(0o755)
+        (folder / "squeue").symlink_to("/usr/bin/squeue")
+        self.port = SlurmCli(folder, slurm.folder.slurm_conf, timeout_s=1.0)
+
+    def be(self, mode: str) -> None:
+        self._mode_file.write_text(mode)
+
+
+@pytest.mark.parametrize(("mode", "error"), [("fail", SlurmRefused), ("hang", SlurmTimeout)])
+async def test_pin_that_did_not_happen_leaves_the_job_whole(
+    real: LocalSlurm, wrapped: Wrapped, mode: str, error: type[Exception]
+) -> None:
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    before = request_of(real, job_id)
+    wrapped.be(mode)
+    with pytest.raises(error):
+        await wrapped.port.pin(job_id, placement("n1", 3, 4))
+    assert request_of(real, job_id) == before
+    wrapped.be("good")
+    await wrapped.port.pin(job_id, placement("n1", 3, 4))
+    assert gpus(await started(wrapped.port, job_id)) == {"n1": (3, 4)}
+
+
+async def test_pin_that_happened_although_no_answer_came_counts(
+    real: LocalSlurm, wrapped: Wrapped
+) -> None:
+    job_id = JobId(real.submit("--gpus=2"))
+    wrapped.be("deaf")
+    await wrapped.port.pin(job_id, placement("n2", 0, 6))
+    assert gpus(await started(wrapped.port, job_id)) == {"n2": (0, 6)}
+
+
+async def test_killed_command_leaves_no_process(real: LocalSlurm, wrapped: Wrapped) -> None:
+    job_id = JobId(real.submit("--gres=gpu:1"))
+    wrapped.be("hang")
+    with pytest.raises(SlurmTimeout):
+        await wrapped.port.renew([job_id], 100)
+    assert leftovers(real) == []
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.002, 0.004, 0.006, 0.01, 0.02])
+async def test_daemon_killed_while_it_pins_leaves_the_job_whole_or_pinned(
+    real: LocalSlurm, delay_s: float
+) -> None:
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    script = (
+        "import asyncio, pathlib, sys\n"
+        "from roostd.adapters.slurm import SlurmCli\n"
+        "from tests.daemon.adapters.slurm_clusters import placement\n"
+        "port = SlurmCli(conf=pathlib.Path(sys.argv[1]))\n"
+        "print('ready', flush=True)\n"
+        "asyncio.run(port.pin(sys.argv[2], placement('n3', 5, 6)))\n"
+        "print('pinned', flush=True)\n"
+    )
+    daemon = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, str(real.folder.slurm_conf), job_id),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert daemon.stdout is not None
+    assert await daemon.stdout.readline() == b"ready\n"
+    await asyncio.sleep(delay_s)
+    if daemon.returncode is None:
+        os.kill(daemon.pid, signal.SIGKILL)
+    await daemon.wait()
+    port = SlurmCli(conf=real.folder.slurm_conf)
+    await asyncio.sleep(0.1)  # an update under way is carried through by its own process
+    asked = real.show_job(job_id)
+    if "TresPerNode=gres:gpu:2" in asked or "TresPerNode=gres/gpu:2" in asked:
+        await port.let_go([job_id])
+    shares = await started(port, job_id)
+    assert [len(share.gpu_indices) for share in shares] == [2]
+    real.run("scancel", job_id)
+
+
+async def test_lease_ends_and_the_job_starts_when_nobody_comes(
+    real: LocalSlurm, wrapped: Wrapped
+) -> None:
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    await wrapped.port.renew([job_id], 1)
+    shares = await started(wrapped.port, job_id)
+    assert [len(share.gpu_indices) for share in shares] == [2]
+
+
+async def test_slurmctld_restarts_between_pin_and_start(real: LocalSlurm, wrapped: Wrapped) -> None:
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    await wrapped.port.pin(job_id, placement("n4", 1, 7))
+    await asyncio.to_thread(real.restart_controller)
+    assert gpus(await started(wrapped.port, job_id)) == {"n4": (1, 7)}
+
+
+async def test_absent_programs_are_told_plainly(tmp_path: Path) -> None:
+    with pytest.raises(SlurmRefused, match="cannot be run"):
+        await SlurmCli(tmp_path).ping()
+
+
+async def test_dumps_keep_their_distance(real: LocalSlurm) -> None:
+    port = SlurmCli(conf=real.folder.slurm_conf, queue_interval_s=0.2)
+    await port.queue()
+    began_s = time.monotonic()
+    await asyncio.gather(*(port.queue() for _ in range(5)))
+    assert 0.15 <= time.monotonic() - began_s < 2.0
+
+
+def request_of(real: LocalSlurm, job_id: JobId) -> JobDetail:
+    """What a job asks for, without the reason that the scheduler last had for its waiting."""
+    return replace(parse_jobs(real.show_job(job_id))[int(job_id)], reason="")
+
+
+def leftovers(real: LocalSlurm) -> list[int]:
+    """Processes of hanging commands that outlived their deadline."""
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit()
+        and _read(entry / "cmdline") == "sleep\x0077\x00"
+        and str(real.folder.slurm_conf) in _read(entry / "environ")
+    ]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
