@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _ID = re.compile(r"\d{1,10}", re.ASCII)
 _NODE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
+_MODEL_COUNT = re.compile(r"[A-Za-z][A-Za-z0-9_.+-]{0,63}:(\d{1,4})", re.ASCII)
+_REQUESTS = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_GPUS_PER_SOCKET")
 _INDICES = re.compile(r"\d{1,4}(?:,\d{1,4}){0,127}", re.ASCII)
 
 
@@ -27,6 +29,8 @@ class HookEnv:
         visible_gpus: CUDA_VISIBLE_DEVICES where that is a list of numbers.
         chooses_nics: the user has set NCCL_IB_HCA.
         has_gpus_per_node: SLURM_GPUS_PER_NODE is set.
+        model_counts: variables of --gpus and the like that name a GPU model, which the job no
+            longer asks for by that name, and their bare count: {"SLURM_GPUS": "8"}.
     """
 
     job_id: int
@@ -37,6 +41,7 @@ class HookEnv:
     visible_gpus: tuple[int, ...] = ()
     chooses_nics: bool = False
     has_gpus_per_node: bool = False
+    model_counts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def roost_job_id(self) -> str:
@@ -65,6 +70,11 @@ def parse_env(environ: Mapping[str, str]) -> HookEnv:
         visible_gpus=_indices(environ.get("CUDA_VISIBLE_DEVICES", "")),
         chooses_nics="NCCL_IB_HCA" in environ,
         has_gpus_per_node="SLURM_GPUS_PER_NODE" in environ,
+        model_counts={
+            name: match[1]
+            for name in _REQUESTS
+            if (match := _MODEL_COUNT.fullmatch(environ.get(name, "")))
+        },
     )
 
 

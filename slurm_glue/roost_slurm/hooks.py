@@ -61,13 +61,22 @@ class Surroundings:
     def of_runtime(cls, folder: Path, slurm_conf: str | None) -> "Surroundings":
         """The real ones, below a runtime folder such as /run/roost."""
         return cls(
-            agent=Agent(folder / "agent.sock", AGENT_TIMEOUT_S),
+            agent=Agent(agent_socket(folder), AGENT_TIMEOUT_S),
             spool_file=folder / "spool" / "events",
             job_map_folder=folder / "job-map",
             allocation=lambda env: ask_scontrol(env, slurm_conf),
             say=lambda text: print(text, flush=True),
             warn=lambda text: syslog.syslog(syslog.LOG_WARNING, text),
         )
+
+
+def agent_socket(runtime_folder: Path) -> Path:
+    """The probe's socket: /run/roost-probe/agent.sock beside /run/roost.
+
+    The probe has a folder of its own, because systemd gives a unit's runtime folder to one user and
+    removes it when the unit stops. A controller may be a node as well.
+    """
+    return runtime_folder.with_name(f"{runtime_folder.name}-probe") / "agent.sock"
 
 
 def run(name: HookName, environ: Mapping[str, str], around: Surroundings) -> None:
@@ -123,9 +132,10 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
 
 def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
     """Return what Slurm should change in the task's environment, in TaskProlog's language."""
+    # srun takes its request from these; job_submit.lua turned the model into a node feature.
+    lines = [f"export {name}={count}" for name, count in env.model_counts.items()]
     if not plan.managed:
-        return []
-    lines = []
+        return lines
     if env.has_gpus_per_node:
         # 22.05: srun in a pinned job refuses the count of --gpus-per-node; later ones need no cure.
         lines.append("unset SLURM_GPUS_PER_NODE")

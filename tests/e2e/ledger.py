@@ -1,4 +1,8 @@
-"""What Slurm says became of a set of jobs, and the checks that all end-to-end tests share."""
+"""What became of a set of jobs, by Slurm's word and their own, and the checks all tests share.
+
+Each job prints where it runs and on which GPUs, with the times: slurmctld forgets the indices of a
+job that has ended.
+"""
 
 import re
 import time
@@ -8,47 +12,67 @@ from itertools import pairwise
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
-from roost_slurm.scontrol import parse_jobs
+from roost_slurm.hostlist import expand
 from roost_slurm.testing.local_slurm import LocalSlurm
 
 Gpus = dict[str, tuple[int, ...]]  # by node
-_TIMES = re.compile(r"JobId=(\d+) .*? StartTime=(\S+) EndTime=(\S+)")
+
+_SCRIPT = """
+echo "began $(date +%s.%N) $SLURM_JOB_NODELIST $SLURM_JOB_GPUS"
+{command}
+result=$?
+echo "ended $(date +%s.%N)"
+exit $result
+"""
+_BEGAN = re.compile(r"^began (\S+) (\S+) (\S*)$", re.MULTILINE)
+_ENDED = re.compile(r"^ended (\S+)$", re.MULTILINE)
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One job, by Slurm's word."""
+    """One job: its state by Slurm's word, the rest by its own."""
 
     state: str
     gpus: Gpus
-    start: str  # ISO to the second: comparable as text
-    end: str
+    began_s: float
+    ended_s: float
 
 
-def outcomes(slurm: LocalSlurm) -> dict[str, Outcome]:
-    """Every job that slurmctld remembers."""
-    text = slurm.run("scontrol", "-d", "-o", "show", "job", check=False)
-    times = {number: (start, end) for number, start, end in _TIMES.findall(text)}
-    return {
-        str(number): Outcome(
-            detail.state.value.upper(),
-            {share.node: share.gpu_indices for share in detail.allocated},
-            *times.get(str(number), ("", "")),
-        )
-        for number, detail in parse_jobs(text).items()
-    }
+def submit(slurm: LocalSlurm, *options: str, command: str = "true") -> str:
+    """Submit a job that tells where it ran."""
+    return slurm.submit(*options, script=_SCRIPT.format(command=command))
 
 
 def wait_until_over(slurm: LocalSlurm, job_ids: Iterable[str], timeout_s: float) -> None:
     """Wait until Slurm is done with all of them."""
     missing, deadline_s = set(job_ids), time.monotonic() + timeout_s
     while missing:
-        answer = slurm.run("squeue", "-h", "-t", "all", "-o", "%A %T", check=False)
-        states = dict(line.split() for line in answer.splitlines())
+        states = job_states(slurm)
         missing = {job_id for job_id in missing if states.get(job_id) not in _FINAL}
-        assert time.monotonic() < deadline_s, {j: states.get(j) for j in missing}
+        assert time.monotonic() < deadline_s, {job_id: states.get(job_id) for job_id in missing}
         time.sleep(0.2)
+
+
+def job_states(slurm: LocalSlurm) -> dict[str, str]:
+    """State of every job that slurmctld remembers, empty while it does not answer."""
+    answer = slurm.run("squeue", "-h", "-t", "all", "-o", "%A %T", check=False)
+    return dict(line.split() for line in answer.splitlines())
+
+
+def outcomes(slurm: LocalSlurm, job_ids: Iterable[str]) -> dict[str, Outcome]:
+    """What became of jobs that submit() started and that are over."""
+    states = job_states(slurm)
+    return {job_id: _outcome(states[job_id], slurm.output(job_id)) for job_id in job_ids}
+
+
+def _outcome(state: str, output: str) -> Outcome:
+    began, ended = _BEGAN.search(output), _ENDED.search(output)
+    if began is None or ended is None:
+        return Outcome(state, {}, 0.0, 0.0)
+    indices = tuple(sorted(int(index) for index in began[3].split(",") if index))
+    gpus = dict.fromkeys(expand(began[2]), indices)
+    return Outcome(state, gpus, float(began[1]), float(ended[1]))
 
 
 def planned(stack: Stack, job_id: str) -> Gpus:
@@ -60,21 +84,23 @@ def planned(stack: Stack, job_id: str) -> Gpus:
 
 def assert_none_twice(found: dict[str, Outcome]) -> None:
     """No GPU was given to two jobs at one time."""
-    uses: dict[tuple[str, int], list[tuple[str, str, str]]] = {}
+    uses: dict[tuple[str, int], list[tuple[float, float, str]]] = {}
     for job_id, outcome in found.items():
         for node, indices in outcome.gpus.items():
             for index in indices:
-                uses.setdefault((node, index), []).append((outcome.start, outcome.end, job_id))
+                use = (outcome.began_s, outcome.ended_s, job_id)
+                uses.setdefault((node, index), []).append(use)
     for gpu, spans in uses.items():
-        spans.sort()
-        for (_, end, first), (start, _, second) in pairwise(spans):
-            assert end <= start, f"{gpu} was given to {first} and {second}"
+        for (_, ended_s, first), (began_s, _, second) in pairwise(sorted(spans)):
+            assert ended_s <= began_s, f"{gpu} was given to {first} and {second}"
 
 
-def assert_all_completed(found: dict[str, Outcome], gpu_counts: dict[str, int]) -> None:
+def assert_all_completed(slurm: LocalSlurm, gpu_counts: dict[str, int]) -> dict[str, Outcome]:
     """Every job ended well, with as many GPUs as it asked for, and no GPU was given twice."""
+    found = outcomes(slurm, gpu_counts)
     for job_id, gpu_count in gpu_counts.items():
         outcome = found[job_id]
-        assert outcome.state == "COMPLETED", (job_id, outcome)
+        assert outcome.state == "COMPLETED", (job_id, outcome, slurm.output(job_id))
         assert sum(map(len, outcome.gpus.values())) == gpu_count, (job_id, outcome)
-    assert_none_twice({job_id: found[job_id] for job_id in gpu_counts})
+    assert_none_twice(found)
+    return found

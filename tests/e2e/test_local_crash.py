@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.ledger import assert_all_completed, outcomes, wait_until_over
+from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
@@ -44,7 +44,8 @@ def roostd(stack: Stack) -> Iterator[Stack]:
 
 def submit_all(stack: Stack) -> dict[str, int]:
     return {
-        stack.slurm.submit(f"--gres=gpu:{count}", script="sleep 0.3"): count for count in GPU_COUNTS
+        submit(stack.slurm, f"--gres=gpu:{count}", command="sleep 0.3"): count
+        for count in GPU_COUNTS
     }
 
 
@@ -56,14 +57,14 @@ def test_every_job_starts_by_its_lease_when_roostd_dies_for_good(roostd: Stack, 
     roostd.stop_roostd()
     roostd.start_roostd(ROOST_FAILPOINT=point)
     filler = (
-        [roostd.slurm.submit("--gres=gpu:8", script="sleep 6") for _ in range(3)]
+        [submit(roostd.slurm, "--gres=gpu:8", command="sleep 6") for _ in range(3)]
         if point == "after_renew"
         else []
     )
     jobs = submit_all(roostd) | dict.fromkeys(filler, 8)
     wait_for_death(roostd.roostd_pid)
     wait_until_over(roostd.slurm, jobs, 60.0)
-    assert_all_completed(outcomes(roostd.slurm), jobs)
+    assert_all_completed(roostd.slurm, jobs)
 
 
 @pytest.mark.parametrize("point", ["after_journal:2", "after_set:2", "after_pin:3"])
@@ -75,7 +76,7 @@ def test_takes_over_from_its_dead_self(roostd: Stack, point: str) -> None:
     roostd.stop_roostd()
     roostd.start_roostd()
     wait_until_over(roostd.slurm, jobs, 60.0)
-    assert_all_completed(outcomes(roostd.slurm), jobs)
+    assert_all_completed(roostd.slurm, jobs)
 
 
 def wait_for_death(pid: int) -> None:
@@ -101,7 +102,7 @@ def test_survives_kills_at_random_instants(roostd: Stack) -> None:
         roostd.stop_roostd(signal.SIGKILL)
         roostd.start_roostd()
     wait_until_over(roostd.slurm, jobs, 90.0)
-    assert_all_completed(outcomes(roostd.slurm), jobs)
+    assert_all_completed(roostd.slurm, jobs)
 
 
 def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
@@ -109,7 +110,7 @@ def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
     roostd.slurm.restart_controller()
     jobs |= submit_all(roostd)
     wait_until_over(roostd.slurm, jobs, 90.0)
-    assert_all_completed(outcomes(roostd.slurm), jobs)
+    assert_all_completed(roostd.slurm, jobs)
 
 
 def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
@@ -119,12 +120,12 @@ def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
         wait_until_over(roostd.slurm, jobs, 60.0)
         time.sleep(16.0)  # by now the heartbeat is stale
         began_s = time.monotonic()
-        late = roostd.slurm.submit("--gres=gpu:2", script="true")
+        late = submit(roostd.slurm, "--gres=gpu:2")
         wait_until_over(roostd.slurm, [late], 10.0)
         assert time.monotonic() - began_s < LEASE_S
     finally:
         os.kill(roostd.roostd_pid, signal.SIGCONT)
-    assert_all_completed(outcomes(roostd.slurm), {**jobs, late: 2})
+    assert_all_completed(roostd.slurm, {**jobs, late: 2})
 
 
 @pytest.mark.parametrize("fault", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
@@ -138,7 +139,7 @@ def test_scontrol_that_fails_or_hangs_costs_time_and_no_job(
     try:
         jobs = submit_all(stack) | submit_all(stack)
         wait_until_over(stack.slurm, jobs, 100.0)
-        assert_all_completed(outcomes(stack.slurm), jobs)
+        assert_all_completed(stack.slurm, jobs)
     finally:
         stack.stop_roostd()
         stack.start_roostd()

@@ -11,6 +11,7 @@ from tests.e2e.ledger import (
     assert_none_twice,
     outcomes,
     planned,
+    submit,
     wait_until_over,
 )
 
@@ -31,9 +32,8 @@ NODES = (
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    settings: dict[str, object] = {"slurm": {"model_names": ["a100", "h100"]}}
     try:
-        with Stack(NODES, settings=settings) as running:
+        with Stack(NODES, model_names=("a100", "h100")) as running:
             yield running
     except LocalSlurmUnavailable as error:
         missing(str(error))
@@ -60,24 +60,23 @@ def stack() -> Iterator[Stack]:
 def test_each_way_to_ask_gets_exactly_the_chosen_gpus(
     stack: Stack, options: tuple[str, ...], gpu_count: int
 ) -> None:
-    job_id = stack.slurm.submit(*options, script="srun true")
+    job_id = submit(stack.slurm, *options, command="srun true")
     wait_until_over(stack.slurm, [job_id], 30.0)
-    found = outcomes(stack.slurm)
-    assert_all_completed(found, {job_id: gpu_count})
+    found = assert_all_completed(stack.slurm, {job_id: gpu_count})
     assert found[job_id].gpus == planned(stack, job_id)
 
 
 def test_each_task_of_an_array_is_placed_on_its_own(stack: Stack) -> None:
-    array = stack.slurm.submit("--array=0-5%3", "--gres=gpu:2", script="sleep 0.2")
+    array = submit(stack.slurm, "--array=0-5%3", "--gres=gpu:2", command="sleep 0.2")
     deadline_s = time.monotonic() + 60.0
     while len(states := array_states(stack, array)) < 6 or set(states.values()) != {"COMPLETED"}:
         assert time.monotonic() < deadline_s, states
         time.sleep(0.2)
-    found = outcomes(stack.slurm)
     numbers = stack.slurm.run("squeue", "-h", "-t", "all", "-j", array, "-o", "%A %K").split()
+    found = outcomes(stack.slurm, numbers[::2])
     for number, task in zip(numbers[::2], numbers[1::2], strict=True):
         assert found[number].gpus == planned(stack, f"{array}_{task}")
-    assert_none_twice({number: found[number] for number in numbers[::2]})
+    assert_none_twice(found)
 
 
 def array_states(stack: Stack, array: str) -> dict[str, str]:
@@ -86,20 +85,21 @@ def array_states(stack: Stack, array: str) -> dict[str, str]:
 
 
 def test_honours_node_lists(stack: Stack) -> None:
-    wanted = stack.slurm.submit("--nodelist=n3", "--gres=gpu:2", script="true")
-    other = stack.slurm.submit("--exclude=n1,n2,n4", "--gres=gpu:1", script="true")
+    wanted = submit(stack.slurm, "--nodelist=n3", "--gres=gpu:2")
+    other = submit(stack.slurm, "--exclude=n1,n2,n4", "--gres=gpu:1")
     wait_until_over(stack.slurm, [wanted, other], 30.0)
-    found = outcomes(stack.slurm)
+    found = outcomes(stack.slurm, [wanted, other])
     assert set(found[wanted].gpus) == set(found[other].gpus) == {"n3"}
     assert found[wanted].gpus == planned(stack, wanted)
 
 
 def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) -> None:
     began_s = time.time()
-    job_id = stack.slurm.submit("--begin=now+4", "--gres=gpu:1", script="date +%s")
+    job_id = submit(stack.slurm, "--begin=now+4", "--gres=gpu:1")
     wait_until_over(stack.slurm, [job_id], 40.0)
-    assert float(stack.slurm.output(job_id)) >= int(began_s) + 4
-    assert outcomes(stack.slurm)[job_id].gpus == planned(stack, job_id)
+    outcome = outcomes(stack.slurm, [job_id])[job_id]
+    assert outcome.began_s >= int(began_s) + 4
+    assert outcome.gpus == planned(stack, job_id)
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) ->
 def test_leaves_to_slurm_what_it_cannot_pin_and_says_why(
     stack: Stack, options: tuple[str, ...], word: str
 ) -> None:
-    job_id = stack.slurm.submit(*options, script="sleep 1")
+    job_id = submit(stack.slurm, *options, command="sleep 1")
     wait_until_over(stack.slurm, [job_id], 40.0)
-    assert outcomes(stack.slurm)[job_id].state == "COMPLETED"
+    assert outcomes(stack.slurm, [job_id])[job_id].state == "COMPLETED"
     request = operator_pb2.ExplainJobRequest(job_id=job_id)
     explanation = stack.operator().ExplainJob(request, timeout=5.0)
     assert word in explanation.job.reason
@@ -129,7 +129,7 @@ def test_prefers_the_quieter_of_equal_places(stack: Stack) -> None:
             stack.drivers[name].set(gpu, noisy)
             stack.drivers[other].set(gpu, quiet)
         wait_for_load(stack, name, other)
-        job_id = stack.slurm.submit("--gres=gpu:a100:2", script="true")
+        job_id = submit(stack.slurm, "--gres=gpu:a100:2")
         wait_until_over(stack.slurm, [job_id], 30.0)
         assert set(planned(stack, job_id)) == {other}
     for name in ("n1", "n2"):
@@ -156,9 +156,9 @@ def test_gives_nobody_a_gpu_that_fell_off_the_bus(stack: Stack) -> None:
         while not gpu_fault(stack, "n3", 0):
             assert time.monotonic() < deadline_s
             time.sleep(0.1)
-        job_id = stack.slurm.submit("--nodelist=n3", "--gres=gpu:7", script="true")
+        job_id = submit(stack.slurm, "--nodelist=n3", "--gres=gpu:7")
         wait_until_over(stack.slurm, [job_id], 30.0)
-        assert outcomes(stack.slurm)[job_id].gpus == {"n3": (1, 2, 3, 4, 5, 6, 7)}
+        assert outcomes(stack.slurm, [job_id])[job_id].gpus == {"n3": (1, 2, 3, 4, 5, 6, 7)}
     finally:
         stack.drivers["n3"].restore(0)
 
@@ -171,16 +171,16 @@ def gpu_fault(stack: Stack, name: str, gpu: int) -> str:
 def test_goes_on_without_a_probe(stack: Stack) -> None:
     stack.stop_probe("n4")
     try:
-        job_id = stack.slurm.submit("--nodelist=n4", "--gres=gpu:2", script="true")
+        job_id = submit(stack.slurm, "--nodelist=n4", "--gres=gpu:2")
         wait_until_over(stack.slurm, [job_id], 30.0)
-        assert outcomes(stack.slurm)[job_id].gpus == planned(stack, job_id)
+        assert outcomes(stack.slurm, [job_id])[job_id].gpus == planned(stack, job_id)
     finally:
         stack.start_probe("n4")
 
 
 def test_explains_a_job_that_waits(stack: Stack) -> None:
-    filling = [stack.slurm.submit("--gres=gpu:8", script="sleep 3") for _ in range(4)]
-    waiting = stack.slurm.submit("--gres=gpu:8", script="true")
+    filling = [submit(stack.slurm, "--gres=gpu:8", command="sleep 3") for _ in range(4)]
+    waiting = submit(stack.slurm, "--gres=gpu:8")
     deadline_s = time.monotonic() + 10.0
     reason = ""
     while "waits for 8 GPUs on one node" not in reason and time.monotonic() < deadline_s:
@@ -192,4 +192,4 @@ def test_explains_a_job_that_waits(stack: Stack) -> None:
         time.sleep(0.1)
     assert "waits for 8 GPUs on one node" in reason
     wait_until_over(stack.slurm, [*filling, waiting], 60.0)
-    assert_all_completed(outcomes(stack.slurm), dict.fromkeys([*filling, waiting], 8))
+    assert_all_completed(stack.slurm, dict.fromkeys([*filling, waiting], 8))

@@ -12,8 +12,8 @@ import pytest
 from tests.conftest import missing
 from tests.e2e.ledger import (
     assert_all_completed,
-    outcomes,
     planned,
+    submit,
     wait_until_over,
 )
 
@@ -67,12 +67,11 @@ def test_two_hundred_production_jobs_run_where_roostd_put_them(stack: Stack) -> 
         if nodes > 1:
             per_node = gpu_count // nodes
         options = (f"--nodes={nodes}", f"--gres=gpu:{per_node}")
-        job_id = stack.slurm.submit(*options, script=f"sleep {run_s:.2f}")
+        job_id = submit(stack.slurm, *options, command=f"sleep {run_s:.2f}")
         gpu_counts[job_id] = per_node * nodes
     wait_until_over(stack.slurm, gpu_counts, 180.0)
-    found = outcomes(stack.slurm)
     assert len(gpu_counts) == JOB_COUNT
-    assert_all_completed(found, gpu_counts)
+    found = assert_all_completed(stack.slurm, gpu_counts)
     wrong = {
         job_id: (found[job_id].gpus, plan)
         for job_id in gpu_counts

@@ -154,6 +154,18 @@ def test_task_prolog_orders_only_what_is_allocated(
     assert hooks.task_prolog_lines(HookEnv(job_id=1, **env), plan) == lines  # type: ignore[arg-type]
 
 
+def test_task_prolog_takes_the_model_out_of_what_srun_would_ask_for() -> None:
+    env = parse_env(
+        {
+            "SLURM_JOB_ID": "5",
+            "SLURM_GPUS": "h100:8",
+            "SLURM_GPUS_PER_NODE": "4",
+            "SLURM_GPUS_PER_TASK": "a100:1;reboot",
+        }
+    )
+    assert hooks.task_prolog_lines(env, Plan(managed=False)) == ["export SLURM_GPUS=8"]
+
+
 @pytest.mark.parametrize(
     ("nics", "chooses", "lines"),
     [
@@ -306,7 +318,9 @@ def stopped_agent(installed: Installed) -> Iterator[None]:
         "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(1)\n"
         "print('up', flush=True); time.sleep(600)"
     )
-    argv = [sys.executable, "-c", code, str(installed.runtime / "agent.sock")]
+    path = hooks.agent_socket(installed.runtime)
+    path.parent.mkdir()
+    argv = [sys.executable, "-c", code, str(path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -411,7 +425,7 @@ def test_the_controllers_scripts_leave_an_odd_spool_alone(
 
 
 def test_the_script_passes_on_what_the_task_should_know(installed: Installed) -> None:
-    with FakeAgent(installed.runtime / "agent.sock", {"plan": PLAN}):
+    with FakeAgent(hooks.agent_socket(installed.runtime), {"plan": PLAN}):
         _, out, _ = installed.run(
             "task-prolog", CUDA_VISIBLE_DEVICES="2,3", SLURM_JOB_GPUS="2,3", NCCL_IB_HCA="mine"
         )

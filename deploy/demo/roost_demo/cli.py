@@ -14,7 +14,7 @@ from roost_demo.live import Desk, LiveDesk
 from roost_demo.show import Row, print_head, print_row, print_sum
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, check_available
 
-JOB_GPU_COUNTS = (2, 1, 4, 2, 8, 1, 3, 2, 4, 16, 1, 2, 6, 4, 2, 8, 1, 3, 2, 4)
+JOB_GPU_COUNTS = (8, 2, 2, 4, 2, 1, 2, 3, 2, 2, 16, 2, 6, 2, 4, 1, 2, 8, 4, 2)
 DEADLINE_S = 50.0
 
 

@@ -57,7 +57,9 @@ def print_row(console: Console, row: Row) -> None:
 def print_sum(console: Console, rows: list[Row], job_count: int, seconds: float) -> None:
     """Print what it came to."""
     exact = sum(row.is_exact for row in rows)
-    ours, stock = (sum(r.link_score for r in rows), sum(r.stock_link_score for r in rows))
+    linked = [row for row in rows if row.best_link_score]
+    ours = sum(row.link_score / row.best_link_score for row in linked)
+    stock = sum(row.stock_link_score / row.best_link_score for row in linked)
     better = sum(row.link_score > row.stock_link_score for row in rows)
     worse = sum(row.link_score < row.stock_link_score for row in rows)
     console.print()
@@ -66,8 +68,9 @@ def print_sum(console: Console, rows: list[Row], job_count: int, seconds: float)
         style="bold green" if exact == job_count else "bold red",
     )
     console.print(
-        f"Link score {ours} against {stock} had Slurm (24.05 and later) chosen on the same nodes: "
-        f"{better} jobs better linked, {worse} worse.",
+        f"Links, mean of the best possible: {ours / max(len(linked), 1):.0%}. Had Slurm 24.05 or "
+        f"later chosen on the same nodes: {stock / max(len(linked), 1):.0%}; "
+        f"{better} jobs worse linked than now, {worse} better.",
         soft_wrap=True,
     )
 

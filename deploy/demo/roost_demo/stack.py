@@ -26,6 +26,7 @@ from roost_probe.testing.description import NodeDescription, load_topology
 from roost_probe.testing.fake_driver import FakeDriver
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
 from roost_slurm import submit_script
+from roost_slurm.shipped import read_shipped
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
@@ -73,11 +74,11 @@ class Stack:
         self,
         nodes: Sequence[NodeKind] = DEMO_NODES,
         *,
-        settings: dict[str, object] | None = None,
+        model_names: Sequence[str] = (),
         lease_s: int = 20,
     ) -> None:
         self._nodes = tuple(nodes)
-        self._settings = settings or {}
+        self._model_names = tuple(model_names)
         self._lease_s = lease_s
         self._exit = ExitStack()
         self._probes: dict[str, subprocess.Popen[bytes]] = {}
@@ -153,6 +154,8 @@ class Stack:
         """Start the probe of a node, on the driver state that the node already has."""
         node = next(node for node in self._nodes if node.name == name)
         state = self.folder / f"{name}.gpus"
+        agent_socket = self.folder / "nodes" / name / "agent.sock"
+        agent_socket.parent.mkdir(parents=True, exist_ok=True)
         if name not in self.drivers:
             self.drivers[name] = FakeDriver.create(node.describe(), state, seed=name)
         self._probes[name] = self._spawn(
@@ -162,7 +165,7 @@ class Stack:
             "--node",
             name,
             "--agent-socket",
-            str(self.folder / f"{name}.agent.sock"),
+            str(agent_socket),
             log=f"probe.{name}",
             env=dict(os.environ) | self.drivers[name].environment(self.folder / "lib"),
         )
@@ -216,30 +219,42 @@ class Stack:
             shutil.chown(path, "slurm")
 
     def _hooks(self) -> HookPlan:
-        hooks = {}
-        for word in ("start", "end"):
-            hook = hooks[word] = self.folder / f"spool-{word}.sh"
-            hook.write_text(f'#!/bin/sh\necho "{word} $SLURM_JOB_ID" >> {self._spool}\nexit 0\n')
-            hook.chmod(0o755)
-        return HookPlan(prolog_slurmctld=hooks["start"], epilog_slurmctld=hooks["end"])
+        """The shipped hooks. All nodes are this machine, so each has a runtime folder by name."""
+        controller, nodes = str(self.folder), f"{self.folder}/nodes/$SLURMD_NODENAME"
+        return HookPlan(
+            prolog=self._hook("prolog", "hook.sh", nodes),
+            epilog=self._hook("epilog", "hook.sh", nodes),
+            task_prolog=self._hook("task-prolog", "hook.sh", nodes),
+            prolog_slurmctld=self._hook("prolog-slurmctld", "spool.sh", controller),
+            epilog_slurmctld=self._hook("epilog-slurmctld", "spool.sh", controller),
+        )
+
+    def _hook(self, name: str, template: str, runtime_folder: str) -> Path:
+        text = read_shipped(f"hooks/{template}")
+        text = text.replace("RUNTIME_FOLDER=/run/roost", f"RUNTIME_FOLDER={runtime_folder}")
+        text = text.replace("/usr/local/bin/roost-slurm", str(_program("roost-slurm")))
+        hook = self.folder / f"{name}.sh"
+        hook.write_text(text)
+        hook.chmod(0o755)
+        return hook
 
     def _config(self) -> dict[str, object]:
+        slurm = {"conf": str(self.slurm.folder.slurm_conf), "lease_s": self._lease_s}
         return {
             "cluster": "demo",
             "mode": "enforce",
             "listen": {"probes": f"127.0.0.1:{self._probe_port}"},
-            "slurm": {"conf": str(self.slurm.folder.slurm_conf), "lease_s": self._lease_s},
+            "slurm": slurm | {"model_names": list(self._model_names)},
             "paths": {"runtime_dir": str(self.folder), "state_dir": str(self.folder / "state")},
-        } | self._settings
+        }
 
     def _spawn(
         self, program: str, *options: str, log: str, env: dict[str, str]
     ) -> subprocess.Popen[bytes]:
-        path = Path(sysconfig.get_path("scripts")) / program
         with (self.folder / f"{log}.log").open("ab") as file:
             # Its own session: Ctrl-C reaches us alone, and stop() decides the order.
             return subprocess.Popen(
-                [str(path), *options],
+                [str(_program(program)), *options],
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -287,6 +302,10 @@ def _end(process: subprocess.Popen[bytes] | None, sign: int) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _program(name: str) -> Path:
+    return Path(sysconfig.get_path("scripts")) / name
 
 
 def _free_port() -> int:
