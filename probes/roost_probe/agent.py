@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import signal
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,7 @@ class Agent:
         self._interval_s = settings.interval_s
         self._outbox = Outbox()
         self._has_sampled = asyncio.Event()
+        self._start_id = uuid.uuid4().hex
         self._stream = TelemetryStream(
             settings.daemon, self._outbox, self._hello, self._welcome, rng
         )
@@ -108,10 +110,11 @@ class Agent:
         await self._has_sampled.wait()
         await self._stream.run()
 
-    def _hello(self, session_id: str) -> telemetry_pb2.Hello:
-        return build_hello(
-            self._settings.node, session_id, self._monitor.topology, self._monitor.problems
-        )
+    def _hello(self) -> telemetry_pb2.Hello:
+        monitor = self._monitor
+        # roostd remembers fatal XIDs for as long as a session lasts, so a repair begins a new one.
+        session_id = f"{self._start_id}-{monitor.repair_count}"
+        return build_hello(self._settings.node, session_id, monitor.topology, monitor.problems)
 
     def _welcome(self, welcome: telemetry_pb2.Welcome) -> None:
         wanted_s = min(welcome.sample_interval_s, LONGEST_INTERVAL_S)

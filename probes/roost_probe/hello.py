@@ -9,6 +9,10 @@ SCHEMA_VERSION = 1
 # Not importlib.metadata, which would cost the probe 3 MB; a test keeps it in step.
 PROBE_VERSION = "0.1.0"
 
+# What roostd accepts.
+MOST_PROBLEMS = 64
+MOST_TEXT = 256
+
 
 def build_hello(
     node: str, session_id: str, topology: Topology, problems: Iterable[str]
@@ -23,8 +27,10 @@ def build_hello(
         gpus=[
             telemetry_pb2.Gpu(
                 index=index,
-                uuid=gpu.uuid,
-                pci_bus_id=gpu.pci_bus_id,
+                # A GPU that was lost before the probe started keeps its place under a name
+                # that nothing else has.
+                uuid=gpu.uuid or f"lost-{index}",
+                pci_bus_id=gpu.pci_bus_id or f"lost-{index}",
                 model=gpu.model,
                 memory_bytes=gpu.memory_bytes,
                 minor_number=gpu.minor_number,
@@ -54,5 +60,5 @@ def build_hello(
             )
             for nic in topology.nics
         ],
-        problems=[*topology.problems, *problems],
+        problems=[text[:MOST_TEXT] for text in [*problems, *topology.problems][:MOST_PROBLEMS]],
     )

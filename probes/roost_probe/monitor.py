@@ -58,6 +58,8 @@ class Monitor:
         self.fault: str | None = None
         # Counts changes of topology and fault; whoever sent an older one has news to send.
         self.revision = 0
+        # Counts repairs: a GPU that was lost answers again, so old faults no longer hold.
+        self.repair_count = 0
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -84,9 +86,10 @@ class Monitor:
             return silent_sample(len(self.topology.gpus))
         self._note(None)
         sample = self._sampler.sample(load)
-        if sample.lost_mask != self._lost_mask or len(load.gpus) != len(self.topology.gpus):
-            self._lost_mask = sample.lost_mask
+        if sample.gpu_count != len(self.topology.gpus):
             self.refresh()
+            return silent_sample(len(self.topology.gpus))  # a sample must match its Hello
+        self._compare_lost(sample.lost_mask)
         return sample
 
     async def _read_facts(self) -> None:
@@ -99,6 +102,15 @@ class Monitor:
             log.info("topology read: %d GPUs, %d NICs", len(topology.gpus), len(topology.nics))
             for problem in topology.problems:
                 log.warning("%s", problem)
+
+    def _compare_lost(self, lost_mask: int) -> None:
+        if lost_mask == self._lost_mask:
+            return
+        if self._lost_mask & ~lost_mask:
+            self.repair_count += 1
+            self.revision += 1
+        self._lost_mask = lost_mask
+        self.refresh()
 
     def _note(self, fault: str | None) -> None:
         if fault == self.fault:

@@ -89,9 +89,10 @@ class NvmlProcess:
                 line = await child.stdout.readline()
         except TimeoutError:
             await self._give_up(child, f"NVML did not answer within {timeout_s:g} s")
-        except (ConnectionError, ValueError) as error:
-            await self._give_up(child, f"the NVML process broke off: {error}")
+        except (ConnectionError, ValueError):
+            line = b""  # the pipe broke, or the line is longer than any sane answer
         if not line.endswith(b"\n"):
+            await self._reaped(child)  # it is on its way out: let it say what it died of
             await self._give_up(child, "the NVML process died")
         return line
 
@@ -135,10 +136,15 @@ class NvmlProcess:
         if child.returncode is None:
             with contextlib.suppress(ProcessLookupError):  # it may die between the two lines
                 child.kill()
+        if await self._reaped(child):
+            return True
+        self._stuck = child  # in an uninterruptible driver call: one of these is enough
+        return False
+
+    async def _reaped(self, child: asyncio.subprocess.Process) -> bool:
         try:
             async with asyncio.timeout(_REAP_S):
                 await child.wait()
         except TimeoutError:
-            self._stuck = child  # in an uninterruptible driver call: one of these is enough
             return False
         return True

@@ -13,9 +13,9 @@ MOST_GPUS = 64  # the width of a column's present_mask
 
 # Beyond these a value is a driver's sentinel or its garbage, not a measurement.
 MOST_POWER_W = 10_000.0
-MOST_TEMPERATURE_C = 250.0
+MOST_TEMPERATURE_C = 200.0
 MOST_CLOCK_HZ = 10e9
-MOST_RATE_BYTES_PER_S = 20e12
+MOST_RATE_BYTES_PER_S = 10e12
 MOST_MEMORY_BYTES = 1 << 46
 MOST_COUNT = 1 << 62
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-import uuid
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -65,7 +64,7 @@ class TelemetryStream:
     Args:
         address: the daemon.
         outbox: what to send.
-        build_hello: makes a Hello for a session id.
+        build_hello: tells what is true now.
         on_welcome: told when the daemon accepts.
         rng: for the back-off.
     """
@@ -74,14 +73,14 @@ class TelemetryStream:
         self,
         address: DaemonAddress,
         outbox: Outbox,
-        build_hello: Callable[[str], telemetry_pb2.Hello],
+        build_hello: Callable[[], telemetry_pb2.Hello],
         on_welcome: Callable[[telemetry_pb2.Welcome], None],
         rng: random.Random,
     ) -> None:
         self._address, self._outbox = address, outbox
         self._build_hello, self._on_welcome = build_hello, on_welcome
         self._backoff = Backoff(0.5, 30.0, rng)
-        self._sequence = 0
+        self._session_id, self._sequence = "", 0
         self._reconnect = asyncio.Event()
         self._last_failure = ""
         self.is_connected = False
@@ -136,10 +135,10 @@ class TelemetryStream:
                 await call.write(telemetry_pb2.ProbeMessage(sample=sample))
 
     def _hello(self) -> telemetry_pb2.ProbeMessage:
-        # Every Hello opens a session of its own, so that the daemon need not remember where
-        # the numbering stood.
-        self._sequence = 0
-        return telemetry_pb2.ProbeMessage(hello=self._build_hello(uuid.uuid4().hex))
+        hello = self._build_hello()
+        if hello.session_id != self._session_id:
+            self._session_id, self._sequence = hello.session_id, 0
+        return telemetry_pb2.ProbeMessage(hello=hello)
 
     async def _receive(self, call: "Call") -> None:
         async for message in call:

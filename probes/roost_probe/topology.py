@@ -56,8 +56,9 @@ class Topology:
             for b in range(a + 1, count):
                 level = _level(facts.gpus, a, b, tree)
                 if level is None:
-                    problems.append(f"distance of GPU {a} and GPU {b} unknown; taken to be SYS")
                     level = Level.SYSTEM
+                    if facts.gpus[a].uuid and facts.gpus[b].uuid:  # else lost, and told so
+                        problems.append(f"distance of GPUs {a} and {b} unknown; taken to be SYS")
                 lanes, nvswitch = _lanes(facts.gpus, a, b)
                 links.append(Link(a, b, level, lanes, nvswitch))
         nics = find_nics(sysfs_root, [gpu.pci_bus_id for gpu in facts.gpus])

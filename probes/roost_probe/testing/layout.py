@@ -89,10 +89,13 @@ def _closed_levels(topology: TopoText) -> list[list[Level]]:
         for other in range(nic_count):
             if other != nic:
                 levels[gpu_count + nic][gpu_count + other] = topology.nic_nic_levels[nic][other]
-    for via in range(size):
-        for a, b in sorted(hidden):
-            if via not in (a, b):
-                levels[a][b] = min(levels[a][b], max(levels[a][via], levels[via][b]))
+    for a, b in sorted(hidden):
+        for via in range(size):
+            if via in (a, b) or (a, via) in hidden or (via, b) in hidden:
+                continue
+            near, far = sorted((levels[a][via], levels[via][b]))
+            # On a tree the two longest sides of a triangle are equal.
+            levels[a][b] = min(levels[a][b], far) if near == far else far
     return levels
 
 
