@@ -6,6 +6,8 @@
 #   roost-container roostd               roostd alone, to start it again where it was killed
 #   roost-container probe                the probe alone, likewise
 #   roost-container healthy              exit 0 while the machine does its part
+#   roost-container systemd TOPOLOGY     where systemd is PID 1: a cluster of this machine alone, with
+#                                        Slurm under its own units and all set up for Roost's
 #
 # Two folders are shared: /etc/munge with the cluster's key, which the controller makes, and
 # /etc/slurm. There each node first leaves what its probe sees of its GPUs; from that the controller
@@ -13,7 +15,7 @@
 set -euo pipefail
 
 SHARED=/etc/slurm
-FAKE_DRIVER=/run/fake-nvml
+FAKE_DRIVER=/var/lib/fake-nvml
 PORT=7471
 
 wait_for() { # FILE
@@ -83,22 +85,37 @@ on_fake_driver() { # COMMAND...
 }
 
 start_probe() {
-    mkdir -p /run/roost
+    mkdir -p /run/roost-probe
     on_fake_driver roost-probe --daemon "controller:$PORT" --node "$(hostname)" \
-        --agent-socket /run/roost/agent.sock >>/var/log/roost-probe.log 2>&1 &
+        --agent-socket /run/roost-probe/agent.sock >>/var/log/roost-probe.log 2>&1 &
     echo $! >/run/roost-probe.pid
+}
+
+tell_topology() {
+    on_fake_driver roost-probe --print-topology --json >"$SHARED/topology/.$(hostname)"
+    mv "$SHARED/topology/.$(hostname)" "$SHARED/topology/$(hostname).json"
 }
 
 run_node() { # TOPOLOGY
     start_munged
     [ -e "$FAKE_DRIVER/state" ] || make_gpus "$1"
     wait_for "$SHARED/topology"
-    on_fake_driver roost-probe --print-topology --json >"$SHARED/topology/.$(hostname)"
-    mv "$SHARED/topology/.$(hostname)" "$SHARED/topology/$(hostname).json"
+    tell_topology
     start_probe
     wait_for "$SHARED/slurm.conf"
     mkdir -p /var/spool/slurmd
     exec slurmd -D -N "$(hostname)"
+}
+
+start_under_systemd() { # TOPOLOGY
+    make_munge_key
+    make_gpus "$1"
+    mkdir -p "$SHARED/topology"
+    tell_topology
+    configure_slurm "$(hostname)"
+    install -d -o slurm -g slurm /var/spool/slurmctld
+    mkdir -p /var/spool/slurmd
+    systemctl start munge slurmctld slurmd
 }
 
 is_healthy() {
@@ -107,7 +124,7 @@ is_healthy() {
         ! sinfo --noheader --Node --format %T | grep -qvE '^(idle|mixed|allocated|completing)$' &&
             find /run/roost/heartbeat -newermt '-15 seconds' | grep -q .
     else
-        [ -S /run/roost/agent.sock ] && pgrep -x slurmd >/dev/null
+        [ -S /run/roost-probe/agent.sock ] && pgrep -x slurmd >/dev/null
     fi
 }
 
@@ -117,5 +134,6 @@ node) run_node "$2" ;;
 roostd) start_roostd ;;
 probe) start_probe ;;
 healthy) is_healthy ;;
+systemd) start_under_systemd "$2" ;;
 *) exec "$@" ;;
 esac

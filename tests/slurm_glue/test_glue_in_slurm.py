@@ -15,6 +15,7 @@ from tests.slurm_glue.conftest import Runtime
 
 from roost_slurm import config
 from roost_slurm.config import SiteSettings
+from roost_slurm.hooks import agent_socket
 from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.fake_agent import FakeAgent
@@ -206,7 +207,7 @@ def test_the_task_prolog_orders_the_ranks_and_cures_srun(
         "nics": {},
     }
     replies = {"plan": plan, "allocated": {"as_planned": True}}
-    with FakeAgent(live.root / "agent.sock", replies) as agent:
+    with FakeAgent(agent_socket(live.root), replies) as agent:
         job = cluster.submit(
             "--gpus-per-node=2", script="echo $CUDA_VISIBLE_DEVICES; srun printenv SLURM_STEP_GPUS"
         )
@@ -220,7 +221,7 @@ def test_the_task_prolog_orders_the_ranks_and_cures_srun(
 
 
 def test_a_hanging_agent_drains_no_node(cluster: LocalSlurm, live: Runtime) -> None:
-    with FakeAgent(live.root / "agent.sock", misbehave=_hang):
+    with FakeAgent(agent_socket(live.root), misbehave=_hang):
         job = cluster.submit("--gres=gpu:g1:1", script="true")
         cluster.wait_for_state(job, "COMPLETED")
     assert "drain" not in cluster.run("sinfo", "-h", "-o", "%T")

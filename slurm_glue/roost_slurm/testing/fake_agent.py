@@ -33,6 +33,7 @@ class FakeAgent:
         self._thread = threading.Thread(target=self._serve, name="fake-agent")
 
     def __enter__(self) -> Self:
+        self.path.parent.mkdir(exist_ok=True)
         self._listener.bind(str(self.path))
         self.path.chmod(0o666)
         self._listener.listen()
