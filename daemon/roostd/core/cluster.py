@@ -46,6 +46,7 @@ class Cluster:
         self._members: dict[tuple[str, str], NDArray[np.bool_]] = {}
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self.faults: dict[tuple[int, int], str] = {}
+        self._roomier: dict[int, None] = {}
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
         self.cpu_count = np.zeros(64, dtype=np.int64)
@@ -67,7 +68,7 @@ class Cluster:
     # -- what is known of nodes ------------------------------------------------------------
 
     def see_node(self, spec: NodeSpec) -> bool:
-        """Take in Slurm's word on a node. Returns whether it offers anything it did not before."""
+        """Take in Slurm's word on a node. Returns whether anything but its usability changed."""
         row = self.row.get(spec.name)
         if row is None:
             row = self._new_row(spec.name)
@@ -86,7 +87,8 @@ class Cluster:
         self._set_membership(row, old, spec)
         self.specs[row] = spec
         self._refresh(row)
-        return True
+        self._roomier[row] = None
+        return old is None or replace(old, usable=spec.usable) != spec
 
     def lose_node(self, name: NodeName) -> None:
         """Slurm no longer knows the node: keep its row, offer nothing there."""
@@ -131,6 +133,7 @@ class Cluster:
             self.faults[row, gpu_index] = fault
         else:
             self.faults.pop((row, gpu_index), None)
+            self._roomier[row] = None
         self._refresh(row)
         return before != fault
 
@@ -153,8 +156,10 @@ class Cluster:
 
     def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
         """Book what a job holds, in place of what it held before."""
-        self.release(job_id)
         known = tuple(_within_tables(share) for share in shares if share.node in self.row)
+        if known and self._shares.get(job_id) == known:
+            return
+        self.release(job_id)
         self._shares[job_id] = known
         self._book(known, 1)
 
@@ -171,6 +176,12 @@ class Cluster:
     def held_jobs(self) -> Iterable[JobId]:
         """Every job that holds something, in the order they began to."""
         return self._shares.keys()
+
+    def take_roomier_rows(self) -> list[int]:
+        """The rows that may have got more room since this was last asked, in order of events."""
+        rows = list(self._roomier)
+        self._roomier.clear()
+        return rows
 
     def free_count(self) -> int:
         """GPUs that are free and healthy on usable nodes."""
@@ -201,6 +212,8 @@ class Cluster:
             self.cpu_free[row] -= sign * share.cpu_count
             self.memory_free[row] -= sign * share.memory_bytes
             self._refresh(row)
+            if sign < 0:
+                self._roomier[row] = None
 
     # -- rows ------------------------------------------------------------------------------
 

@@ -43,6 +43,18 @@ def eligible_rows(
     return np.flatnonzero(alive), tuple(exclusions)
 
 
+def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
+    """Whether one node has room for its part of a shape, kept nodes and node lists aside."""
+    return bool(
+        POPCOUNT[cluster.free_mask[row]] >= shape.gpus_per_node
+        and cluster.usable[row]
+        and cluster.cpu_free[row] >= shape.cpus_per_node
+        and cluster.memory_free[row] >= shape.memory_per_node_bytes
+        and cluster.members("partition", job.partition)[row]
+        and all(cluster.members("feature", feature)[row] for feature in job.features)
+    )
+
+
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     """Whether any shape would fit if every node were idle and usable."""
     for shape in job.shapes:

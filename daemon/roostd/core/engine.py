@@ -6,7 +6,7 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import assert_never
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from roostd.core.actions import Action, Decision, LetGo, Place, Wait, WakeAt
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import could_ever_fit, rows_to_keep
+from roostd.core.eligibility import KEPT_FREE, could_ever_fit, rows_to_keep
 from roostd.core.errors import PolicyError, UnknownJob
 from roostd.core.events import (
     Event,
@@ -44,10 +44,12 @@ from roostd.core.policy import (
     PriorityOrder,
     ScorePolicy,
 )
+from roostd.core.queue import Group, JobQueue
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _KEEPER_COUNT = 8  # jobs past patience that may keep nodes free at one time
 _MAX_BACKOFF_S = 300.0
+_DEMAND_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ class EngineConfig:
         start_timeout_s: a placed job that Slurm has not started by then is decided anew.
         refusal_backoff_s: pause after the first refusal; doubles with each one.
         refusal_limit: after so many refusals in a row the job is handed back to plain Slurm.
-        window_count: how many jobs of the queue one pass looks at.
+        window_count: how many jobs of the queue one pass tries; the next one goes on from there.
         ended_job_count: how many ended jobs can still be explained.
     """
 
@@ -88,13 +90,12 @@ class Engine:
         self.cluster = Cluster()
         self.decision_count = self.fallback_count = self.refused_count = 0
         self._jobs: dict[JobId, JobRecord] = {}
-        self._waiting: dict[JobId, JobSpec] = {}
+        self._waiting: dict[JobId, None] = {}
         self._placing: dict[JobId, None] = {}
         self._ended: dict[JobId, JobRecord] = {}
-        self._ranked: list[JobId] | None = None
+        self._queue = JobQueue(policies.order)
         self._could_fit: dict[Demand, bool] = {}
-        self._alarms: list[float] = []
-        self._impatient: list[tuple[float, JobId]] = []  # when patience ends; stale ones stay in
+        self._alarms: list[tuple[float, JobId]] = []
         self._announced_s = float("inf")
         self._heuristic = HeuristicScore()
 
@@ -126,117 +127,122 @@ class Engine:
     def step(self, event: Event) -> tuple[Action, ...]:
         """Take in one event and answer with what must be done about it."""
         actions: list[Action] = []
-        only = self._take_in(event, actions)
-        if only is None:
+        self._take_in(event, actions)
+        self._ring_alarms(event.at_s, actions)
+        if self._queue.begin_pass(self.cluster, event.at_s):
             self._pass(event.at_s, actions)
-        elif only:
-            self._pass_one(only, event.at_s, actions)
         self._announce_alarm(event.at_s, actions)
         return tuple(actions)
 
-    def _take_in(self, event: Event, actions: list[Action]) -> JobId | None:
-        """Update the state. Returns the one job to try, "" for none, None for the whole queue."""
-        nothing = JobId("")
+    def _take_in(self, event: Event, actions: list[Action]) -> None:
         match event:
             case NodeSeen():
-                self._could_fit.clear()
-                return None if self.cluster.see_node(event.node) else nothing
+                if self.cluster.see_node(event.node):
+                    self._forget_what_fits()
             case NodeLost():
-                self._could_fit.clear()
                 self.cluster.lose_node(event.name)
+                self._forget_what_fits()
             case TopologySeen():
                 self.cluster.see_topology(event.name, event.links, event.gpu_uuids)
             case LoadSeen():
                 self.cluster.see_load(event.name, event.load)
             case GpuHealthChanged():
-                changed = self.cluster.set_fault(event.name, event.gpu_index, event.fault)
-                return None if changed and not event.fault else nothing
-            case JobQueued() | JobChanged():
-                return self._queue(event.job, event.at_s)
+                self.cluster.set_fault(event.name, event.gpu_index, event.fault)
+            case JobQueued():
+                self._take_job(event.job, event.at_s, actions)
+            case JobChanged():
+                self._change(event.job, event.at_s, actions)
             case JobWithdrawn():
-                return self._withdraw(event)
+                self._withdraw(event)
             case JobStarted():
-                return self._start(event)
+                self._start(event)
             case JobEnded():
-                return self._end(event)
+                self._end(event)
             case PlacementRefused():
                 self._refuse(event.job_id, event.reason, event.at_s, actions)
-                return None
             case Tick():
-                self._expire(event.at_s, actions)
-                return None
+                pass  # every event brings the time
             case _:
                 assert_never(event)
-        return nothing
+
+    def _forget_what_fits(self) -> None:
+        self._could_fit.clear()
+        self._queue.recall_all()
 
     # -- the queue -------------------------------------------------------------------------
 
-    def _queue(self, job: JobSpec, at_s: float) -> JobId | None:
+    def _take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         known = self._jobs.get(job.job_id)
-        freed = self.cluster.release(job.job_id)
-        self._placing.pop(job.job_id, None)
-        requeued = known is None or known.state not in (JobState.WAITING, JobState.PLACING)
-        since_s = max(at_s, job.eligible_s) if known is None or requeued else known.queued_s
-        self._jobs[job.job_id] = JobRecord(spec=job, state=JobState.WAITING, queued_s=since_s)
+        self.cluster.release(job.job_id)
+        self._unqueue(job.job_id)
+        since_s = max(at_s, job.eligible_s)
+        if known is not None and known.state in (JobState.WAITING, JobState.PLACING):
+            since_s = max(known.queued_s, job.eligible_s)
+        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=since_s)
+        self._jobs[job.job_id] = record
         self._ended.pop(job.job_id, None)
-        self._waiting[job.job_id] = job
-        self._ranked = None
+        self._waiting[job.job_id] = None
         if job.eligible_s > at_s:
-            self._alarm(job.eligible_s)
-        self._alarm(since_s + self.config.patience_s)
-        heappush(self._impatient, (since_s + self.config.patience_s, job.job_id))
-        return None if freed or self._anyone_past_patience(at_s) else job.job_id
+            self._alarm(job.eligible_s, job.job_id)
+            self._wait(job.job_id, record, "has a later begin time", job.eligible_s, actions)
+        else:
+            self._offer_later(job.job_id, at_s, actions)
 
-    def _anyone_past_patience(self, at_s: float) -> bool:
-        while self._impatient and self._impatient[0][1] not in self._waiting:
-            heappop(self._impatient)
-        return bool(self._impatient) and self._impatient[0][0] <= at_s
+    def _change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
+        known = self._jobs.get(job.job_id)
+        if known is None or known.spec is None or not _asks_the_same(known.spec, job):
+            self._take_job(job, at_s, actions)
+            return
+        known.spec = job  # its priority aged
+        if job.job_id in self._queue:
+            self._queue.add(job, known.queued_s)
 
-    def _is_past_patience(self, record: JobRecord, at_s: float) -> bool:
-        return at_s >= record.queued_s + self.config.patience_s
+    def _offer_later(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+        """Let the next pass try a waiting job, unless it is known to have no room."""
+        record = self._jobs[job_id]
+        assert record.spec is not None
+        if not self._is_ready(record, at_s):
+            return
+        nothing = self._queue.add(record.spec, record.queued_s)
+        if nothing is not None:
+            self._wait_for_room(job_id, record, nothing, actions)
 
     def _unqueue(self, job_id: JobId) -> None:
-        if self._waiting.pop(job_id, None) is not None:
-            self._ranked = None
+        self._waiting.pop(job_id, None)
+        self._placing.pop(job_id, None)
+        self._queue.remove(job_id)
 
-    def _withdraw(self, event: JobWithdrawn) -> JobId | None:
+    def _withdraw(self, event: JobWithdrawn) -> None:
         record = self._jobs.get(event.job_id)
         if record is None:
-            return JobId("")
+            return
         self._unqueue(event.job_id)
-        self._placing.pop(event.job_id, None)
         record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
-        return None if self.cluster.release(event.job_id) else JobId("")
+        self.cluster.release(event.job_id)
 
-    def _start(self, event: JobStarted) -> JobId | None:
+    def _start(self, event: JobStarted) -> None:
         record = self._jobs.get(event.job_id)
         if record is None:
             self._ended.pop(event.job_id, None)
             record = self._jobs[event.job_id] = JobRecord(
                 spec=None, state=JobState.RUNNING, queued_s=event.at_s
             )
-        planned = self.cluster.shares(event.job_id)
         self._unqueue(event.job_id)
-        self._placing.pop(event.job_id, None)
         self.cluster.hold(event.job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s = "", None
         if record.started_s is None:
             record.started_s = event.at_s
-        moved = planned and self.cluster.shares(event.job_id) != planned
-        return None if moved else JobId("")
 
-    def _end(self, event: JobEnded) -> JobId | None:
-        freed = self.cluster.release(event.job_id)
+    def _end(self, event: JobEnded) -> None:
+        self.cluster.release(event.job_id)
         self._unqueue(event.job_id)
-        self._placing.pop(event.job_id, None)
         record = self._jobs.pop(event.job_id, None)
         if record is not None:
             record.state, record.ended_s, record.reason = JobState.ENDED, event.at_s, ""
             self._ended[event.job_id] = record
             if len(self._ended) > self.config.ended_job_count:
                 del self._ended[next(iter(self._ended))]
-        return None if freed else JobId("")
 
     def _refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
         record = self._jobs.get(job_id)
@@ -254,97 +260,73 @@ class Engine:
         pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
         record.state = JobState.WAITING
         record.not_before_s = at_s + min(pause_s, _MAX_BACKOFF_S)
-        self._waiting[job_id] = record.spec
-        self._ranked = None
-        self._alarm(record.not_before_s)
+        self._waiting[job_id] = None
+        self._alarm(record.not_before_s, job_id)
         self._wait(
             job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions
         )
 
-    def _expire(self, at_s: float, actions: list[Action]) -> None:
-        """Give up on placements that Slurm has not started in time."""
-        for job_id in list(self._placing):
-            if at_s >= self._jobs[job_id].start_deadline_s:
-                timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
-                self._refuse(job_id, timeout, at_s, actions)
-
     # -- a pass ----------------------------------------------------------------------------
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
-        """Offer GPUs to the waiting jobs in order."""
-        if not self._waiting:
-            return
-        if self._ranked is None:
-            self._ranked = list(self.policies.order.rank(list(self._waiting.values()), at_s))
-        failed: dict[Demand, Candidates] = {}
-        kept: NDArray[np.bool_] | None = None
-        keeper_count = 0
-        for job_id in self._ranked[: self.config.window_count]:
+        """Offer GPUs to the queued jobs in order."""
+        impatient_s = at_s - self.config.patience_s
+        kept = np.zeros(len(self.cluster), dtype=np.bool_)
+        keeper_count = try_count = 0
+        for group, job_id in self._queue.offers(impatient_s):
             record = self._jobs[job_id]
-            if record.spec is None or not self._is_ready(record, at_s):
+            if not group.is_blocked(kept):
+                if try_count == self.config.window_count:
+                    self._queue.postpone()
+                    return
+                try_count += 1
+                self._try(job_id, record, group, at_s, kept, actions)
+            if group.nothing is None or record.queued_s > impatient_s:
                 continue
-            demand = Demand.of(record.spec)
-            nothing = failed.get(demand)
-            if nothing is None:
-                nothing = self._try(job_id, record, at_s, kept, actions)
-            else:
-                self._wait_for_room(job_id, record, nothing, actions)
-            if nothing is None:
-                continue
-            failed[demand] = nothing
-            if keeper_count < _KEEPER_COUNT and self._is_past_patience(record, at_s):
-                kept = self._keep_nodes(record.spec, kept)
+            if keeper_count < _KEEPER_COUNT:
+                assert record.spec is not None
+                kept = kept.copy()  # groups remember what was kept from them
+                kept[rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])] = True
                 keeper_count += 1
-
-    def _pass_one(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
-        """Offer GPUs to a job that just came: nothing has become free for the others."""
-        record = self._jobs[job_id]
-        if self._is_ready(record, at_s):
-            self._try(job_id, record, at_s, None, actions)
 
     def _is_ready(self, record: JobRecord, at_s: float) -> bool:
         assert record.spec is not None
         decided = record.placement is not None and not record.spec.binding
         return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
 
-    def _keep_nodes(self, job: JobSpec, kept: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
-        if kept is None:
-            kept = np.zeros(len(self.cluster), dtype=np.bool_)
-        kept[rows_to_keep(self.cluster, job, job.shapes[0])] = True
-        return kept
-
     def _try(
         self,
         job_id: JobId,
         record: JobRecord,
+        group: Group,
         at_s: float,
-        kept: NDArray[np.bool_] | None,
+        kept: NDArray[np.bool_],
         actions: list[Action],
-    ) -> Candidates | None:
-        """Place, defer or let go of one job. Returns the empty candidates when it has no room."""
+    ) -> None:
+        """Place, defer or let go of one job, or find that its group has no room."""
         job = record.spec
         assert job is not None
-        candidates = None
+        group.nothing, group.kept, kept_some = None, None, False
         for shape in job.shapes:
             candidates = find_candidates(self.cluster, job, shape, kept)
             if len(candidates):
-                break
-        assert candidates is not None
-        if len(candidates):
-            self._offer(job_id, record, job, candidates, at_s, actions)
-            return None
-        if not self._could_ever_fit(job):
-            why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
-            never = f"no placement could ever hold it in partition {job.partition}"
-            self._let_go(job_id, record, f"{never}: {why or 'no nodes'}", actions)
-            return None
-        self._wait_for_room(job_id, record, candidates, actions)
-        return candidates
+                self._offer(job_id, record, job, candidates, at_s, actions)
+                return
+            kept_some |= any(reason == KEPT_FREE for reason, _ in candidates.exclusions)
+        if self._could_ever_fit(job):
+            group.nothing, group.kept = candidates, kept if kept_some else None
+            self._wait_for_room(job_id, record, candidates, actions)
+            return
+        why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
+        never = f"no placement could ever hold it in partition {job.partition}"
+        self._let_go(job_id, record, f"{never}: {why or 'no nodes'}", actions)
 
     def _could_ever_fit(self, job: JobSpec) -> bool:
         demand = Demand.of(job)
         fits = self._could_fit.get(demand)
         if fits is None:
+            if len(self._could_fit) >= _DEMAND_LIMIT:
+                self._could_fit.clear()
             fits = not len(self.cluster) or could_ever_fit(self.cluster, job)
             self._could_fit[demand] = fits
         return fits
@@ -361,20 +343,22 @@ class Engine:
         waited_s = at_s - record.queued_s
         verdict = self.policies.gate.decide(job, waited_s, candidates.tier, at_s)
         if isinstance(verdict, Defer):
-            self._alarm(verdict.until_s)
+            self._alarm(verdict.until_s, job_id)
+            self._queue.defer(job_id)
             self._wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         decision = self._decide(candidates, at_s)
         placement = decision.candidates[0]
         record.decision, record.placement = decision, placement
         record.exclusions = candidates.exclusions
+        self._queue.remove(job_id)
         if job.binding:
             self._unqueue(job_id)
             self._placing[job_id] = None
             self.cluster.hold(job_id, shares_of(placement))
             record.state, record.reason, record.until_s = JobState.PLACING, "", None
             record.start_deadline_s = at_s + self.config.start_timeout_s
-            self._alarm(record.start_deadline_s)
+            self._alarm(record.start_deadline_s, job_id)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
 
     def _decide(self, candidates: Candidates, at_s: float) -> Decision:
@@ -435,16 +419,28 @@ class Engine:
 
     # -- time ------------------------------------------------------------------------------
 
-    def _alarm(self, at_s: float) -> None:
-        heappush(self._alarms, at_s)
+    def _alarm(self, at_s: float, job_id: JobId) -> None:
+        heappush(self._alarms, (at_s, job_id))
+
+    def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
+        """Give up on placements that Slurm has not started in time; recall jobs that paused."""
+        while self._alarms and self._alarms[0][0] <= at_s:
+            job_id = heappop(self._alarms)[1]
+            if job_id in self._placing:
+                if at_s >= self._jobs[job_id].start_deadline_s:
+                    timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
+                    self._refuse(job_id, timeout, at_s, actions)
+            elif job_id in self._waiting:
+                self._offer_later(job_id, at_s, actions)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
-        while self._alarms and self._alarms[0] <= at_s:
+        open_jobs = self._placing, self._waiting
+        while self._alarms and not any(self._alarms[0][1] in jobs for jobs in open_jobs):
             heappop(self._alarms)
         if self._announced_s <= at_s:
             self._announced_s = float("inf")
-        if self._alarms and self._alarms[0] < self._announced_s:
-            self._announced_s = self._alarms[0]
+        if self._alarms and self._alarms[0][0] < self._announced_s:
+            self._announced_s = self._alarms[0][0]
             actions.append(WakeAt(at_s=self._announced_s))
 
     # -- for tests -------------------------------------------------------------------------
@@ -462,6 +458,19 @@ class Engine:
                 for gpu in share.gpu_indices:
                     other = claimed.setdefault((share.node, gpu), job_id)
                     assert other == job_id, f"{share.node} GPU {gpu}: {other} and {job_id}"
+        self._queue.check_invariants()
+        awaited = {job_id for _, job_id in self._alarms}
         for job_id in self._waiting:
+            is_decided = self._jobs[job_id].placement is not None
+            assert job_id in self._queue or job_id in awaited or is_decided, f"{job_id} is lost"
             assert self._jobs[job_id].state is JobState.WAITING, f"{job_id} is not waiting"
             assert not self.cluster.shares(job_id), f"{job_id} waits and holds GPUs"
+        for job_id, record in self._jobs.items():
+            waits, is_placing = job_id in self._waiting, job_id in self._placing
+            assert waits == (record.state is JobState.WAITING), f"{job_id} is {record.state}"
+            assert is_placing == (record.state is JobState.PLACING), f"{job_id} is {record.state}"
+            assert waits or job_id not in self._queue, f"{job_id} is queued and {record.state}"
+
+
+def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
+    return replace(one, priority=other.priority) == other

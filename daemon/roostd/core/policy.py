@@ -6,7 +6,7 @@ PolicyError when they cannot answer; the engine then asks the heuristic beside t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,17 @@ class OrderPolicy(Protocol):
 
     def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
         """Return every job's id, first served first."""
+
+
+SortKey: TypeAlias = tuple[int | float | str, ...]
+
+
+@runtime_checkable
+class KeyedOrder(OrderPolicy, Protocol):
+    """An order in which a job's place hangs on nothing but the job: it is found by its key."""
+
+    def key(self, job: JobSpec) -> SortKey:
+        """Return what to sort by, ascending; the same at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +88,13 @@ class PriorityOrder:
 
     def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
         """See OrderPolicy."""
-        return [
-            job.job_id
-            for job in sorted(jobs, key=lambda job: (-job.priority, job.submit_s, job.job_id))
-        ]
+        return [job.job_id for job in sorted(jobs, key=self.key)]
+
+    def key(self, job: JobSpec) -> SortKey:
+        """See KeyedOrder."""
+        number, _, task = job.job_id.partition("_")
+        # Length first: digits then sort as numbers do.
+        return -job.priority, job.submit_s, len(number), number, len(task), task
 
 
 class OpenGate:

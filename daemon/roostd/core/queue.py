@@ -1,0 +1,223 @@
+"""The jobs that could be placed if there were room, grouped by what they ask for.
+
+Jobs with the same demand have room or not together. So a pass tries one job of each group, and a
+group that found no room is left alone until a node that it could use has more room. That makes
+the cost of a pass a matter of how many kinds of jobs wait, not of how many jobs.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.candidates import Candidates
+from roostd.core.cluster import Cluster
+from roostd.core.eligibility import has_room
+from roostd.core.jobs import Demand
+from roostd.core.model import JobId, JobSpec
+from roostd.core.policy import KeyedOrder, OrderPolicy, SortKey
+
+_Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
+_MANY_ROWS = 64  # after so many changes to nodes at once, everything is tried anew
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """The queued jobs of one demand.
+
+    Attributes:
+        job_ids: in order, each behind its key.
+        since_s: engine time at which each could first have been placed.
+        ages: the same as a heap; entries of jobs that left stay in.
+        deferred: jobs that have an offer and wait for a better one.
+        nothing: the last try, if it found no room.
+        kept: bool [row], which nodes were kept from that try, if that made a difference.
+    """
+
+    number: int
+    sample: JobSpec
+    job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
+    since_s: dict[JobId, float] = field(default_factory=dict)
+    ages: list[tuple[float, JobId]] = field(default_factory=list)
+    deferred: dict[JobId, None] = field(default_factory=dict)
+    nothing: Candidates | None = None
+    kept: NDArray[np.bool_] | None = None
+
+    def is_blocked(self, kept: NDArray[np.bool_]) -> bool:
+        """Whether a try would find no room, with these nodes kept from it."""
+        if self.nothing is None:
+            return False
+        return self.kept is None or not (self.kept & ~kept).any()
+
+    def place_of(self, entry: tuple[SortKey, JobId]) -> int:
+        """Where an entry of job_ids is."""
+        return bisect_left(self.job_ids, entry)
+
+    @property
+    def is_without_room(self) -> bool:
+        """Whether a try would find no room, whichever nodes are kept from it."""
+        return self.nothing is not None and self.kept is None
+
+    def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
+        """The first in order of those that could have been placed by then."""
+        while self.ages and self.since_s.get(self.ages[0][1]) != self.ages[0][0]:
+            heappop(self.ages)
+        if not self.ages or self.ages[0][0] > limit_s:
+            return None
+        return next((entry for entry in self.job_ids if self.since_s[entry[1]] <= limit_s), None)
+
+
+class JobQueue:
+    """Who is offered GPUs next."""
+
+    def __init__(self, order: OrderPolicy) -> None:
+        self._order = order
+        self._keyed = order if isinstance(order, KeyedOrder) else None
+        self._groups: dict[Demand, Group] = {}
+        self._entries: dict[JobId, tuple[Group, SortKey]] = {}
+        self._jobs: dict[JobId, JobSpec] = {}
+        self._group_count = 0
+        self._is_ranked = True
+        self._is_due = False  # whether a pass could change anything
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return job_id in self._jobs
+
+    def add(self, job: JobSpec, since_s: float) -> Candidates | None:
+        """Queue a job. Returns the empty candidates when it is already known to have no room."""
+        demand = Demand.of(job)
+        group = self._groups.get(demand)
+        if group is None:
+            self._group_count += 1
+            group = self._groups[demand] = Group(self._group_count, job)
+        left = self._take_out(job.job_id)
+        key = self._keyed.key(job) if self._keyed else ()
+        self._jobs[job.job_id] = job
+        self._entries[job.job_id] = group, key
+        insort(group.job_ids, (key, job.job_id))
+        group.since_s[job.job_id] = since_s
+        heappush(group.ages, (since_s, job.job_id))
+        self._forget_if_empty(left)
+        if self._keyed is None:
+            self._is_ranked = False
+        if group.is_without_room:
+            return group.nothing
+        self._is_due = True
+        return None
+
+    def remove(self, job_id: JobId) -> None:
+        """Take a job out, if it is in."""
+        left = self._take_out(job_id)
+        self._forget_if_empty(left)
+        if left is not None and any(other.kept is not None for other in self._groups.values()):
+            self._is_due = True  # it may have been the one for whom nodes were kept
+
+    def defer(self, job_id: JobId) -> None:
+        """Set a job aside until it is added again or there is more room."""
+        group, key = self._entries[job_id]
+        del group.job_ids[group.place_of((key, job_id))]
+        group.deferred[job_id] = None
+
+    def recall_all(self) -> None:
+        """Forget who had no room and who was set aside."""
+        for group in self._groups.values():
+            self._recall(group)
+
+    def begin_pass(self, cluster: Cluster, at_s: float) -> bool:
+        """Recall who may have room now, and rank. Returns whether a pass could change anything."""
+        rows = cluster.take_roomier_rows()
+        for group in self._groups.values():
+            if (group.nothing is not None or group.deferred) and _may_use(cluster, group, rows):
+                self._recall(group)
+        is_due, self._is_due = self._is_due, False
+        if is_due and not self._is_ranked:
+            self._rank(at_s)
+        return is_due
+
+    def offers(self, impatient_s: float) -> Iterator[tuple[Group, JobId]]:
+        """Give every group its turns, in the order of its jobs.
+
+        The caller tries the job, and removes or defers it or sets `nothing` of its group. A group
+        without room has one more turn, with its first job that waits since `impatient_s`.
+        """
+        turns: list[_Turn] = []
+        for group in self._groups.values():
+            without_room = group.is_without_room
+            _push(turns, group, group.first_since(impatient_s) if without_room else _head(group))
+        while turns:
+            key, _, job_id, group = heappop(turns)
+            was_without_room = group.is_without_room
+            yield group, job_id
+            if group.nothing is None:
+                _push(turns, group, _head(group))
+            elif not was_without_room:
+                impatient = group.first_since(impatient_s)
+                _push(turns, group, impatient if impatient != (key, job_id) else None)
+
+    def postpone(self) -> None:
+        """Go on with the pass after the next event."""
+        self._is_due = True
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where the groups and the jobs disagree."""
+        queued = [job_id for group in self._groups.values() for job_id in group.since_s]
+        assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
+        for group in self._groups.values():
+            assert group.job_ids == sorted(group.job_ids), "a group is out of order"
+            inside = {job_id for _, job_id in group.job_ids}
+            assert inside | set(group.deferred) == set(group.since_s)
+            assert not inside & set(group.deferred)
+
+    def _take_out(self, job_id: JobId) -> Group | None:
+        if self._jobs.pop(job_id, None) is None:
+            return None
+        group, key = self._entries.pop(job_id)
+        if job_id in group.deferred:
+            del group.deferred[job_id]
+        else:
+            del group.job_ids[group.place_of((key, job_id))]
+        del group.since_s[job_id]
+        return group
+
+    def _forget_if_empty(self, group: Group | None) -> None:
+        if group is not None and not group.since_s:
+            del self._groups[Demand.of(group.sample)]
+
+    def _recall(self, group: Group) -> None:
+        group.nothing = group.kept = None
+        for job_id in group.deferred:
+            insort(group.job_ids, (self._entries[job_id][1], job_id))
+        group.deferred.clear()
+        self._is_due = True
+
+    def _rank(self, at_s: float) -> None:
+        """Ask an order that gives no lasting keys for the place of every job."""
+        for group in self._groups.values():
+            group.job_ids.clear()
+        for place, job_id in enumerate(self._order.rank(list(self._jobs.values()), at_s)):
+            group = self._entries[job_id][0]
+            self._entries[job_id] = group, (place,)
+            if job_id not in group.deferred:
+                group.job_ids.append(((place,), job_id))
+        self._is_ranked = True
+
+
+def _head(group: Group) -> tuple[SortKey, JobId] | None:
+    return group.job_ids[0] if group.job_ids else None
+
+
+def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
+    if entry is not None:
+        heappush(turns, (entry[0], group.number, entry[1], group))
+
+
+def _may_use(cluster: Cluster, group: Group, rows: list[int]) -> bool:
+    if len(rows) > _MANY_ROWS:
+        return True
+    return any(
+        has_room(cluster, group.sample, shape, row) for shape in group.sample.shapes for row in rows
+    )
