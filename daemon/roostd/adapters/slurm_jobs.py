@@ -22,6 +22,7 @@ from roostd.config import Mode
 from roostd.core.model import JobId, JobSpec, NodeName, Shape
 
 NO_GPUS = "asks for no GPUs"
+_UNREADABLE = "unreadable"
 _MAX_SHAPES = 8
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
 _PER_GPU = ("CpusPerTres", "MemPerTres")
@@ -88,6 +89,8 @@ class JobReader:
         mode = self.mode_of(job.partition.partition(",")[0])
         if mode is Mode.OFF:
             return f"partition {job.partition} is off"
+        if _UNREADABLE in request.others:
+            return f"its request cannot be read: {dict(job.tres)}"
         if not request.gpu_count:
             return NO_GPUS
         if job.is_heterogeneous:
@@ -227,4 +230,4 @@ def _gres(text: str) -> tuple[Gres, ...]:
     try:
         return parse_gres(text)
     except TresError:
-        return (Gres("something unreadable", None, 1),)
+        return (Gres(_UNREADABLE, None, 1),)

@@ -172,9 +172,9 @@ class SlurmStandIn:
         self._tell(Ended(job_id))
         self.tick()
 
-    def hold(self, job_id: JobId) -> None:
-        """Hold a waiting job, as `scontrol hold`."""
-        self._jobs[job_id].priority = 0
+    def hold(self, job_id: JobId, *, release: bool = False) -> None:
+        """Hold a waiting job, or release it, as `scontrol hold` and `scontrol release`."""
+        self._jobs[job_id].priority = int(release)
 
     def set_node(self, spec: NodeSpec) -> None:
         """Add a node, or change one."""
