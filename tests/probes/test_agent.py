@@ -327,8 +327,8 @@ async def test_hooks_get_an_error_in_time_when_the_daemon_is_away_or_slow(
 
     assert slow == {"error": "roostd did not answer: DEADLINE_EXCEEDED"}
     assert str(gone["error"]).startswith("roostd did not answer: ")
-    assert 0.4 < slow_s < 0.9
-    assert gone_s < 0.9
+    assert 0.4 < slow_s < 1.5  # the deadline is 0.5 s; the machine may be busy
+    assert gone_s < 1.5
 
 
 async def test_facts_without_gpus_are_no_fault(fake_daemon: FakeDaemon, tmp_path: Path) -> None:
