@@ -48,6 +48,10 @@ class StateFolderInUse(RoostError):
     """Another roostd keeps its journal in the state folder."""
 
 
+class DaemonFailed(RoostError):
+    """A task of the daemon failed that never should; systemd starts it anew."""
+
+
 def serve(config: Config, reload: Callable[[], Config]) -> None:
     """Run the daemon until SIGTERM or SIGINT.
 
@@ -70,6 +74,7 @@ class Daemon:
         slurm: the cluster; Slurm's own commands when None.
         environ: for NOTIFY_SOCKET and the like.
         registry: where metrics are registered.
+        handles_signals: False where somebody else's process and threads are not ours to steer.
     """
 
     def __init__(
@@ -80,8 +85,10 @@ class Daemon:
         slurm: SlurmPort | None = None,
         environ: Mapping[str, str] = os.environ,
         registry: CollectorRegistry | None = None,
+        handles_signals: bool = True,
     ) -> None:
         self._config, self._reload_config = config, reload
+        self._handles_signals = handles_signals
         self._under_systemd = "JOURNAL_STREAM" in environ
         self._notify = Notifier(environ)
         self._slurm = slurm
@@ -91,20 +98,34 @@ class Daemon:
         self._reloading = asyncio.Event()
 
     async def run(self) -> None:
-        """Start, serve, drain, stop."""
+        """Start, serve, drain, stop.
+
+        Raises:
+            ConfigError: a port or folder that the configuration names cannot be used.
+            JournalError: the state folder cannot be written.
+            StateFolderInUse: another roostd is running.
+            DaemonFailed: a task failed; the log has the trace.
+        """
         config = self._config
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         _make_folders(config)
+        handlers = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self.reload,
+        }
         with _locked(config.paths.state_dir):
             self._build(config)
-            with _signals(
-                {
-                    signal.SIGTERM: self.stop,
-                    signal.SIGINT: self.stop,
-                    signal.SIGHUP: self._reloading.set,
-                }
-            ):
-                await self._serve()
+            with _signals(handlers if self._handles_signals else {}):
+                try:
+                    await self._serve()
+                except ExceptionGroup as group:
+                    _log.exception("roostd_failed")
+                    raise DaemonFailed(str(group.exceptions[0])) from group
+
+    def reload(self) -> None:
+        """Ask for the configuration to be read again, as SIGHUP does."""
+        self._reloading.set()
 
     def stop(self) -> None:
         """Begin to drain."""
@@ -141,14 +162,14 @@ class Daemon:
             self.watch.look,
             config.slurm.concurrent_pin_count,
         )
-        self.loop = DecisionLoop(
+        self.decisions = DecisionLoop(
             self.state, self.recorder, self.applier, self.metrics, self._beat_s(), self._beat
         )
         self.servers = Servers(self.state, self.metrics, config.listen, config.operator_socket)
         self._new_engine()
 
     def _emit(self, event: Event) -> None:
-        self.loop.put(event)
+        self.decisions.put(event)
 
     async def _serve(self) -> None:
         await self.servers.start()
@@ -161,7 +182,7 @@ class Daemon:
             running = [
                 tasks.create_task(work)
                 for work in (
-                    self.loop.run(),
+                    self.decisions.run(),
                     self.watch.run(),
                     self._renew_leases(),
                     self._keep_house(),
@@ -222,7 +243,7 @@ class Daemon:
             self._set_gauges()
             if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
                 self._new_engine()
-                self.loop.restart(self.watch.world())
+                self.decisions.restart(self.watch.world())
             await asyncio.sleep(HOUSEKEEPING_S)
 
     def _beat_s(self) -> float:
@@ -326,7 +347,7 @@ class Daemon:
         self.state.config = config
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         self._new_engine()
-        self.loop.restart(self.watch.world())
+        self.decisions.restart(self.watch.world())
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")
 

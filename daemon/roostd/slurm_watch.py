@@ -21,7 +21,7 @@ from roostd.core.errors import SlurmError
 from roostd.core.events import Event, NodeLost
 from roostd.core.model import JobId
 from roostd.metrics import Metrics
-from roostd.state import DaemonState
+from roostd.state import DaemonState, LeftJob
 
 _log = structlog.get_logger(__name__)
 
@@ -170,6 +170,7 @@ class SlurmWatch:
         """Put the snapshot in the engine's terms."""
         gpu_nodes = {node.spec.name for node in self._nodes}
         self._view = view(self._snapshot, reader, gpu_nodes, self._view, at_s)
+        self._tell_left()
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
         self._leased = tuple(
@@ -181,6 +182,22 @@ class SlurmWatch:
             for job_id in job.job_ids
             if job_id in self._view.waiting or job_id in self._view.blocked
         )
+
+    def _tell_left(self) -> None:
+        """Let operators ask why Roost does not place a job."""
+        now = self._view
+        left = {job_id: told for job_id, told in self._state.left.items() if job_id in now.running}
+        for job in self._snapshot.jobs:
+            for job_id in map(JobId, job.job_ids if job.is_pending else ()):
+                reason = now.blocked.get(job_id) or now.left.get(job_id)
+                if reason is not None and any("gpu" in asked for _, asked in job.tres):
+                    left[job_id] = LeftJob(
+                        user_id=job.user_id,
+                        partition=job.partition,
+                        reason=reason,
+                        is_blocked=job_id in now.blocked,
+                    )
+        self._state.left, self._state.left_reasons = left, now.left
 
     async def _meet(self) -> None:
         """Learn which Slurm this is; it may be another release after it was away."""

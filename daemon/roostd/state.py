@@ -1,5 +1,6 @@
 """What the daemon is doing right now: written by its tasks, read by its gRPC services."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roostd.adapters.clock import Clock
@@ -9,6 +10,20 @@ from roostd.core.engine import Engine
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, NodeName
 from roostd.rpc.board import ProbeBoard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftJob:
+    """A job that Roost does not place, and why.
+
+    Attributes:
+        is_blocked: held, depending or beyond its array's limit: Roost places it once it may go.
+    """
+
+    user_id: int
+    partition: str
+    reason: str
+    is_blocked: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,6 +45,8 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's word on each node, in full: "mixed+drain".
         job_ids: the JobId of each of Slurm's numeric ids: they differ for tasks of arrays.
+        left: jobs that ask for GPUs and that Roost does not place; also while they run.
+        left_reasons: why, of every waiting job that Roost does not place, CPU jobs too.
         earlier_places: what was decided before the present engine was born, by the journal.
     """
 
@@ -47,6 +64,8 @@ class DaemonState:
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
+    left: dict[JobId, LeftJob] = field(default_factory=dict)
+    left_reasons: Mapping[JobId, str] = field(default_factory=dict)
     earlier_places: dict[JobId, Place] = field(default_factory=dict)
 
     def place(self, job_id: JobId, record: JobRecord) -> Place | None:

@@ -8,13 +8,13 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config import Mode
 from roostd.core.actions import Decision, Place
-from roostd.core.errors import UnknownNode
+from roostd.core.errors import UnknownJob, UnknownNode
 from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId, NodeName, NodeShare, Placement
 from roostd.rpc.board import NodeReport
 from roostd.rpc.probe_messages import column
-from roostd.state import DaemonState
+from roostd.state import DaemonState, LeftJob
 
 _MODES = {
     Mode.OFF: pb.MODE_OFF,
@@ -161,21 +161,58 @@ def topology(state: DaemonState, name: NodeName) -> pb.Topology:
     return pb.Topology(node=name, gpus=gpus, links=links, nics=nics)
 
 
-def job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
-    """One job."""
-    spec, now_s = record.spec, state.clock.now_s()
+def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
+    """Every job that the engine knows, then those that Roost leaves to Slurm."""
+    known = dict(state.engine.records(include_ended))
+    for job_id, record in known.items():
+        yield _recorded_job(state, job_id, record)
+    for job_id, left in state.left.items():
+        if job_id not in known:
+            yield _left_job(job_id, left)
+
+
+def job(state: DaemonState, job_id: JobId) -> pb.Job:
+    """One job.
+
+    Raises:
+        UnknownJob: neither the engine nor Slurm's queue has it.
+    """
+    try:
+        return _recorded_job(state, job_id, state.engine.record(job_id))
+    except UnknownJob:
+        if job_id in state.left:
+            return _left_job(job_id, state.left[job_id])
+        if job_id in state.left_reasons:
+            reason = state.left_reasons[job_id]
+            return pb.Job(job_id=job_id, state=pb.JOB_STATE_LET_GO, reason=reason)
+        raise
+
+
+def _left_job(job_id: JobId, left: LeftJob) -> pb.Job:
+    return pb.Job(
+        job_id=job_id,
+        user_id=left.user_id,
+        partition=left.partition,
+        state=pb.JOB_STATE_WAITING if left.is_blocked else pb.JOB_STATE_LET_GO,
+        reason=left.reason,
+    )
+
+
+def _recorded_job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
+    spec, left, now_s = record.spec, state.left.get(job_id), state.clock.now_s()
     place = state.place(job_id, record)
     message = pb.Job(
         job_id=job_id,
-        user_id=spec.user_id if spec else 0,
-        partition=spec.partition if spec else "",
         state=_JOB_STATES[record.state],
-        reason=record.reason,
+        reason=record.reason or _why_not_roost_s(record, left),
         gpu_count=_gpu_count(record),
         waited_s=max(_waited_until_s(record, now_s) - record.queued_s, 0.0),
         planned=_planned(place.placement) if place else (),
         allocated=[_allocation(share) for share in record.shares],
     )
+    told = spec or left
+    if told is not None:
+        message.user_id, message.partition = told.user_id, told.partition
     if place is not None:
         message.link_score = int(place.decision.link_scores[0])
         message.best_link_score = place.decision.best_link_score
@@ -184,9 +221,28 @@ def job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
     return message
 
 
-def explanation(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Explanation:
-    """Why a job is where it is."""
-    message = pb.Explanation(job=job(state, job_id, record))
+def _why_not_roost_s(record: JobRecord, left: LeftJob | None) -> str:
+    """Why a job runs that Roost has not placed; empty for those it has."""
+    if record.spec is not None:
+        return ""
+    if left is not None:
+        return left.reason
+    if not any(share.gpu_indices for share in record.shares):
+        return "asks for no GPUs"
+    return "Slurm started it before this roostd saw it wait"
+
+
+def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
+    """Why a job is where it is.
+
+    Raises:
+        UnknownJob: neither the engine nor Slurm's queue has it.
+    """
+    message = pb.Explanation(job=job(state, job_id))
+    try:
+        record = state.engine.record(job_id)
+    except UnknownJob:
+        return message
     place = state.place(job_id, record)
     exclusions = record.exclusions
     if place is not None:

@@ -40,17 +40,12 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
-        records = self._state.engine.records(request.include_ended)
-        return pb.ListJobsResponse(
-            jobs=[convert.job(self._state, job_id, record) for job_id, record in records]
-        )
+        return pb.ListJobsResponse(jobs=convert.jobs(self._state, request.include_ended))
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
-        job_id = JobId(request.job_id)
-        return convert.job(self._state, job_id, self._state.engine.record(job_id))
+        return convert.job(self._state, JobId(request.job_id))
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
-        job_id = JobId(request.job_id)
-        return convert.explanation(self._state, job_id, self._state.engine.record(job_id))
+        return convert.explanation(self._state, JobId(request.job_id))

@@ -1,0 +1,180 @@
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roostd.cli import EXIT_CONFIG, EXIT_LOCKED, EXIT_OK, main
+
+START_S = 30.0
+
+
+class Process:
+    """A real roostd, told by NOTIFY_SOCKET how it fares; Slurm's commands are missing."""
+
+    def __init__(self, folder: Path, **environ: str) -> None:
+        self.folder = folder
+        self.config = folder / "roostd.yaml"
+        if not self.config.exists():
+            self.config.write_text(
+                f"listen: {{probes: '127.0.0.1:0'}}\npolicy: {{model: none}}\n"
+                f"slurm: {{bin_dir: {folder}/no-slurm}}\n"
+                f"paths: {{runtime_dir: {folder}/run, state_dir: {folder}/state}}\n"
+            )
+        self._notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        address = folder / f"notify-{time.monotonic_ns()}"
+        self._notify.bind(str(address))
+        self._notify.settimeout(START_S)
+        self.log = (folder / "log").open("ab")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "roostd.cli", "--config", str(self.config)],
+            env={**os.environ, "NOTIFY_SOCKET": str(address), **environ},
+            stderr=self.log,
+        )
+
+    def hear(self, prefix: str) -> str:
+        """The next notification that begins so; others are passed over."""
+        deadline_s = time.monotonic() + START_S
+        while time.monotonic() < deadline_s:
+            message = self._notify.recv(4096).decode()
+            if message.startswith(prefix):
+                return message
+        raise AssertionError(f"no {prefix}: {self.logged()}")
+
+    def logged(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def end(self, sign: signal.Signals) -> int:
+        self.process.send_signal(sign)
+        return self.process.wait(START_S)
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        self._notify.close()
+        self.log.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@contextlib.contextmanager
+def roostd(folder: Path, **environ: str) -> Iterator[Process]:
+    process = Process(folder, **environ)
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+def test_check_config_is_silent_about_a_right_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("mode: enforce\n")
+
+    assert main(["check-config", str(tmp_path / "a.yaml")]) == EXIT_OK
+    assert capsys.readouterr() == ("", "")
+
+
+def test_check_config_names_every_problem_and_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("mode: enforcee\nslurm: {lease: 5}\n")
+
+    assert main(["check-config", str(file)]) == EXIT_CONFIG
+    assert capsys.readouterr().err == (
+        f"{file}:1: mode: want off, shadow, advise or enforce, got enforcee; "
+        f"{file}:2: slurm.lease: unknown key, did you mean slurm.lease_s?\n"
+    )
+
+
+def test_check_config_shows_every_value_and_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("mode: enforce\n")
+
+    assert main(["check-config", str(file), "--show", "--set", "cluster=lab"]) == EXIT_OK
+
+    lines = capsys.readouterr().out.splitlines()
+    assert f"mode: enforce  # {file}:1" in lines
+    assert "cluster: lab  # --set cluster" in lines
+    assert "slurm.lease_s: 60.0  # default" in lines
+
+
+def test_a_wrong_configuration_does_not_start_the_daemon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text("mode: [\n")
+
+    assert main(["--config", str(tmp_path / "a.yaml")]) == EXIT_CONFIG
+    assert "not YAML" in capsys.readouterr().err
+
+
+def test_sigterm_drains_and_leaves_nothing_behind(folder: Path) -> None:
+    with roostd(folder) as daemon:
+        assert "cannot be run: No such file" in daemon.hear("READY=1")
+        assert (folder / "run" / "operator.sock").is_socket()
+
+        assert daemon.end(signal.SIGTERM) == EXIT_OK
+
+        daemon.hear("STOPPING=1")
+        assert not (folder / "run" / "operator.sock").exists()
+        assert "event=roostd_stopped" in daemon.logged()
+
+
+def test_sighup_reloads_and_keeps_what_it_had_when_the_file_is_wrong(folder: Path) -> None:
+    with roostd(folder) as daemon:
+        daemon.hear("READY=1")
+        text = daemon.config.read_text()
+        daemon.config.write_text(text + "mode: shado\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.hear("RELOADING=1\nMONOTONIC_USEC=")
+        daemon.hear("READY=1")
+        daemon.config.write_text(text + "mode: advise\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.hear("RELOADING=1")
+        daemon.hear("READY=1")
+
+        assert f"{daemon.config}:5: mode: want off, shadow, advise or enforce" in daemon.logged()
+        assert "event=config_reloaded" in daemon.logged()
+        assert daemon.end(signal.SIGTERM) == EXIT_OK
+
+
+def test_the_decision_loop_feeds_the_watchdog(folder: Path) -> None:
+    with roostd(folder, WATCHDOG_USEC="400000") as daemon:
+        began_s = time.monotonic()
+        daemon.hear("READY=1")
+        began_s = time.monotonic()
+        for _ in range(4):
+            daemon.hear("WATCHDOG=1")
+
+        assert time.monotonic() - began_s < 5.0
+
+
+def test_a_killed_daemon_starts_again_on_what_it_left(folder: Path) -> None:
+    with roostd(folder) as daemon:
+        daemon.hear("READY=1")
+        assert daemon.end(signal.SIGKILL) == -signal.SIGKILL
+        assert (folder / "run" / "operator.sock").is_socket()
+    with roostd(folder) as daemon:
+        daemon.hear("READY=1")
+        assert daemon.end(signal.SIGTERM) == EXIT_OK
+
+
+def test_a_second_daemon_is_told_that_one_runs(folder: Path) -> None:
+    with roostd(folder) as first:
+        first.hear("READY=1")
+        with roostd(folder) as second:
+            assert second.process.wait(START_S) == EXIT_LOCKED
+        assert "another roostd is running on it" in first.logged()
