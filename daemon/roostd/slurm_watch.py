@@ -10,14 +10,15 @@ from pathlib import Path
 import structlog
 
 from roost_slurm.spool import SpoolReader, Submitted
+from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.adapters.slurm import QueueSnapshot, SlurmNode, SlurmPort
-from roostd.adapters.slurm_jobs import JobReader
+from roostd.adapters.slurm_jobs import JobReader, LeftToSlurm
 from roostd.adapters.slurm_sync import QueueView, diff, diff_nodes, view
 from roostd.adapters.spool_watch import FolderWatch
 from roostd.config import Mode
-from roostd.core.errors import SlurmError
+from roostd.core.errors import SlurmError, UnknownJob
 from roostd.core.events import Event, NodeLost
 from roostd.core.model import JobId
 from roostd.metrics import Metrics
@@ -169,8 +170,9 @@ class SlurmWatch:
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Put the snapshot in the engine's terms."""
         gpu_nodes = {node.spec.name for node in self._nodes}
-        self._view = view(self._snapshot, reader, gpu_nodes, self._view, at_s)
-        self._tell_left()
+        before = self._view
+        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
+        self._tell_left(reader, before)
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
         self._leased = tuple(
@@ -183,14 +185,18 @@ class SlurmWatch:
             if job_id in self._view.waiting or job_id in self._view.blocked
         )
 
-    def _tell_left(self) -> None:
-        """Let operators ask why Roost does not place a job."""
-        now = self._view
-        left = {job_id: told for job_id, told in self._state.left.items() if job_id in now.running}
+    def _tell_left(self, reader: JobReader, before: QueueView) -> None:
+        """Let operators ask why Roost does not place a job, also once it runs or has ended."""
+        now, kept = self._view, self._state.left
+        left = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
-            for job_id in map(JobId, job.job_ids if job.is_pending else ()):
+            if not any("gpu" in asked for _, asked in job.tres):
+                continue
+            for job_id in map(JobId, job.job_ids):
                 reason = now.blocked.get(job_id) or now.left.get(job_id)
-                if reason is not None and any("gpu" in asked for _, asked in job.tres):
+                if job_id in now.running and job_id not in before.lives:
+                    reason = self._why_it_runs(reader, job, job_id)
+                if reason is not None:
                     left[job_id] = LeftJob(
                         user_id=job.user_id,
                         partition=job.partition,
@@ -198,6 +204,18 @@ class SlurmWatch:
                         is_blocked=job_id in now.blocked,
                     )
         self._state.left, self._state.left_reasons = left, now.left
+
+    def _is_remembered(self, job_id: JobId) -> bool:
+        try:
+            self._state.engine.record(job_id)
+        except UnknownJob:
+            return job_id in self._view.running
+        return True
+
+    def _why_it_runs(self, reader: JobReader, job: QueuedJob, job_id: JobId) -> str | None:
+        """Why Slurm started a job without Roost; None: Roost may have placed it earlier."""
+        read = reader.read(job, self._snapshot.details.get(job.number), job_id)
+        return read.reason if isinstance(read, LeftToSlurm) else None
 
     async def _meet(self) -> None:
         """Learn which Slurm this is; it may be another release after it was away."""
