@@ -90,6 +90,7 @@ def pin(
     has_cpus_per_gpu: bool = False,
     kept_per_task: str = "",
     node_count_changes: bool = False,
+    kept_task_count: int | None = None,
     admin_comment: str | None = None,
     prefix: str,
 ) -> Argv:
@@ -109,6 +110,8 @@ def pin(
             only and spread the job over more nodes. The CPU count that it led to stays.
         kept_per_task: what TresPerTask asks for beside GPUs.
         node_count_changes: it asks for another number of nodes than len(nodes), or for a range.
+        kept_task_count: of a job with --ntasks-per-gpu: 24.11 and later count its tasks anew, for
+            one GPU type only, unless they are said again. None: leave it.
         admin_comment: to be set along with it; None: leave it.
         prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. 22.05 ignores a
             request with the wrong one, and says that all went well.
@@ -122,6 +125,7 @@ def pin(
         *(f"{name}={value}" for name, value in values.items()),
         f"ReqNodeList={compress(nodes)}",
         *([f"NumNodes={len(nodes)}-{len(nodes)}"] if node_count_changes else []),
+        *([f"NumTasks={kept_task_count}"] if kept_task_count is not None else []),
         *([f"AdminComment={admin_comment}"] if admin_comment is not None else []),
         "StartTime=now",
     )

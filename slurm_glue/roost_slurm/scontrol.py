@@ -27,7 +27,15 @@ _NODES = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 _RECORD = re.compile(r"^JobId=(\d+) ", re.MULTILINE | re.ASCII)
 _REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
 _TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
-_UNIQUE = (*_REQUIRED, *_TRES, "Reason", "Priority", "AdminComment", "ArrayTaskThrottle")
+_UNIQUE = (
+    *_REQUIRED,
+    *_TRES,
+    "Reason",
+    "Priority",
+    "AdminComment",
+    "ArrayTaskThrottle",
+    "Exclusive",
+)
 _MIB = 1 << 20
 # A node that carries one of these flags gets no new jobs.
 _CLOSED = frozenset(
@@ -61,6 +69,9 @@ class JobDetail:
         memory_per_node_bytes, memory_per_cpu_bytes: of --mem and --mem-per-cpu; None: not given.
         sockets_per_node: of --sockets-per-node.
         task_limit: the %N of --array; None: no limit.
+        task_count: of -n, or what follows from the rest.
+        has_tasks_per_gpu: of --ntasks-per-gpu.
+        is_exclusive: of --exclusive; None where the release does not tell it here.
         admin_comment: its words, up to where something else begins.
         allocated: empty while the job holds nothing.
     """
@@ -78,6 +89,9 @@ class JobDetail:
     memory_per_cpu_bytes: int | None = None
     sockets_per_node: int | None = None
     task_limit: int | None = None
+    task_count: int = 1
+    has_tasks_per_gpu: bool = False
+    is_exclusive: bool | None = None
     admin_comment: str = ""
     allocated: tuple[AllocatedNode, ...] = ()
 
@@ -146,6 +160,9 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
             sockets_per_node=int(sockets) if sockets.isdecimal() else None,
             task_limit=int(row.get("ArrayTaskThrottle", "0")) or None,
+            task_count=int(row.get("NumTasks", "1")),
+            has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
+            is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
             admin_comment=_admin_comment(record),
             allocated=_allocated(record),
         )

@@ -45,7 +45,7 @@ class Traits:
             slurmd takes the job for the killed one and it fails.
         lua_error_rejects: a run time error in job_submit.lua refuses the job.
         shows_exclusive: OverSubscribe tells --exclusive (NO) from the default (OK). Where it does
-            not, only job_submit.lua knows, and gives such a job no lease.
+            not, `scontrol show job` has a field Exclusive.
     """
 
     gres_prefix: str

@@ -33,6 +33,7 @@ def test_pin_moves_any_other_request_to_the_node() -> None:
         has_cpus_per_gpu=True,
         kept_per_task="cpu=3",
         node_count_changes=True,
+        kept_task_count=4,
         admin_comment="roost:lease was=TresPerJob:gres/gpu:2",
         prefix="gres/",
     )
@@ -47,6 +48,7 @@ def test_pin_moves_any_other_request_to_the_node() -> None:
         "TresPerNode=gres/gpu:g0:1",
         "ReqNodeList=n[1-2]",
         "NumNodes=2-2",
+        "NumTasks=4",
         "AdminComment=roost:lease was=TresPerJob:gres/gpu:2",
         "StartTime=now",
     )

@@ -366,6 +366,7 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
         node_count_changes=asked_nodes not in ((node_count, None), (node_count, node_count)),
+        kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
         admin_comment=str(stamp.pinned_from(tuple(was))),
         prefix=prefix_of(spelled[0]),
     )

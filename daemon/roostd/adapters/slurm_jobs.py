@@ -97,7 +97,7 @@ class JobReader:
             return "is a part of a heterogeneous job"
         if detail is None:
             return "Slurm's record of it cannot be trusted: its name or comment imitates one"
-        if self.traits.shows_exclusive and job.over_subscribe in ("NO", "EXCLUSIVE"):
+        if self._is_exclusive(job, detail):
             return "asks for whole nodes: --exclusive gets every GPU"
         if job.reservation:
             return f"runs in reservation {job.reservation}"
@@ -110,6 +110,11 @@ class JobReader:
         if mode is Mode.ENFORCE and request.stamp is None:
             return "has no lease: submitted while roostd was away, or let go"
         return None
+
+    def _is_exclusive(self, job: QueuedJob, detail: JobDetail) -> bool:
+        if detail.is_exclusive is not None:
+            return detail.is_exclusive
+        return self.traits.shows_exclusive and job.over_subscribe in ("NO", "EXCLUSIVE")
 
     def _shapes(self, job: QueuedJob, detail: JobDetail, request: "_Request") -> Iterator[Shape]:
         for node_count in _node_counts(detail, request):

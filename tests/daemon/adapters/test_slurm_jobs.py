@@ -101,8 +101,8 @@ def test_what_roost_cannot_place_is_left_to_slurm(release: str, name: str, reaso
     assert reason in left.reason
 
 
-@pytest.mark.parametrize("release", ["22.05", "24.11"])
-def test_exclusive_job_is_left_to_slurm_where_slurm_tells(release: str) -> None:
+@pytest.mark.parametrize("release", RELEASES)
+def test_exclusive_job_is_left_to_slurm(release: str) -> None:
     left = read_job(release, "exclusive")
     assert isinstance(left, LeftToSlurm)
     assert "--exclusive" in left.reason
