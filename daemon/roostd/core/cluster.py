@@ -5,7 +5,7 @@ says overrides what was planned: two jobs may claim one GPU for a moment (a plan
 that Slurm started first), so holders are counted, and a GPU is free when nobody claims it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ class Cluster:
         rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
         load_mean: float32 [row], mean over GPUs and quantities.
+        memo: what others derived from the nodes' specs; emptied when one of those changes.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,7 @@ class Cluster:
         self._members: dict[tuple[str, str], NDArray[np.bool_]] = {}
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self.faults: dict[tuple[int, int], str] = {}
+        self.memo: dict[Hashable, object] = {}
         self._roomier: dict[int, None] = {}
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
@@ -86,6 +88,7 @@ class Cluster:
         self.rack_id[row] = self._racks.setdefault(spec.rack, len(self._racks))
         self._set_membership(row, old, spec)
         self.specs[row] = spec
+        self.memo.clear()
         self._refresh(row)
         self._roomier[row] = None
         return old is None or replace(old, usable=spec.usable) != spec
@@ -94,6 +97,7 @@ class Cluster:
         """Slurm no longer knows the node: keep its row, offer nothing there."""
         row = self.row.get(name)
         if row is not None and (spec := self.specs[row]) is not None:
+            self.memo.clear()
             self._set_membership(row, spec, None)
             self.cpu_free[row] -= spec.cpu_count
             self.memory_free[row] -= spec.memory_bytes

@@ -4,7 +4,8 @@ One function a question, each answered for all nodes at once.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,32 +16,36 @@ from roostd.core.model import JobSpec, NodeName, Shape
 
 KEPT_FREE = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
+_MEMO_LIMIT = 256  # of demands; each costs 8 bytes a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
 
 def eligible_rows(
     cluster: Cluster, job: JobSpec, shape: Shape, kept: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], tuple[tuple[str, int], ...]]:
-    """The rows with room for one node's part of a shape, and why the others have none."""
-    count = len(cluster)
-    alive = cluster.members("partition", job.partition).copy()
-    exclusions: list[tuple[str, int]] = []
+    """The rows with room for one node's part of a shape, and why the others have none.
+
+    Args:
+        cluster: the nodes.
+        job: whose partition, features and node lists count.
+        shape: what is asked of each node.
+        kept: bool [row], nodes kept free for a job that is served before this one.
+    """
+    usable = _usable_rows(cluster, job, shape)
+    rows, exclusions = usable.rows, list(usable.exclusions)
 
     def keep(reason: str, condition: NDArray[np.bool_]) -> None:
-        before = int(np.count_nonzero(alive))
-        np.logical_and(alive, condition, out=alive)
-        if removed := before - int(np.count_nonzero(alive)):
+        nonlocal rows
+        before, rows = len(rows), rows[condition]
+        if removed := before - len(rows):
             exclusions.append((reason, removed))
 
-    _keep_static(cluster, job, shape, keep)
-    keep("not usable by Slurm's word", cluster.usable[:count])
-    free_gpus = POPCOUNT[cluster.free_mask[:count]]
-    keep("too few free GPUs", free_gpus >= shape.gpus_per_node)
-    keep("too few free CPUs", cluster.cpu_free[:count] >= shape.cpus_per_node)
-    keep("too little free memory", cluster.memory_free[:count] >= shape.memory_per_node_bytes)
+    keep("too few free GPUs", POPCOUNT[cluster.free_mask[rows]] >= shape.gpus_per_node)
+    keep("too few free CPUs", cluster.cpu_free[rows] >= shape.cpus_per_node)
+    keep("too little free memory", cluster.memory_free[rows] >= shape.memory_per_node_bytes)
     if kept is not None:
-        keep(KEPT_FREE, ~kept[:count])
-    return np.flatnonzero(alive), tuple(exclusions)
+        keep(KEPT_FREE, ~kept[rows])
+    return rows, tuple(exclusions)
 
 
 def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
@@ -57,19 +62,7 @@ def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     """Whether any shape would fit if every node were idle and usable."""
-    for shape in job.shapes:
-        alive = cluster.members("partition", job.partition).copy()
-
-        def keep(
-            reason: str, condition: NDArray[np.bool_], alive: NDArray[np.bool_] = alive
-        ) -> None:
-            np.logical_and(alive, condition, out=alive)
-
-        _keep_static(cluster, job, shape, keep)
-        rows = np.flatnonzero(alive)
-        if len(rows) >= shape.node_count and required_rows(cluster, job, rows) is not None:
-            return True
-    return False
+    return any(_fits_idle(cluster, job, shape) for shape in job.shapes)
 
 
 def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int64]:
@@ -77,46 +70,79 @@ def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int
 
     The nodes that the job requires come first. Empty when too few nodes could ever hold it.
     """
-    alive = cluster.members("partition", job.partition) & cluster.usable[: len(cluster)]
-
-    def keep(reason: str, condition: NDArray[np.bool_]) -> None:
-        np.logical_and(alive, condition, out=alive)
-
-    _keep_static(cluster, job, shape, keep)
-    rows = np.flatnonzero(alive)
+    rows = _usable_rows(cluster, job, shape).rows
     required = required_rows(cluster, job, rows)
     if len(rows) < shape.node_count or required is None:
         return rows[:0]
-    soonest = POPCOUNT[cluster.free_mask[rows]]
-    soonest[np.isin(rows, required)] = MAX_GPUS + 1
-    return rows[first_largest(soonest, shape.node_count)]
+    busy = MAX_GPUS - POPCOUNT[cluster.free_mask[rows]].astype(np.int8)
+    if len(required):
+        busy[np.isin(rows, required)] = -1
+    return rows[np.argsort(busy, kind="stable")[: shape.node_count]]
 
 
 def required_rows(
     cluster: Cluster, job: JobSpec, rows: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
     """The rows of the job's node list; None when one of them is not among `rows`, ascending."""
-    required = [cluster.row.get(name, -1) for name in job.required_nodes]
-    return np.array(required, dtype=np.int64) if np.isin(required, rows).all() else None
+    required = np.array([cluster.row.get(name, -1) for name in job.required_nodes], dtype=np.int64)
+    return required if not len(required) or np.isin(required, rows).all() else None
 
 
 def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
     """Positions of the largest keys, ties to the lower position, in ascending position."""
     if len(keys) <= count:
         return np.arange(len(keys))
+    if count == 1:
+        return np.array([np.argmax(keys)])
     threshold = np.partition(keys, len(keys) - count)[len(keys) - count]
     above = np.flatnonzero(keys > threshold)
     ties = np.flatnonzero(keys == threshold)[: count - len(above)]
     return np.sort(np.concatenate((above, ties)))
 
 
-class _Keep(Protocol):
-    def __call__(self, reason: str, condition: NDArray[np.bool_]) -> None: ...
+@dataclass(frozen=True, slots=True, eq=False)
+class _UsableRows:
+    """The rows that a shape could use if they were idle, and why the others are none."""
+
+    rows: NDArray[np.int64]
+    exclusions: tuple[tuple[str, int], ...]
 
 
-def _keep_static(cluster: Cluster, job: JobSpec, shape: Shape, keep: _Keep) -> None:
-    """The conditions that no other job's end can change."""
+def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
+    """Worked out once for each demand, until Slurm says something new of any node."""
+    key = shape, job.partition, job.features, job.required_nodes, job.excluded_nodes
+    found = cluster.memo.get(key)
+    if found is None:
+        alive, exclusions = _fitting(cluster, job, shape)
+        usable = alive & cluster.usable[: len(cluster)]
+        if removed := int(np.count_nonzero(alive) - np.count_nonzero(usable)):
+            exclusions.append(("not usable by Slurm's word", removed))
+        if len(cluster.memo) >= _MEMO_LIMIT:
+            cluster.memo.clear()
+        found = cluster.memo[key] = _UsableRows(np.flatnonzero(usable), tuple(exclusions))
+    assert isinstance(found, _UsableRows)
+    return found
+
+
+def _fits_idle(cluster: Cluster, job: JobSpec, shape: Shape) -> bool:
+    rows = np.flatnonzero(_fitting(cluster, job, shape)[0])
+    return len(rows) >= shape.node_count and required_rows(cluster, job, rows) is not None
+
+
+def _fitting(
+    cluster: Cluster, job: JobSpec, shape: Shape
+) -> tuple[NDArray[np.bool_], list[tuple[str, int]]]:
+    """Which rows an idle and usable cluster could offer: bool [row]; and why not the others."""
     count = len(cluster)
+    alive = cluster.members("partition", job.partition).copy()
+    exclusions: list[tuple[str, int]] = []
+
+    def keep(reason: str, condition: NDArray[np.bool_]) -> None:
+        before = int(np.count_nonzero(alive))
+        np.logical_and(alive, condition, out=alive)
+        if removed := before - int(np.count_nonzero(alive)):
+            exclusions.append((reason, removed))
+
     if shape.node_count < len(job.required_nodes):
         keep("the job's node list is longer than its node count", np.zeros(count, dtype=np.bool_))
     if shape.node_count == len(job.required_nodes):
@@ -128,6 +154,7 @@ def _keep_static(cluster: Cluster, job: JobSpec, shape: Shape, keep: _Keep) -> N
     keep("has too few GPUs", cluster.gpu_count[:count] >= shape.gpus_per_node)
     keep("has too few CPUs", cluster.cpu_count[:count] >= shape.cpus_per_node)
     keep("has too little memory", cluster.memory_bytes[:count] >= shape.memory_per_node_bytes)
+    return alive, exclusions
 
 
 def _named(cluster: Cluster, names: Sequence[NodeName]) -> NDArray[np.bool_]:

@@ -68,9 +68,9 @@ def _scopes(
     free = cluster.free_mask[rows]
     quiet = ((1.0 - cluster.load_mean[rows]) * ((1 << 10) - 1)).astype(np.int64)
     preference = (counts[rack_ids] << 31) - (rack_ids << 15) - (POPCOUNT[free] << 10) + quiet
-    preference[np.isin(rows, required)] = _REQUIRED
     racks = np.flatnonzero(counts >= node_count)
     if len(required):
+        preference[np.isin(rows, required)] = _REQUIRED
         racks = racks[(racks == cluster.rack_id[required][:, None]).all(axis=0)]
     for rack in racks[np.argsort(counts[racks], kind="stable")][:_RACK_COUNT]:
         here = rack_ids == rack
