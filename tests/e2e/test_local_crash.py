@@ -108,9 +108,18 @@ def test_survives_kills_at_random_instants(roostd: Stack) -> None:
 def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
     jobs = submit_all(roostd)
     roostd.slurm.restart_controller()
+    wait_until_nodes_are_known(roostd)
     jobs |= submit_all(roostd)
     wait_until_over(roostd.slurm, jobs, 90.0)
     assert_all_completed(roostd.slurm, jobs)
+
+
+def wait_until_nodes_are_known(stack: Stack) -> None:
+    """Slurm refuses GPU jobs until its nodes have registered again, with Roost or without."""
+    deadline_s = time.monotonic() + 30.0
+    while "unknown" in stack.slurm.run("sinfo", "-h", "-o", "%T"):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
 
 
 def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:

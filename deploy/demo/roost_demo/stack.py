@@ -130,7 +130,8 @@ class Stack:
         self._exit.close()
 
     def start_roostd(self, **environment: str) -> None:
-        """Start the daemon and wait until it serves."""
+        """Start the daemon and wait until it serves and says so to job_submit.lua."""
+        (self.folder / "heartbeat").unlink(missing_ok=True)  # of one that was killed
         config = self.folder / "roostd.yaml"
         config.write_text(yaml.safe_dump(self._config()))
         self._roostd = self._spawn(
@@ -265,7 +266,7 @@ class Stack:
     def _serves(self) -> bool:
         if self._roostd is not None and self._roostd.poll() is not None:
             raise StackFailed(f"roostd exited with {self._roostd.returncode}: {self._tail()}")
-        return self._status() is not None
+        return (self.folder / "heartbeat").exists() and self._status() is not None
 
     def _all_probes_report(self) -> bool:
         status = self._status()
