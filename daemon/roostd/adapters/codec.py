@@ -102,6 +102,10 @@ class _Reader:
         if isinstance(kind, NewType):
             return self.read(plain, kind.__supertype__)
         origin = get_origin(kind)
+        # With numpy 2.5 on Python 3.12 NDArray is a lazy alias (PEP 695): read what it stands for.
+        alias = getattr(kind if origin is None else origin, "__value__", None)
+        if alias is not None:
+            return self.read(plain, alias)
         if origin in (Union, types.UnionType):
             return self._one_of(plain, get_args(kind))
         if origin is np.ndarray or kind is np.ndarray:
