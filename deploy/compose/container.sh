@@ -74,6 +74,7 @@ make_gpus() { # TOPOLOGY
     mkdir -p "$FAKE_DRIVER"
     python3 -m roost_probe.testing create --topology "$1" --node "$(hostname)" \
         --state "$FAKE_DRIVER/state" --lib-dir "$FAKE_DRIVER" --sysfs "$FAKE_DRIVER/sys"
+    chmod 666 "$FAKE_DRIVER/state" # whatever user the probe has
     # Slurm only looks whether the device files are there; major 240 is for local use.
     count=$(on_fake_driver roost-probe --print-topology | grep -c ^GPU)
     for ((i = 0; i < count; i++)); do mknod -m 666 "/dev/nvidia$i" c 240 "$i"; done
