@@ -1,8 +1,8 @@
 """Places at which a test may kill the daemon, to prove that dying there loses nothing.
 
-`ROOST_FAILPOINT=after_clear` sends this process SIGKILL when it first comes by that place,
-`after_clear:3` at the third time. Without the variable every place costs one dictionary look-up.
-Only tests set it (tests/daemon/test_crash.py); the shipped unit file clears it.
+`ROOST_FAILPOINT=after_set` sends this process SIGKILL when it first comes by that place,
+`after_set:3` at the third time. Without the variable every place costs one dictionary look-up.
+Only tests set it (tests/e2e/test_local_crash.py); the shipped unit file clears it.
 """
 
 import os
@@ -15,8 +15,7 @@ VARIABLE = "ROOST_FAILPOINT"
 FailPoint: TypeAlias = Literal[
     "after_decide",  # the engine answered, the journal knows nothing of it
     "after_journal",  # the answer is on disk, Slurm knows nothing of it
-    "after_clear",  # the job asks for no GPUs at all
-    "after_set",  # it asks for exact GPUs, and has been told to start
+    "after_set",  # Slurm was told to start the job on exact GPUs; nobody here knows yet
     "after_pin",  # the adapter came back, the engine has not been told
     "after_renew",  # leases are longer, nothing else changed
 ]
