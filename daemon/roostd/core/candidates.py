@@ -51,8 +51,9 @@ class Candidates:
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
+        nodes = [cluster.names[row] for row in self.rows[position].tolist()]
         return Placement(
-            nodes=tuple(sorted(cluster.names[row] for row in self.rows[position])),
+            nodes=tuple(sorted(nodes)) if len(nodes) > 1 else tuple(nodes),
             gpu_indices=indices_of(int(self.masks[position])),
             shape=self.shape,
         )
@@ -116,14 +117,15 @@ def _single_node(
     best_rows = rows[first_largest(keys, NODE_COUNT)]
     choices = [cluster.table(row).choice(int(cluster.free_mask[row]), size) for row in best_rows]
     counts = [len(choice.masks) for choice in choices]
+    known_fracs = cluster.load_known_frac[best_rows]
     features = np.zeros((sum(counts), len(COLUMNS)), dtype=np.float32)
+    features[:, STATIC_COLUMNS] = np.concatenate([choice.static for choice in choices])
+    features[:, COLUMN["load_known_frac"]] = np.repeat(known_fracs, counts)
     start = 0
     for row, choice, count in zip(best_rows, choices, counts, strict=True):
-        block = features[start : start + count]
-        block[:, STATIC_COLUMNS] = choice.static
-        around = choice.neighbours @ cluster.load[row, : choice.neighbours.shape[1]]
-        block[:, _LOAD_COLUMNS] = around.reshape(count, -1)
-        block[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
+        if cluster.load_known_frac[row]:
+            around = choice.neighbours @ cluster.load[row, : choice.neighbours.shape[1]]
+            features[start : start + count, _LOAD_COLUMNS] = around.reshape(count, -1)
         start += count
     return Candidates(
         shape=shape,

@@ -64,7 +64,7 @@ def link_scale(pair_score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Turn a node's load into fractions 0..1; rates saturate, unknown entries count as idle.
+    """Turn a node's load into fractions 0..1; rates saturate, what cannot be counts as idle.
 
     Args:
         load: float32 [gpu, 4], columns core.events.LOAD_COLUMNS, NaN where unknown.
@@ -72,7 +72,7 @@ def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:
     Returns:
         float32 [gpu, 4], columns LOAD_QUANTITIES.
     """
-    known = np.maximum(np.nan_to_num(load, nan=0.0), 0.0).astype(np.float64)
+    known = np.where(np.isfinite(load) & (load > 0), load, 0.0).astype(np.float64)
     known[:, 2] /= known[:, 2] + PCIE_HALF_BYTES_PER_S
     known[:, 3] /= known[:, 3] + NVLINK_HALF_BYTES_PER_S
     return np.clip(known, 0.0, 1.0).astype(np.float32)

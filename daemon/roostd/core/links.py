@@ -5,6 +5,7 @@ both tables are built in milliseconds, so the best k of any free set is exact an
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ def mask_of(gpu_indices: tuple[int, ...]) -> int:
     return mask
 
 
+@cache
 def indices_of(mask: int) -> tuple[int, ...]:
     """Turn a mask into ascending indices."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
