@@ -122,6 +122,8 @@ class SpoolReader:
         try:
             file = self.path.open("r+b")
         except FileNotFoundError:
+            # The next file of that name may get the number of this one.
+            self._inode, self._offset = None, 0
             return Drained((), 0)
         with file:
             status = os.fstat(file.fileno())

@@ -102,6 +102,19 @@ def test_a_replaced_file_is_read_from_its_start(tmp_path: Path) -> None:
     assert reader.drain().events == (Started("2"),)
 
 
+def test_a_file_that_was_removed_and_made_anew_is_read_from_its_start(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    reader = SpoolReader(path)
+    spool.append(path, Started("1"))
+    reader.drain()
+    # A name of the same file keeps its number from being given to another.
+    os.link(path, tmp_path / "same")
+    path.unlink()
+    assert reader.drain().events == ()
+    os.rename(tmp_path / "same", path)
+    assert reader.drain().events == (Started("1"),)
+
+
 def test_writers_stop_when_nobody_reads(tmp_path: Path) -> None:
     path = tmp_path / "events"
     with path.open("wb") as file:
