@@ -9,8 +9,8 @@ from types import FrameType
 
 from rich.console import Console
 
-from roost_demo.embedded import EmbeddedDesk
-from roost_demo.live import Desk, LiveDesk
+from roost_demo.desk import Desk, RealCluster
+from roost_demo.embedded import EmbeddedCluster
 from roost_demo.show import Row, print_head, print_row, print_sum
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable, check_available
 
@@ -49,9 +49,9 @@ def _open_desk(console: Console, embedded: bool) -> Desk:
             why = str(error)
         else:
             console.print("starting a throw-away Slurm cluster, 4 nodes of 8 fake GPUs ...")
-            return LiveDesk()
+            return Desk(RealCluster())
     console.print(f"on an embedded stand-in for Slurm, not on Slurm itself ({why})", soft_wrap=True)
-    return EmbeddedDesk()
+    return Desk(EmbeddedCluster())
 
 
 def _run(console: Console, desk: Desk, job_s: float) -> int:

@@ -65,6 +65,7 @@ class Stack:
     """A running Roost; use it as a context manager.
 
     Attributes:
+        nodes: what was asked for.
         slurm: the cluster.
         drivers: the fake driver of each node, to change load or break GPUs while all runs.
         folder: logs, sockets and configuration; gone after stop().
@@ -77,7 +78,7 @@ class Stack:
         model_names: Sequence[str] = (),
         lease_s: int = 20,
     ) -> None:
-        self._nodes = tuple(nodes)
+        self.nodes = tuple(nodes)
         self._model_names = tuple(model_names)
         self._lease_s = lease_s
         self._exit = ExitStack()
@@ -111,10 +112,9 @@ class Stack:
             self.folder = Path(tempfile.mkdtemp(prefix="roost-demo-"))
             self._exit.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self.folder.chmod(0o755)  # slurmctld, another user, reads the heartbeat
-            self._make_spool()
-            self.slurm = self._exit.enter_context(LocalSlurm(self._plan()))
+            self._start_slurm()
             self._probe_port = _free_port()
-            for node in self._nodes:
+            for node in self.nodes:
                 self.start_probe(node.name)
             self.start_roostd()
             self._wait_until(self._all_probes_report, "not every probe reports")
@@ -132,8 +132,7 @@ class Stack:
     def start_roostd(self, **environment: str) -> None:
         """Start the daemon and wait until it serves and says so to job_submit.lua."""
         (self.folder / "heartbeat").unlink(missing_ok=True)  # of one that was killed
-        config = self.folder / "roostd.yaml"
-        config.write_text(yaml.safe_dump(self._config()))
+        config = self._write_config(conf=str(self.slurm.folder.slurm_conf))
         self._roostd = self._spawn(
             "roostd", "--config", str(config), log="roostd", env=self.slurm.env | environment
         )
@@ -153,7 +152,7 @@ class Stack:
 
     def start_probe(self, name: str) -> None:
         """Start the probe of a node, on the driver state that the node already has."""
-        node = next(node for node in self._nodes if node.name == name)
+        node = next(node for node in self.nodes if node.name == name)
         state = self.folder / f"{name}.gpus"
         agent_socket = self.folder / "nodes" / name / "agent.sock"
         agent_socket.parent.mkdir(parents=True, exist_ok=True)
@@ -194,6 +193,10 @@ class Stack:
 
     # -- parts -------------------------------------------------------------------------------
 
+    def _start_slurm(self) -> None:
+        self._make_spool()
+        self.slurm = self._exit.enter_context(LocalSlurm(self._plan()))
+
     def _plan(self) -> ClusterPlan:
         return ClusterPlan(
             nodes=tuple(
@@ -203,7 +206,7 @@ class Stack:
                     cpu_count=node.cpu_count,
                     features=node.features,
                 )
-                for node in self._nodes
+                for node in self.nodes
             ),
             job_submit_lua=submit_script.render(self.folder / "heartbeat", self._spool),
             hooks=self._hooks(),
@@ -239,15 +242,17 @@ class Stack:
         hook.chmod(0o755)
         return hook
 
-    def _config(self) -> dict[str, object]:
-        slurm = {"conf": str(self.slurm.folder.slurm_conf), "lease_s": self._lease_s}
-        return {
+    def _write_config(self, **slurm: object) -> Path:
+        settings = {
             "cluster": "demo",
             "mode": "enforce",
             "listen": {"probes": f"127.0.0.1:{self._probe_port}"},
-            "slurm": slurm | {"model_names": list(self._model_names)},
+            "slurm": slurm | {"lease_s": self._lease_s, "model_names": list(self._model_names)},
             "paths": {"runtime_dir": str(self.folder), "state_dir": str(self.folder / "state")},
         }
+        file = self.folder / "roostd.yaml"
+        file.write_text(yaml.safe_dump(settings))
+        return file
 
     def _spawn(
         self, program: str, *options: str, log: str, env: dict[str, str]
@@ -270,7 +275,7 @@ class Stack:
 
     def _all_probes_report(self) -> bool:
         status = self._status()
-        return status is not None and status.probe_count == len(self._nodes)
+        return status is not None and status.probe_count == len(self.nodes)
 
     def _status(self) -> operator_pb2.Status | None:
         with grpc.insecure_channel(self.operator_address) as channel:

@@ -1,46 +1,57 @@
-"""The demonstration on real Slurm: submits with sbatch, asks roostd and scontrol for the result."""
+"""Where the demonstration hands in its jobs and asks what became of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
 import grpc
 
 from roost_demo.show import Row
-from roost_demo.stack import DEMO_NODES, NodeKind, Stack
+from roost_demo.stack import DEMO_NODES, Stack
 from roost_proto.v1 import operator_pb2
 from roost_slurm.scontrol import parse_jobs
 from roostd.core.topology import LinkMatrix
 from roostd.testing.stock_slurm import choose_since_24_05
 
+_BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
 
-class Desk(Protocol):
-    """Where the demonstration hands in its jobs."""
 
-    def __enter__(self) -> Self: ...
+class Cluster(Protocol):
+    """Slurm, or what stands in for it."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    @property
+    def stack(self) -> Stack:
+        """What runs it, with the probes and roostd."""
 
-    def introduction(self) -> Iterator[str]:
-        """What is running, in a few lines."""
-
-    def submit(self, gpu_count: int, run_s: float) -> str:
+    def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """Submit a job and return its id."""
 
-    def started(self, job_id: str) -> Row | None:
-        """What became of it; None while it waits."""
+    def allocated(self, job_id: str) -> tuple[int, ...] | None:
+        """GPU indices of a running job, the same on each node; None when it does not run."""
 
 
-class LiveDesk:
-    """Real sbatch, real slurmctld, real probes."""
+class RealCluster:
+    """Real sbatch, real slurmctld: what was allocated is what scontrol shows."""
 
     def __init__(self) -> None:
-        self._stack = Stack()
+        self.stack = Stack()
+
+    def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
+        """See Cluster."""
+        options = (f"--gres=gpu:{gpus_per_node}", f"--nodes={node_count}")
+        return self.stack.slurm.submit(*options, script=f"sleep {run_s:g}")
+
+    def allocated(self, job_id: str) -> tuple[int, ...] | None:
+        """See Cluster."""
+        detail = parse_jobs(self.stack.slurm.show_job(job_id))[int(job_id)]
+        return detail.allocated[0].gpu_indices if detail.allocated else None
+
+
+class Desk:
+    """One run of the demonstration, cluster and all."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._stack = cluster, cluster.stack
         self._matrices = {node.name: node.describe().topology.links for node in DEMO_NODES}
 
     def __enter__(self) -> Self:
@@ -57,9 +68,10 @@ class LiveDesk:
         self._stack.stop()
 
     def introduction(self) -> Iterator[str]:
-        """See Desk."""
+        """What is running, in a few lines."""
         status = self._operator.GetStatus(operator_pb2.GetStatusRequest())
-        yield f"Slurm {status.slurm_version}, {_nodes_in_words(DEMO_NODES)}"
+        nodes = ", ".join(f"{node.name} ({node.topology})" for node in DEMO_NODES)
+        yield f"Slurm {status.slurm_version}, {nodes}"
         yield (
             f"{status.probe_count} probes report {status.gpu_count} GPUs to roostd "
             f"{status.version}, policy {status.policy_model} {status.policy_sha256[:12]}"
@@ -67,26 +79,21 @@ class LiveDesk:
         yield f"look around meanwhile: roostctl --daemon {self._stack.operator_address} nodes"
 
     def submit(self, gpu_count: int, run_s: float) -> str:
-        """See Desk."""
-        nodes, per_node = max(1, gpu_count // 8), min(gpu_count, 8)
-        options = (f"--gres=gpu:{per_node}", f"--nodes={nodes}", f"--job-name=demo{gpu_count}")
-        return self._stack.slurm.submit(*options, script=f"sleep {run_s:g}")
+        """Submit a job of so many GPUs, eight a node, and return its id."""
+        return self._cluster.submit(max(1, gpu_count // 8), min(gpu_count, 8), run_s)
 
     def started(self, job_id: str) -> Row | None:
-        """See Desk."""
+        """What became of a job; None while it waits."""
         try:
             explanation = self._operator.ExplainJob(operator_pb2.ExplainJobRequest(job_id=job_id))
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.NOT_FOUND:
                 return None  # submitted just now
             raise
-        job = explanation.job
-        if job.state not in (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED):
+        if explanation.job.state not in _BEGUN:
             return None
-        detail = parse_jobs(self._stack.slurm.show_job(job_id))[int(job_id)]
-        if not detail.allocated:
-            return None
-        return make_row(explanation, detail.allocated[0].gpu_indices, self._matrices)
+        allocated = self._cluster.allocated(job_id)
+        return None if allocated is None else make_row(explanation, allocated, self._matrices)
 
 
 def make_row(
@@ -117,7 +124,3 @@ def make_row(
         stock=stock,
         stock_link_score=sum(matrices[share.node].score(stock) for share in job.planned),
     )
-
-
-def _nodes_in_words(nodes: Sequence[NodeKind]) -> str:
-    return ", ".join(f"{node.name} ({node.topology})" for node in nodes)
