@@ -1,13 +1,15 @@
 #!/bin/bash
-# build.sh SUITE [slurm|systemd]: build roost/slurm:SUITE (or roost/systemd:SUITE) from this checkout.
+# build.sh SUITE [TARGET...]: build roost/TARGET:SUITE from this checkout; targets are slurm, which is
+# the default, and systemd.
 #
 # Roost's wheel and its dependencies are fetched by the host's pip, with the host's own index and
 # certificates, for the Python of the image; the image is then built without a package index.
 # Downloads are kept in build/compose, so that a second build is a matter of seconds.
 set -euo pipefail
 
-suite=${1:?usage: build.sh SUITE [slurm|systemd]}
-target=${2:-slurm}
+suite=${1:?usage: build.sh SUITE [slurm|systemd]...}
+targets=("${@:2}")
+[ $# -gt 1 ] || targets=(slurm)
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 context=$root/build/compose/$suite
@@ -79,7 +81,9 @@ docker info >/dev/null 2>&1 || eval "$("$here/engine.sh" up)"
 mkdir -p "$context"
 fetch_wheels
 copy_files
-# The host's network, since the engine that engine.sh starts has no other that leads out.
-quietly docker build --network host --build-arg "BASE=roost/base:$suite" --target "$target" \
-    --tag "roost/$target:$suite" --file "$here/Dockerfile" "$context"
-say "roost/$target:$suite built in $((SECONDS - started)) s"
+for target in "${targets[@]}"; do
+    # The host's network, since the engine that engine.sh starts has no other that leads out.
+    quietly docker build --network host --build-arg "BASE=roost/base:$suite" --target "$target" \
+        --tag "roost/$target:$suite" --file "$here/Dockerfile" "$context"
+done
+say "${targets[*]} for $suite built in $((SECONDS - started)) s"

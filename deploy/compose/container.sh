@@ -76,24 +76,24 @@ make_gpus() { # TOPOLOGY
         --state "$FAKE_DRIVER/state" --lib-dir "$FAKE_DRIVER" --sysfs "$FAKE_DRIVER/sys"
     chmod 666 "$FAKE_DRIVER/state" # whatever user the probe has
     # Slurm only looks whether the device files are there; major 240 is for local use.
-    count=$(on_fake_driver roost-probe --print-topology | grep -c ^GPU)
+    count=$(probe --print-topology | grep -c ^GPU)
     for ((i = 0; i < count; i++)); do mknod -m 666 "/dev/nvidia$i" c 240 "$i"; done
 }
 
-on_fake_driver() { # COMMAND...
-    ROOST_FAKE_NVML_STATE=$FAKE_DRIVER/state LD_LIBRARY_PATH=$FAKE_DRIVER "$@" \
-        --sysfs-root "$FAKE_DRIVER/sys"
+probe() { # OPTION...: in a subshell, whose process it takes over
+    export ROOST_FAKE_NVML_STATE=$FAKE_DRIVER/state LD_LIBRARY_PATH=$FAKE_DRIVER
+    exec roost-probe --sysfs-root "$FAKE_DRIVER/sys" "$@"
 }
 
 start_probe() {
     mkdir -p /run/roost-probe
-    on_fake_driver roost-probe --daemon "controller:$PORT" --node "$(hostname)" \
+    probe --daemon "controller:$PORT" --node "$(hostname)" \
         --agent-socket /run/roost-probe/agent.sock >>/var/log/roost-probe.log 2>&1 &
     echo $! >/run/roost-probe.pid
 }
 
 tell_topology() {
-    on_fake_driver roost-probe --print-topology --json >"$SHARED/topology/.$(hostname)"
+    (probe --print-topology --json) >"$SHARED/topology/.$(hostname)"
     mv "$SHARED/topology/.$(hostname)" "$SHARED/topology/$(hostname).json"
 }
 

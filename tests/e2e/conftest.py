@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.conftest import missing
-from tests.e2e.containers import ContainersUnavailable, Engine, running_engine
+from tests.e2e.containers import SUITES, ContainersUnavailable, Engine, running_engine
 
 COMPARISON = pytest.StashKey[list[str]]()
 
@@ -16,6 +16,12 @@ def engine() -> Iterator[Engine]:
             yield engine
     except ContainersUnavailable as error:
         missing(str(error))
+
+
+@pytest.fixture(scope="session")
+def engine_with_images(engine: Engine) -> Engine:
+    engine.build(SUITES, "slurm", "systemd")
+    return engine
 
 
 @pytest.fixture

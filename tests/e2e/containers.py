@@ -5,7 +5,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,13 +58,16 @@ class Engine:
             raise ContainersFailed(f"{shlex.join(argv)}: {done.stderr.strip() or done.stdout}")
         return done.stdout
 
-    def build(self, *images: tuple[str, str]) -> None:
-        """Build images side by side; each is (suite, target)."""
+    def build(self, suites: Iterable[str], *targets: str) -> None:
+        """Build the images of all suites side by side."""
         builds = [
             subprocess.Popen(
-                [COMPOSE / "build.sh", *image], env=self.env, stderr=subprocess.PIPE, text=True
+                [COMPOSE / "build.sh", suite, *targets],
+                env=self.env,
+                stderr=subprocess.PIPE,
+                text=True,
             )
-            for image in images
+            for suite in suites
         ]
         told = [build.communicate()[1] for build in builds]
         for build, text in zip(builds, told, strict=True):
@@ -97,7 +100,7 @@ def running_engine() -> Iterator[Engine]:
 
 
 class ContainerCluster:
-    """The cluster of compose.yaml, running; use it as a context manager.
+    """The cluster of compose.yaml; use it as a context manager, and wait_ready().
 
     Attributes:
         engine: where it runs.
@@ -118,7 +121,6 @@ class ContainerCluster:
             self._compose("up", "--detach")
             for service in ("controller", "bridges", "cube"):
                 self._containers[service] = self._compose("ps", "--quiet", service).strip()
-            self.wait_until(self._is_ready, "the cluster did not come up", START_TIMEOUT_S)
         except BaseException:
             self.stop()
             raise
@@ -130,6 +132,10 @@ class ContainerCluster:
     def stop(self) -> None:
         """End the cluster and forget its state."""
         self._compose("down", "--volumes", "--timeout", "1")
+
+    def wait_ready(self) -> None:
+        """Wait until jobs can be submitted, every probe reports and all nodes are idle."""
+        self.wait_until(self._is_ready, "the cluster did not come up", START_TIMEOUT_S)
 
     # -- commands ----------------------------------------------------------------------------
 
@@ -195,6 +201,14 @@ class ContainerCluster:
             return all(states.get(job_id) == "RUNNING" for job_id in job_ids)
 
         self.wait_until(all_run, f"jobs {', '.join(job_ids)} do not all run", timeout_s)
+
+    def wait_for_probes(self, count: int) -> None:
+        """Wait until so many probes report; one that lost roostd tries again in up to a minute."""
+        self.wait_until(
+            lambda: bool(self.roostctl("status")["probe_count"] == count),
+            f"not {count} probes report",
+            timeout_s=90.0,
+        )
 
     def wait_until(self, fact: Callable[[], bool], complaint: str, timeout_s: float = 20.0) -> None:
         """Poll until something holds.

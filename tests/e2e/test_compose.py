@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from tests.e2e.containers import SUITES, ContainerCluster, Engine, Gpus, lanes
@@ -23,17 +24,23 @@ FORMS = {
 }
 
 
-@pytest.fixture(scope="session")
-def images(engine: Engine) -> None:
-    engine.build(*((suite, "slurm") for suite in SUITES))
+@pytest.fixture(scope="module")
+def clusters(engine_with_images: Engine) -> Iterator[dict[str, ContainerCluster]]:
+    """All of them at once: one comes up while another is tested."""
+    with ExitStack() as stack:
+        yield {
+            suite: stack.enter_context(ContainerCluster(engine_with_images, suite))
+            for suite in SUITES
+        }
 
 
 @pytest.fixture(scope="module", params=list(SUITES))
 def cluster(
-    request: pytest.FixtureRequest, engine: Engine, images: None
-) -> Iterator[ContainerCluster]:
-    with ContainerCluster(engine, request.param) as cluster:
-        yield cluster
+    request: pytest.FixtureRequest, clusters: dict[str, ContainerCluster]
+) -> ContainerCluster:
+    cluster = clusters[request.param]
+    cluster.wait_ready()
+    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -170,19 +177,16 @@ def test_restarted_roostd_takes_up_the_queue(cluster: ContainerCluster) -> None:
 
 
 def test_a_lost_probe_is_noticed_and_its_node_still_used(cluster: ContainerCluster) -> None:
+    cluster.wait_for_probes(2)
     cluster.kill_probe("cube")
     try:
-        cluster.wait_until(
-            lambda: cluster.roostctl("status")["probe_count"] == 1, "the loss went unnoticed"
-        )
+        cluster.wait_for_probes(1)
         job_id = cluster.submit("-w", "cube", "--gres=gpu:2")
         cluster.wait_running(job_id)
         assert_as_chosen(cluster, job_id, gpu_count=2)
     finally:
         cluster.start_probe("cube")
-    cluster.wait_until(
-        lambda: cluster.roostctl("status")["probe_count"] == 2, "the probe did not come back"
-    )
+    cluster.wait_for_probes(2)
 
 
 def _cell(gpus: list[int] | tuple[int, ...], lane_count: int) -> str:

@@ -10,16 +10,9 @@ from tests.e2e.systemd_machine import UNITS, SystemdMachine
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="session")
-def systemd_images(engine: Engine) -> None:
-    engine.build(*((suite, "systemd") for suite in SUITES))
-
-
 @pytest.fixture(scope="module", params=list(SUITES))
-def machine(
-    request: pytest.FixtureRequest, engine: Engine, systemd_images: None
-) -> Iterator[SystemdMachine]:
-    with SystemdMachine(engine, request.param) as machine:
+def machine(request: pytest.FixtureRequest, engine_with_images: Engine) -> Iterator[SystemdMachine]:
+    with SystemdMachine(engine_with_images, request.param) as machine:
         machine.run("systemctl", "start", *UNITS)
         yield machine
 
@@ -117,7 +110,7 @@ def test_watchdog_restarts_a_daemon_that_hangs(machine: SystemdMachine, unit: st
         "systemd did not restart it",
     )
     assert machine.show(unit, "MainPID") != pid
-    machine.wait_until(lambda: serves(machine), "it does not serve again")
+    machine.wait_until(lambda: serves(machine), "it does not serve again", timeout_s=60)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -126,4 +119,4 @@ def test_stop_is_clean(machine: SystemdMachine, unit: str) -> None:
     assert machine.show(unit, "ActiveState") == "inactive"
     assert machine.show(unit, "Result") == "success"
     machine.run("systemctl", "start", unit)
-    machine.wait_until(lambda: serves(machine), "it does not serve again")
+    machine.wait_until(lambda: serves(machine), "it does not serve again", timeout_s=60)
