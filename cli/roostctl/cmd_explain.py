@@ -8,7 +8,7 @@ from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_job import allocated
-from roostctl.cmd_jobs import place, user_name
+from roostctl.cmd_jobs import place, user
 from roostctl.complete import job_ids
 from roostctl.documents import explain_document
 from roostctl.options import Options, json_option, pass_options
@@ -74,7 +74,7 @@ def _story(console: Console, found: pb.Explanation, features: bool) -> Iterator[
 
 def _asked(job: pb.Job) -> str:
     return (
-        f"Job {safe_text(job.job_id)} of {user_name(job.user_id)} in partition "
+        f"Job {safe_text(job.job_id)} of {user(job)} in partition "
         f"{or_absent(job.partition)} asked for {counted(job.gpu_count, 'GPU')}."
     )
 

@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.cmd_jobs import links, place, state, user_name
+from roostctl.cmd_jobs import links, place, state, user
 from roostctl.complete import job_ids
 from roostctl.documents import OneJobDocument, job_document
 from roostctl.options import Options, json_option, pass_options
@@ -37,7 +37,7 @@ def job(options: Options, job_id: str, as_json: bool) -> None:
 def _facts(job: pb.Job) -> list[tuple[str, Cell]]:
     facts: list[tuple[str, Cell]] = [
         ("Job", or_absent(job.job_id)),
-        ("User", user_name(job.user_id)),
+        ("User", user(job)),
         ("Partition", or_absent(job.partition)),
         ("State", state(job)),
         ("Reason", or_absent(job.reason)),

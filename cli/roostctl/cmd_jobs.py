@@ -59,7 +59,7 @@ def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | 
 def _row(job: pb.Job) -> tuple[Cell, ...]:
     return (
         or_absent(job.job_id),
-        user_name(job.user_id),
+        user(job),
         or_absent(job.partition),
         state(job),
         str(job.gpu_count),
@@ -70,8 +70,13 @@ def _row(job: pb.Job) -> tuple[Cell, ...]:
     )
 
 
+def user(job: pb.Job) -> str:
+    """Whose it is."""
+    return _login(job.user_id) if job.HasField("user_id") else ABSENT
+
+
 @cache
-def user_name(user_id: int) -> str:
+def _login(user_id: int) -> str:
     """The login name on this machine, or the number."""
     try:
         return safe_text(pwd.getpwuid(user_id).pw_name)

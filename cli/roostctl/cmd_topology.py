@@ -6,12 +6,10 @@ The text can be fed to everything that reads that format, roostd.core.topology i
 from collections.abc import Iterator, Sequence
 
 import click
-import grpc
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2
-from roostctl.client import CallFailed, OperatorClient
 from roostctl.complete import node_names
 from roostctl.documents import gpu_of, topology_document
 from roostctl.options import Options, json_option, pass_options
@@ -41,22 +39,11 @@ def topology(options: Options, name: str, as_json: bool) -> None:
     """
     with options.connect() as operator:
         node = operator.get_node(name)
-        found = _topology_of(operator, node)
+        found = operator.get_topology(name)
     if as_json:
         print_document(topology_document(found, node))
         return
     show(new_console(), *_lines(found, node), wrap=False)
-
-
-def _topology_of(operator: OperatorClient, node: pb.Node) -> pb.Topology:
-    """Ask how a node is linked; of a node without a probe the daemon knows nothing."""
-    try:
-        return operator.get_topology(node.name)
-    except CallFailed as error:
-        if error.code is not grpc.StatusCode.NOT_FOUND:
-            raise
-        unknown = f"no probe has told how the GPUs of node {node.name!r} are linked"
-        raise CallFailed(error.code, f"{unknown}; start roost-probe there") from error
 
 
 def _lines(topology: pb.Topology, node: pb.Node) -> Iterator[Text]:

@@ -153,7 +153,7 @@ class JobDocument(TypedDict):
     """One job."""
 
     job_id: str
-    user_id: int
+    user_id: int | None
     partition: str | None
     state: str | None
     reason: str | None
@@ -339,7 +339,7 @@ def job_document(job: pb.Job) -> JobDocument:
     """One job, as `jobs`, `job` and `explain` show it."""
     return {
         "job_id": job.job_id,
-        "user_id": job.user_id,
+        "user_id": _whole(job, "user_id"),
         "partition": job.partition or None,
         "state": job_state_word(job.state),
         "reason": job.reason or None,

@@ -76,6 +76,11 @@ class FakeOperator(OperatorServicer):
     ) -> pb.Topology:
         """See operator.proto."""
         self._enter("GetTopology", context)
+        if request.node in self.nodes and request.node not in self.topologies:
+            context.abort(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f"node {request.node} has no probe: start roost-probe there",
+            )
         return _found(self.topologies, request.node, "node named", context)
 
     def ListJobs(
@@ -281,6 +286,7 @@ def build_job(
     reason: str = "",
     wait_left_s: float | None = None,
     link_scores: tuple[int, int] | None = None,
+    user_id: int | None = 60001,
 ) -> pb.Job:
     """Make a job.
 
@@ -292,12 +298,14 @@ def build_job(
         reason: why it is in this state.
         wait_left_s: until when it waits at most.
         link_scores: its own and the best possible.
+        user_id: by default nobody's on any machine we know, so that goldens show the number; None:
+            the daemon does not know.
     """
     planned = [pb.NodeAllocation(node=n, gpu_indices=i) for n, i in (shares or {}).items()]
     has_run = state in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_ENDED)
     job = pb.Job(
         job_id=job_id,
-        user_id=60001,  # nobody's on any machine we know, so that goldens show the number
+        user_id=user_id,
         partition="main",
         state=state,
         reason=reason,

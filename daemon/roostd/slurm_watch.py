@@ -22,7 +22,7 @@ from roostd.core.errors import SlurmError, UnknownJob
 from roostd.core.events import Event, NodeLost
 from roostd.core.model import JobId
 from roostd.metrics import Metrics
-from roostd.state import DaemonState, LeftJob
+from roostd.state import DaemonState, LeftJob, Owner
 
 _log = structlog.get_logger(__name__)
 
@@ -172,6 +172,7 @@ class SlurmWatch:
         gpu_nodes = {node.spec.name for node in self._nodes}
         before = self._view
         self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
+        self._tell_owners()
         self._tell_left(reader, before)
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
@@ -185,6 +186,14 @@ class SlurmWatch:
             if job_id in self._view.waiting or job_id in self._view.blocked
         )
 
+    def _tell_owners(self) -> None:
+        kept = self._state.owners
+        owners = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+        for job in self._snapshot.jobs:
+            owner = Owner(job.user_id, job.partition)
+            owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
+        self._state.owners = owners
+
     def _tell_left(self, reader: JobReader, before: QueueView) -> None:
         """Let operators ask why Roost does not place a job, also once it runs or has ended."""
         now, kept = self._view, self._state.left
@@ -197,12 +206,7 @@ class SlurmWatch:
                 if job_id in now.running and job_id not in before.lives:
                     reason = self._why_it_runs(reader, job, job_id)
                 if reason is not None:
-                    left[job_id] = LeftJob(
-                        user_id=job.user_id,
-                        partition=job.partition,
-                        reason=reason,
-                        is_blocked=job_id in now.blocked,
-                    )
+                    left[job_id] = LeftJob(reason=reason, is_blocked=job_id in now.blocked)
         self._state.left, self._state.left_reasons = left, now.left
 
     def _is_remembered(self, job_id: JobId) -> bool:

@@ -12,6 +12,14 @@ from roostd.core.model import JobId, NodeName
 from roostd.rpc.board import ProbeBoard
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a job is, and the partition that it was submitted to."""
+
+    user_id: int
+    partition: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftJob:
     """A job that Roost does not place, and why.
@@ -20,8 +28,6 @@ class LeftJob:
         is_blocked: held, depending or beyond its array's limit: Roost places it once it may go.
     """
 
-    user_id: int
-    partition: str
     reason: str
     is_blocked: bool
 
@@ -45,6 +51,7 @@ class DaemonState:
         journal_fault: empty while the journal is written.
         node_states: Slurm's word on each node, in full: "mixed+drain".
         job_ids: the JobId of each of Slurm's numeric ids: they differ for tasks of arrays.
+        owners: of every job in Slurm's queue, and of ended ones that the engine remembers.
         left: jobs that ask for GPUs and that Roost does not place; also while they run.
         left_reasons: why, of every waiting job that Roost does not place, CPU jobs too.
         earlier_places: what was decided before the present engine was born, by the journal.
@@ -64,6 +71,7 @@ class DaemonState:
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
+    owners: dict[JobId, Owner] = field(default_factory=dict)
     left: dict[JobId, LeftJob] = field(default_factory=dict)
     left_reasons: Mapping[JobId, str] = field(default_factory=dict)
     earlier_places: dict[JobId, Place] = field(default_factory=dict)

@@ -115,7 +115,7 @@ async def test_status_counts(ask: Ask) -> None:
     [
         (["node", "gpu9"], "no node named 'gpu9'"),
         (["topology", "gpu9"], "no node named 'gpu9'"),
-        (["topology", "gpu2"], "start roost-probe there"),
+        (["topology", "gpu2"], "node gpu2 has no probe: start roost-probe there"),
         (["job", "9"], "no job '9'"),
         (["explain", "9"], "no job '9'"),
     ],

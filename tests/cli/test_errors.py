@@ -60,7 +60,7 @@ def test_topology_of_a_node_without_a_probe_exits_1_and_tells_the_cure(
 ) -> None:
     result = run("topology", "gpu3")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "'gpu3' are linked; start roost-probe there" in result.stderr
+    assert "node gpu3 has no probe: start roost-probe there" in result.stderr
 
 
 @pytest.mark.parametrize("args", [["job", "9"], ["explain", "9"]], ids=" ".join)

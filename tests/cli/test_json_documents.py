@@ -73,6 +73,14 @@ def test_what_the_driver_did_not_say_is_null_and_never_zero(
     assert {gpu["memory_bytes"] for gpu in node["gpus"]} == {None}
 
 
+def test_an_unknown_user_is_null_and_shown_as_a_dash_never_as_root(
+    operator: FakeOperator, run: Run
+) -> None:
+    operator.add_job(build_job("1", user_id=None))
+    assert json.loads(run("job", "1", "--json").stdout)["job"]["user_id"] is None
+    assert ["User", "-"] in [line.split() for line in run("job", "1").stdout.splitlines()]
+
+
 def test_a_measured_zero_stays_zero(cluster: FakeOperator, run: Run) -> None:
     node = json.loads(run("node", "gpu2", "--json").stdout)["node"]
     assert {gpu["sm_frac"] for gpu in node["gpus"]} == {0.0}

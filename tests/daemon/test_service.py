@@ -114,6 +114,31 @@ async def test_jobs_without_gpus_are_left_alone_and_explained(
     assert [one.job.reason for one in told] == ["asks for no GPUs"] * 2
 
 
+async def test_jobs_that_ran_before_the_daemon_tell_whose_they_are(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    (with_gpus,) = slurm.submit(gpus_per_node=1, user_id=7)
+    (without,) = slurm.submit(user_id=8)
+    slurm.tick()
+    await slurm.let_go([with_gpus])
+
+    async with running(slurm, config(tmp_path)) as daemon:
+        await daemon.until_running(with_gpus, without)
+        async with daemon.operator() as operator:
+            jobs = [
+                await operator.GetJob(pb.GetJobRequest(job_id=job_id))
+                for job_id in (with_gpus, without)
+            ]
+        slurm.end(with_gpus)
+        records = daemon.daemon.state.engine.records
+        await daemon.until(lambda: with_gpus not in dict(records()), "its end is known")
+        async with daemon.operator() as operator:
+            ended = await operator.GetJob(pb.GetJobRequest(job_id=with_gpus))
+
+    assert [(job.user_id, job.partition) for job in jobs] == [(7, "main"), (8, "main")]
+    assert (ended.state, ended.user_id) == (pb.JOB_STATE_ENDED, 7)
+
+
 async def test_waiting_and_held_jobs_keep_their_leases(slurm: SlurmStandIn, tmp_path: Path) -> None:
     async with running(slurm, config(tmp_path, slurm={"lease_s": 600.0})) as daemon:
         (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))

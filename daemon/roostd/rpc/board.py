@@ -17,8 +17,9 @@ class NodeReport:
         hello: the static side.
         sample: the newest sample; None before the first.
         sample_at_s: engine time of it, or of the Hello before the first.
-        faults: by gres index; stays until a Hello of another session: somebody restarted the
-            node or the driver.
+        faults: by gres index; stays until a Hello of another session with GPUs: somebody restarted
+            the node or the driver.
+        faults_session_id: of the session whose faults these are.
         stream: whose messages count; None while the probe is away.
     """
 
@@ -26,6 +27,7 @@ class NodeReport:
     sample_at_s: float
     sample: pb.Sample | None = None
     faults: dict[int, str] = field(default_factory=dict)
+    faults_session_id: str = ""
     stream: object | None = None
 
 
@@ -61,23 +63,23 @@ class ProbeBoard:
     def greet(self, hello: ProbeHello, stream: object) -> NodeReport:
         """Take in a Hello; from now on only this stream speaks for the node."""
         before = self._reports.get(hello.node)
-        report = NodeReport(hello, self._now_s(), stream=stream)
+        report = NodeReport(hello, self._now_s(), faults_session_id=hello.session_id, stream=stream)
         self._reports[hello.node] = report
         self._fresh.pop(hello.node, None)
         if before is not None:
             before.stream = None
-        if before is not None and before.hello.session_id == hello.session_id:
-            report.faults = before.faults
-        elif before is not None:
-            for index in before.faults:
-                self._tell_health(hello.node, index, "")
-        if before is None or before.hello.links != hello.links:
+        if before is not None:
+            self._inherit_faults(report, before)
+        # Without GPUs nothing is known of links, so the engine keeps what it was told before.
+        if hello.gpus and (before is None or before.hello.links != hello.links):
             self._tell_topology(report)
         return report
 
     def take_in(self, report: NodeReport, sample: pb.Sample) -> None:
         """Keep a checked sample."""
         report.sample, report.sample_at_s = sample, self._now_s()
+        if not report.hello.gpus:
+            return
         self._fresh[report.hello.node] = None
         for index, fault in faults(sample, report.hello.order).items():
             if report.faults.get(index) != fault:
@@ -110,7 +112,7 @@ class ProbeBoard:
     def introduce(self, node: NodeName) -> Iterator[Event]:
         """All a fresh engine must be told of a node that Slurm has just named."""
         report = self._reports.get(node)
-        if report is None:
+        if report is None or not report.hello.gpus:
             return
         at_s = self._now_s()
         hello = report.hello
@@ -120,6 +122,14 @@ class ProbeBoard:
         if report.sample is not None:
             load = read_load(report.sample, hello.order)
             yield LoadSeen(at_s=at_s, name=node, load=load)
+
+    def _inherit_faults(self, report: NodeReport, before: NodeReport) -> None:
+        if not report.hello.gpus or before.faults_session_id == report.hello.session_id:
+            report.faults = before.faults
+            report.faults_session_id = before.faults_session_id
+            return
+        for index in before.faults:
+            self._tell_health(report.hello.node, index, "")
 
     def _tell_topology(self, report: NodeReport) -> None:
         hello = report.hello

@@ -11,10 +11,11 @@ from roostd.core.actions import Decision, Place
 from roostd.core.errors import UnknownJob, UnknownNode
 from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
 from roostd.core.jobs import JobRecord, JobState
-from roostd.core.model import JobId, NodeName, NodeShare, Placement
+from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roostd.rpc.board import NodeReport
-from roostd.rpc.probe_messages import column
-from roostd.state import DaemonState, LeftJob
+from roostd.rpc.errors import UnknownTopology
+from roostd.rpc.probe_messages import ProbeHello, column
+from roostd.state import DaemonState, LeftJob, Owner
 
 _MODES = {
     Mode.OFF: pb.MODE_OFF,
@@ -127,12 +128,10 @@ def topology(state: DaemonState, name: NodeName) -> pb.Topology:
     """How a node's GPUs are linked, in gres order.
 
     Raises:
-        UnknownNode: no probe has told.
+        UnknownNode: neither Slurm nor a probe has named it.
+        UnknownTopology: no probe has told.
     """
-    report = state.board.report(name)
-    if report is None:
-        raise UnknownNode(name)
-    hello = report.hello
+    hello = _hello_with_gpus(state, name)
     gpus = []
     for index, gpu in enumerate(hello.gpus):
         numbered = telemetry_pb.Gpu()
@@ -161,6 +160,18 @@ def topology(state: DaemonState, name: NodeName) -> pb.Topology:
     return pb.Topology(node=name, gpus=gpus, links=links, nics=nics)
 
 
+def _hello_with_gpus(state: DaemonState, name: NodeName) -> ProbeHello:
+    report = state.board.report(name)
+    if report is None:
+        if name not in state.engine.cluster.row:
+            raise UnknownNode(name)
+        raise UnknownTopology(f"node {name} has no probe: start roost-probe there")
+    if not report.hello.gpus:
+        why = "; ".join(report.hello.problems) or "look at its log"
+        raise UnknownTopology(f"the probe of node {name} sees no GPUs: {why}")
+    return report.hello
+
+
 def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
     """Every job that the engine knows, then those that Roost leaves to Slurm."""
     known = dict(state.engine.records(include_ended))
@@ -168,7 +179,7 @@ def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
         yield _recorded_job(state, job_id, record)
     for job_id, left in state.left.items():
         if job_id not in known:
-            yield _left_job(job_id, left)
+            yield _left_job(state, job_id, left)
 
 
 def job(state: DaemonState, job_id: JobId) -> pb.Job:
@@ -181,21 +192,26 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
         return _recorded_job(state, job_id, state.engine.record(job_id))
     except UnknownJob:
         if job_id in state.left:
-            return _left_job(job_id, state.left[job_id])
+            return _left_job(state, job_id, state.left[job_id])
         if job_id in state.left_reasons:
             reason = state.left_reasons[job_id]
-            return pb.Job(job_id=job_id, state=pb.JOB_STATE_LET_GO, reason=reason)
+            return _left_job(state, job_id, LeftJob(reason=reason, is_blocked=False))
         raise
 
 
-def _left_job(job_id: JobId, left: LeftJob) -> pb.Job:
-    return pb.Job(
+def _left_job(state: DaemonState, job_id: JobId, left: LeftJob) -> pb.Job:
+    message = pb.Job(
         job_id=job_id,
-        user_id=left.user_id,
-        partition=left.partition,
         state=pb.JOB_STATE_WAITING if left.is_blocked else pb.JOB_STATE_LET_GO,
         reason=left.reason,
     )
+    _add_owner(message, state.owners.get(job_id))
+    return message
+
+
+def _add_owner(message: pb.Job, told: JobSpec | Owner | None) -> None:
+    if told is not None:
+        message.user_id, message.partition = told.user_id, told.partition
 
 
 def _recorded_job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
@@ -204,15 +220,13 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Jo
     message = pb.Job(
         job_id=job_id,
         state=_JOB_STATES[record.state],
-        reason=record.reason or _why_not_roost_s(record, left),
+        reason=record.reason or _why_not_roost_s(record, left, is_planned=place is not None),
         gpu_count=_gpu_count(record),
         waited_s=max(_waited_until_s(record, now_s) - record.queued_s, 0.0),
         planned=_planned(place.placement) if place else (),
         allocated=[_allocation(share) for share in record.shares],
     )
-    told = spec or left
-    if told is not None:
-        message.user_id, message.partition = told.user_id, told.partition
+    _add_owner(message, spec or state.owners.get(job_id))
     if place is not None:
         message.link_score = int(place.decision.link_scores[0])
         message.best_link_score = place.decision.best_link_score
@@ -221,9 +235,9 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Jo
     return message
 
 
-def _why_not_roost_s(record: JobRecord, left: LeftJob | None) -> str:
+def _why_not_roost_s(record: JobRecord, left: LeftJob | None, *, is_planned: bool) -> str:
     """Why a job runs that Roost has not placed; empty for those it has."""
-    if record.spec is not None:
+    if record.spec is not None or is_planned:
         return ""
     if left is not None:
         return left.reason
@@ -270,7 +284,9 @@ def _problems(
     silent_s = state.board.silent_s(report)
     if silent_s > state.config.telemetry.stale_after_s:
         yield f"the probe has been silent for {silent_s:.0f} s"
-    if len(report.hello.gpus) != gpu_count:
+    if not report.hello.gpus:
+        yield f"the probe sees no GPUs, Slurm {gpu_count}: links and load are not known"
+    elif len(report.hello.gpus) != gpu_count:
         yield (
             f"the probe sees {len(report.hello.gpus)} GPUs, Slurm {gpu_count}:"
             " links and load are not used; check gres.conf"

@@ -22,10 +22,16 @@ from roostd.core.errors import (
 
 _log = structlog.get_logger(__name__)
 
+
+class UnknownTopology(RoostError):
+    """Asked how the GPUs of a node are linked that no probe has told of; says what to do."""
+
+
 # The first class that fits counts: leaves before their parents.
 STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
+    (UnknownTopology, grpc.StatusCode.FAILED_PRECONDITION),
     (ProbeError, grpc.StatusCode.INVALID_ARGUMENT),
     (TopologyError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),

@@ -62,7 +62,8 @@ class ProbeHello:
     """The static side of a node.
 
     Attributes:
-        gpus: in gres order, as the probe sent them; Gpu.index stays NVML's.
+        gpus: none where the driver is missing or does not start, which problems then tells;
+            otherwise in gres order, as the probe sent them; Gpu.index stays NVML's.
         order: order[gres index] is the NVML index.
         links: in gres order.
         nvswitch_pairs: pairs of gres indices whose lanes go through an NVSwitch.
@@ -97,8 +98,8 @@ def read_hello(message: pb.Hello) -> ProbeHello:
         )
     _check_texts(message)
     count = len(message.gpus)
-    if not 1 <= count <= MAX_GPUS:
-        raise ProbeError("gpus", f"want 1 to {MAX_GPUS}, got {count}")
+    if count > MAX_GPUS:
+        raise ProbeError("gpus", f"want at most {MAX_GPUS}, got {count}")
     for position, gpu in enumerate(message.gpus):
         if gpu.index != position:
             raise ProbeError("gpus", f"GPU at position {position} has index {gpu.index}")

@@ -528,6 +528,7 @@ class Job(_message.Message):
     job_id: _builtins.str
     """"123", or "123_7" for task 7 of an array."""
     user_id: _builtins.int
+    """Absent while Slurm has not told."""
     partition: _builtins.str
     state: Global___JobState.ValueType
     reason: _builtins.str
@@ -552,7 +553,7 @@ class Job(_message.Message):
         self,
         *,
         job_id: _builtins.str = ...,
-        user_id: _builtins.int = ...,
+        user_id: _builtins.int | None = ...,
         partition: _builtins.str = ...,
         state: Global___JobState.ValueType = ...,
         reason: _builtins.str = ...,
@@ -564,20 +565,24 @@ class Job(_message.Message):
         best_link_score: _builtins.int | None = ...,
         wait_left_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "wait_left_s", b"wait_left_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_link_score: _TypeAlias = _typing.Literal["best_link_score"]  # noqa: Y015
     _WhichOneofArgType__best_link_score: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score"]  # noqa: Y015
     _WhichOneofReturnType__link_score: _TypeAlias = _typing.Literal["link_score"]  # noqa: Y015
     _WhichOneofArgType__link_score: _TypeAlias = _typing.Literal["_link_score", b"_link_score"]  # noqa: Y015
+    _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
+    _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
     _WhichOneofReturnType__wait_left_s: _TypeAlias = _typing.Literal["wait_left_s"]  # noqa: Y015
     _WhichOneofArgType__wait_left_s: _TypeAlias = _typing.Literal["_wait_left_s", b"_wait_left_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_link_score) -> _WhichOneofReturnType__best_link_score | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__link_score) -> _WhichOneofReturnType__link_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user_id) -> _WhichOneofReturnType__user_id | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_left_s) -> _WhichOneofReturnType__wait_left_s | None: ...
 

@@ -30,6 +30,7 @@ from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, NodeName
 from roostd.rpc.errors import status_code
 from roostd.rpc.probe_messages import read_hello
+from roostd.state import Owner
 from roostd.testing import builders
 
 
@@ -99,6 +100,21 @@ async def test_a_node_without_probe_says_so(cluster: Served) -> None:
     assert not response.nodes[1].HasField("sample_age_s")
 
 
+async def test_a_node_whose_probe_sees_no_gpus_says_why(cluster: Served) -> None:
+    greeting = hello("n2", gpu_count=0)
+    greeting.problems.append("NVML is missing: install the driver")
+    cluster.state.board.greet(read_hello(greeting), "stream")
+
+    response = await cluster.operator().ListNodes(pb.ListNodesRequest())
+
+    assert response.nodes[1].problems == [
+        "the probe sees no GPUs, Slurm 4: links and load are not known",
+        "NVML is missing: install the driver",
+    ]
+    assert response.nodes[1].HasField("sample_age_s")
+    assert len(response.nodes[1].gpus) == 4
+
+
 async def test_topology_is_in_gres_order(cluster: Served) -> None:
     topology = await cluster.operator().GetTopology(pb.GetTopologyRequest(node="n1"))
 
@@ -109,6 +125,28 @@ async def test_topology_is_in_gres_order(cluster: Served) -> None:
     assert lanes == {(0, 1): 4, (2, 3): 4}
     assert len(topology.links) == 6
     assert topology.links[0].level == telemetry_pb.ANCESTOR_LEVEL_NUMA_NODE
+
+
+async def test_topology_of_a_node_without_probe_says_what_to_do(cluster: Served) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await cluster.operator().GetTopology(pb.GetTopologyRequest(node="n2"))
+
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert caught.value.details() == "node n2 has no probe: start roost-probe there"
+
+
+async def test_topology_of_a_node_whose_probe_sees_no_gpus_tells_why(cluster: Served) -> None:
+    greeting = hello("n2", gpu_count=0)
+    greeting.problems.append("NVML is missing: install the driver")
+    cluster.state.board.greet(read_hello(greeting), "stream")
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await cluster.operator().GetTopology(pb.GetTopologyRequest(node="n2"))
+
+    assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert caught.value.details() == (
+        "the probe of node n2 sees no GPUs: NVML is missing: install the driver"
+    )
 
 
 async def test_a_job_s_way_is_told_from_decision_to_end(cluster: Served) -> None:
@@ -128,6 +166,21 @@ async def test_a_job_s_way_is_told_from_decision_to_end(cluster: Served) -> None
     assert (running.user_id, running.waited_s) == (42, 1.0)
     assert list(now.jobs) == []
     assert [job.state for job in ever.jobs] == [pb.JOB_STATE_ENDED]
+
+
+async def test_the_user_of_a_job_that_slurm_has_not_told_is_unknown_not_root(
+    cluster: Served,
+) -> None:
+    shares = (builders.share("n2", 0),)
+    cluster.feed(JobStarted(at_s=102.0, job_id=JobId("9"), shares=shares))
+    operator = cluster.operator()
+
+    unknown = await operator.GetJob(pb.GetJobRequest(job_id="9"))
+    cluster.state.owners[JobId("9")] = Owner(0, "main")
+    known = await operator.GetJob(pb.GetJobRequest(job_id="9"))
+
+    assert not unknown.HasField("user_id")
+    assert (known.HasField("user_id"), known.user_id, known.partition) == (True, 0, "main")
 
 
 async def test_explain_lists_candidates_with_reasons_why_not(cluster: Served) -> None:

@@ -254,3 +254,36 @@ async def test_the_interval_follows_the_configuration(served: Served) -> None:
     )
 
     assert (await Probe(served).greet(hello())).sample_interval_s == 5.0
+
+
+async def test_a_probe_without_driver_is_welcome_but_the_engine_hears_nothing_of_it(
+    served: Served,
+) -> None:
+    probe = Probe(served)
+    assert (await probe.greet(hello(gpu_count=0))).daemon_version == "9.9"
+    await probe.say(pb.Sample(sequence=1, gpu_count=0))
+    await served.until_sequence("n1", 1)
+
+    assert served.emitted == []
+    assert list(served.state.board.take_loads()) == []
+    assert list(served.state.board.introduce(N1)) == []
+
+
+async def test_a_probe_that_loses_its_driver_takes_back_neither_links_nor_faults(
+    served: Served,
+) -> None:
+    first = Probe(served)
+    await first.greet(hello())
+    broken = sample(1)
+    broken.lost_mask = 0b0100
+    await first.say(broken)
+    await served.until_sequence("n1", 1)
+    served.clock.at_s += 60.0
+    second = Probe(served)
+    await second.greet(hello(gpu_count=0, session="s2"))
+    told_before = list(served.emitted)
+    await second.greet(hello(session="s2"))
+
+    assert [type(event).__name__ for event in told_before] == ["TopologySeen", "GpuHealthChanged"]
+    news = [event for event in served.emitted[2:] if isinstance(event, GpuHealthChanged)]
+    assert [(event.gpu_index, event.fault) for event in news] == [(2, "")]
