@@ -14,7 +14,8 @@ from roostd.core.features import COLUMN, HEURISTIC_WEIGHTS, LOAD_SCOPES, link_sc
 from roostd.core.topology import Level, LinkMatrix
 
 MAX_GPUS = 16  # of one node; the tables double with each GPU
-_POTENTIAL_SIZES = (2, 4, 8)  # the gang sizes whose best links make up a free set's potential
+_POTENTIAL_SIZES = (2, 4, 8)
+_SHARE_WEIGHT = 0.25  # of the node's links in a free set's potential
 _TIE_LIMIT = {8: 70, MAX_GPUS: 32}  # optimal subsets offered per lookup, by node size
 _CACHE_LIMIT = 4096
 STATIC_COLUMNS = slice(0, COLUMN["leftover_frac"] + 1)
@@ -69,9 +70,11 @@ class LinkTable:
     Attributes:
         set_scores: int32 [mask], link score of the set; source: docs/links.md.
         best_scores: int32 [k, mask], best link score of k GPUs out of a free set; -1: too few.
-        potential: float64 [mask], 0..1: what a free set is still good for, the mean of link_scale()
-            of its best 2, 4 and 8 GPUs and of its share of all the node's links. The share tells
-            a GPU without a partner from one of a pair where whole pairs are left either way.
+        potential: float64 [mask], 0..1: what a free set is still good for. Three quarters are
+            link_scale() of its best 2, 4 and 8 GPUs, each weighing its size: a job for which a
+            node is all but taken goes there before it breaks into an idle one. One quarter is its
+            share of the node's links: it tells a GPU without a partner from one of a pair where
+            whole pairs are left either way.
     """
 
     def __init__(self, links: LinkMatrix) -> None:
@@ -200,9 +203,9 @@ class LinkTable:
         for size in _POTENTIAL_SIZES:
             if size <= self.gpu_count:
                 best = np.maximum(self.best_scores[size], 0) / (size * (size - 1) // 2)
-                total += link_scale(best)
-        total += self.set_scores / max(int(self.set_scores[self.full_mask]), 1)
-        return total / (len(_POTENTIAL_SIZES) + 1)
+                total += size * link_scale(best)
+        share = self.set_scores / max(int(self.set_scores[self.full_mask]), 1)
+        return (1 - _SHARE_WEIGHT) * total / sum(_POTENTIAL_SIZES) + _SHARE_WEIGHT * share
 
 
 def _set_scores(links: LinkMatrix) -> NDArray[np.int32]:

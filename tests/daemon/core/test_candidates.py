@@ -8,7 +8,7 @@ import pytest
 
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.features import COLUMN, COLUMNS
+from roostd.core.features import COLUMN, COLUMNS, HeuristicScore
 from roostd.core.links import indices_of
 from roostd.core.model import JobId, NodeName, NodeShare
 from roostd.core.topology import LinkMatrix
@@ -249,3 +249,14 @@ def test_nodes_of_every_size_are_offered_whole(gpu_count: int) -> None:
         found = find_candidates(cluster, job("1", wanted), wanted)
         check_consistent(cluster, found)
         assert len(found) > 0
+
+
+@pytest.mark.parametrize("links", [bridges(8), nvswitch(8)], ids=["bridges", "NVSwitch"])
+@pytest.mark.parametrize(("size", "left"), [(1, 0b1), (2, 0b11), (4, 0b1111), (1, 0b1111)])
+def test_an_idle_node_is_not_broken_into_where_a_started_one_has_room(
+    links: LinkMatrix, size: int, left: int
+) -> None:
+    cluster = one_kind({"idle": 0xFF, "started": left}, links)
+    found = find_candidates(cluster, job("1", gpus=size), shape(size))
+    best = int(np.argmax(HeuristicScore().score(found.features)))
+    assert found.placement(best, cluster).nodes == ("started",)
