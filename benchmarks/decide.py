@@ -1,0 +1,187 @@
+"""What one decision of the engine costs: a job comes, and is placed, on a busy cluster.
+
+The cluster is mixed (bridged pairs, cube mesh, NVSwitch, PCIe), 88 % full, with live load on
+every GPU. Figures of a `queue_` name are those of one event while thousands of jobs wait, the
+decisions that it brings about included.
+"""
+
+import argparse
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import _harness
+import numpy as np
+from numpy.random import Generator
+
+from roost_probe.testing.matrix import sample_text
+from roostd.adapters.onnx_policy import load_score_policy
+from roostd.core.actions import Place
+from roostd.core.engine import Engine, EngineConfig, Policies
+from roostd.core.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
+from roostd.core.features import HeuristicScore
+from roostd.core.jobs import shares_of
+from roostd.core.model import JobId, JobSpec, NodeName, Shape
+from roostd.core.policy import ScorePolicy
+from roostd.core.topology import LinkMatrix, parse_topo_matrix
+from roostd.testing.builders import job, node, share, topology
+
+KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
+NODES_PER_RACK = 16
+GPUS_PER_NODE = 8
+# Of nodes: taken whole, in part, idle. In parts, half is taken: 88 % in all.
+FULL_FRAC, PART_FRAC = 0.82, 0.12
+# As in Helios Venus, 2020: half of the jobs have one GPU, one in ten more than a node holds.
+SINGLE_NODE = (1, 1, 1, 1, 2, 2, 4, 8)
+GANGS = ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
+GANG_EVERY = 10  # one job in so many is a gang
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1250)
+    parser.add_argument("--runs", type=int, default=2000, help="decisions of each kind")
+    parser.add_argument("--waiting", type=int, default=10_000, help="jobs that wait meanwhile")
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args()
+    onnx, fault = load_score_policy("builtin")
+    if fault is not None:
+        print(f"decide.py: {fault}", file=sys.stderr)
+        return 2
+    figures: dict[str, object] = {"nodes": options.nodes, "policy": onnx.name}
+    figures |= _decisions("", onnx, options.nodes, options.runs)
+    figures |= _decisions("heuristic_", HeuristicScore(), options.nodes, options.runs)
+    figures |= _queue_passes(options.nodes, options.waiting, min(options.runs, 1000))
+    figures["rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+    _harness.report(figures, as_json=options.json)
+    return 0
+
+
+def _decisions(prefix: str, score: ScorePolicy, node_count: int, runs: int) -> dict[str, object]:
+    """Time JobQueued -> Place; between two of them, other jobs end to keep the load level."""
+    rng = np.random.default_rng(0)
+    engine = busy_engine(node_count, rng, score)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for run in range(runs):
+        is_gang = run % GANG_EVERY == 0
+        nodes, gpus = GANGS[run // GANG_EVERY % len(GANGS)] if is_gang else (1, _pick(rng))
+        began_s = time.perf_counter()
+        actions = engine.step(JobQueued(at_s=0.0, job=job(f"{run}", gpus=gpus, nodes=nodes)))
+        took_s = time.perf_counter() - began_s
+        place = next((action for action in actions if isinstance(action, Place)), None)
+        if place is not None:
+            seconds[is_gang].append(took_s)
+            shares = shares_of(place.placement)
+            engine.step(JobStarted(at_s=0.0, job_id=place.job_id, shares=shares))
+        engine.step(JobEnded(at_s=0.0, job_id=JobId(f"{run}")))
+    if not seconds[False] or not seconds[True]:
+        raise SystemExit(f"decide.py: nothing fits on {node_count} nodes; want more")
+    every_s = seconds[False] + seconds[True]
+    return {
+        f"{prefix}p50_ms": _ms(every_s, 50),
+        f"{prefix}p99_ms": _ms(every_s, 99),
+        f"{prefix}single_node_p50_ms": _ms(seconds[False], 50),
+        f"{prefix}gang_p50_ms": _ms(seconds[True], 50),
+        f"{prefix}gang_p99_ms": _ms(seconds[True], 99),
+        f"{prefix}decisions": len(every_s),
+    }
+
+
+def _queue_passes(node_count: int, waiting_count: int, runs: int) -> dict[str, object]:
+    """Time the end of a job, and the coming of one, while thousands wait past their patience."""
+    rng = np.random.default_rng(1)
+    engine = busy_engine(node_count, rng, HeuristicScore())
+    running = [job_id for job_id, _ in engine.records()]
+    queued_s, ended_s, placed_counts = list[float](), list[float](), Counter[int]()
+    number = 0
+    while len(engine.waiting()) < waiting_count:
+        gpus = GPUS_PER_NODE if number % 3 else _pick(rng)
+        actions = engine.step(JobQueued(at_s=float(number), job=_waiter(number, gpus, rng)))
+        running += _start(engine, actions, float(number))
+        number += 1
+    for run in range(runs):
+        at_s = float(number + run)
+        ending = running.pop(int(rng.integers(len(running))))
+        began_s = time.perf_counter()
+        actions = engine.step(JobEnded(at_s=at_s, job_id=ending))
+        ended_s.append(time.perf_counter() - began_s)
+        started = _start(engine, actions, at_s)
+        placed_counts[len(started)] += 1
+        running += started
+        event = JobQueued(at_s=at_s, job=_waiter(number + run, _pick(rng), rng))
+        began_s = time.perf_counter()
+        actions = engine.step(event)
+        queued_s.append(time.perf_counter() - began_s)
+        running += _start(engine, actions, at_s)
+    return {
+        "queue_waiting": len(engine.waiting()),
+        "queue_job_ended_p50_ms": _ms(ended_s, 50),
+        "queue_job_ended_p99_ms": _ms(ended_s, 99),
+        "queue_job_ended_mean_ms": round(float(np.mean(ended_s)) * 1000, 3),
+        "queue_job_queued_p50_ms": _ms(queued_s, 50),
+        "queue_job_queued_p99_ms": _ms(queued_s, 99),
+        "queue_placed_per_end": round(
+            sum(count * times for count, times in placed_counts.items()) / runs, 3
+        ),
+    }
+
+
+def busy_engine(node_count: int, rng: Generator, score: ScorePolicy) -> Engine:
+    """An engine that knows a mixed cluster, 88 % full."""
+    engine = Engine(EngineConfig(), Policies(score=score))
+    links = [parse_topo_matrix(sample_text(kind), f"{kind}.txt") for kind in KINDS]
+    for number in range(node_count):
+        _add_node(engine, number, links[number // NODES_PER_RACK % len(links)], rng)
+    return engine
+
+
+def _add_node(engine: Engine, number: int, links: LinkMatrix, rng: Generator) -> None:
+    name = f"n{number:05}"
+    spec = node(name, GPUS_PER_NODE, cpu_count=128, rack=f"r{number // NODES_PER_RACK}")
+    engine.step(NodeSeen(at_s=0.0, node=spec))
+    engine.step(topology(name, links))
+    for position, gpus in enumerate(_occupants(rng)):
+        shares = (share(name, *gpus, cpu_count=8 * len(gpus)),)
+        engine.step(JobStarted(at_s=0.0, job_id=JobId(f"on-{name}-{position}"), shares=shares))
+    load = rng.random((GPUS_PER_NODE, 4)) * [1.0, 1.0, 50e9, 400e9]
+    seen = LoadSeen(at_s=0.0, name=NodeName(name), load=load.astype(np.float32))
+    engine.step(seen)
+
+
+def _occupants(rng: Generator) -> list[tuple[int, ...]]:
+    draw = rng.random()
+    if draw < FULL_FRAC:
+        return [tuple(range(GPUS_PER_NODE))]
+    if draw > FULL_FRAC + PART_FRAC:
+        return []
+    gpus = rng.permutation(GPUS_PER_NODE).tolist()
+    return [tuple(sorted(gpus[:2])), *((gpu,) for gpu in gpus[2 : 2 + int(rng.integers(0, 5))])]
+
+
+def _waiter(number: int, gpus: int, rng: Generator) -> JobSpec:
+    nodes = 2 if number % GANG_EVERY == 0 else 1
+    cpus = int(rng.choice((4, 8, 12)))
+    wanted = Shape(node_count=nodes, gpus_per_node=gpus, cpus_per_node=cpus * gpus)
+    return job(f"{number + 10**6}", wanted, submit_s=float(number))
+
+
+def _start(engine: Engine, actions: Sequence[object], at_s: float) -> list[JobId]:
+    places = [action for action in actions if isinstance(action, Place)]
+    for place in places:
+        shares = shares_of(place.placement)
+        engine.step(JobStarted(at_s=at_s, job_id=place.job_id, shares=shares))
+    return [place.job_id for place in places]
+
+
+def _pick(rng: Generator) -> int:
+    return int(rng.choice(SINGLE_NODE))
+
+
+def _ms(seconds: list[float], percent: float) -> float:
+    return round(_harness.percentile(seconds, percent) * 1000, 4)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
