@@ -114,6 +114,28 @@ async def test_jobs_without_gpus_are_left_alone_and_explained(
     assert [one.job.reason for one in told] == ["asks for no GPUs"] * 2
 
 
+async def test_a_job_that_slurm_starts_at_once_tells_why_also_after_its_end(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    async with running(slurm, config(tmp_path)) as daemon:
+        slurm.lease_s = None  # as job_submit.lua leaves --exclusive and its like
+        (job_id,) = slurm.submit(gpus_per_node=2)
+        await daemon.until_running(job_id)
+        async with daemon.operator() as operator:
+            running_told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
+            slurm.end(job_id)
+            records = daemon.daemon.state.engine.records
+            await daemon.until(lambda: job_id not in dict(records()), "its end is known")
+            ended_told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
+
+    assert (running_told.job.state, ended_told.job.state) == (
+        pb.JOB_STATE_RUNNING,
+        pb.JOB_STATE_ENDED,
+    )
+    reason = "has no lease: submitted while roostd was away, or let go"
+    assert [running_told.job.reason, ended_told.job.reason] == [reason, reason]
+
+
 async def test_jobs_that_ran_before_the_daemon_tell_whose_they_are(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:

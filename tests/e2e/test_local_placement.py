@@ -66,6 +66,24 @@ def test_each_way_to_ask_gets_exactly_the_chosen_gpus(
     assert found[job_id].gpus == planned(stack, job_id)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("srun", "-C", "h100", "--gpus=2"),
+        ("salloc", "-C", "h100", "--gpus=2", "srun"),
+        ("salloc", "--gres=gpu:h100:2", "srun"),
+    ],
+    ids=" ".join,
+)
+def test_an_interactive_job_gets_exactly_the_chosen_gpus(
+    stack: Stack, command: tuple[str, ...]
+) -> None:
+    say = "echo $SLURM_JOB_ID $SLURM_STEP_GPUS"
+    job_id, gpus = stack.slurm.run(*command, "sh", "-c", say).split()
+    wait_until_over(stack.slurm, [job_id], 30.0)
+    assert {"n4": tuple(map(int, gpus.split(",")))} == planned(stack, job_id)
+
+
 def test_each_task_of_an_array_is_placed_on_its_own(stack: Stack) -> None:
     array = submit(stack.slurm, "--array=0-5%3", "--gres=gpu:2", command="sleep 0.2")
     deadline_s = time.monotonic() + 60.0
@@ -107,6 +125,8 @@ def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) ->
     [
         (("--exclusive", "--gres=gpu:1"), "exclusive"),
         (("--ntasks=2",), "GPU"),
+        (("--gres=gpu:g3",), "names its GPUs itself: g3"),
+        (("--gres=gpu:1", ":", "--gres=gpu:1"), "heterogeneous"),
     ],
 )
 def test_leaves_to_slurm_what_it_cannot_pin_and_says_why(
