@@ -29,7 +29,7 @@ demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs
 	@$(BIN)/roost-demo
 
 test: $(BIN)/.roost-dev ## install what the tests need and run all of them, on real Slurm where it can be
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 4 --dist loadfile
 
 check: lint types imports proto-check test ## everything that must hold before a commit
 

@@ -1,0 +1,98 @@
+"""Slurm restarting, failing or hanging, and a stopped daemon: time is lost, jobs are not."""
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
+from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_nodes
+
+from roost_demo.stack import Stack
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with two_nodes() as running:
+        yield running
+
+
+@pytest.fixture
+def roostd(stack: Stack) -> Iterator[Stack]:
+    with mended_afterwards(stack):
+        yield stack
+
+
+def test_slurmctld_restarts_under_load(roostd: Stack) -> None:
+    jobs = submit_all(roostd)
+    roostd.slurm.restart_controller()
+    wait_until_nodes_are_known(roostd)
+    jobs |= submit_all(roostd)
+    wait_until_over(roostd.slurm, jobs, 90.0)
+    assert_all_completed(roostd.slurm, jobs)
+
+
+def wait_until_nodes_are_known(stack: Stack) -> None:
+    """Slurm refuses GPU jobs until its nodes have registered again, with Roost or without."""
+    deadline_s = time.monotonic() + 30.0
+    while "unknown" in stack.slurm.run("sinfo", "-h", "-o", "%T"):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+
+
+def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
+    jobs = submit_all(roostd)
+    os.kill(roostd.roostd_pid, signal.SIGSTOP)
+    try:
+        wait_until_over(roostd.slurm, jobs, 60.0)
+        time.sleep(16.0)  # by now the heartbeat is stale
+        began_s = time.monotonic()
+        late = submit(roostd.slurm, "--gres=gpu:2")
+        wait_until_over(roostd.slurm, [late], 10.0)
+        assert time.monotonic() - began_s < LEASE_S
+    finally:
+        os.kill(roostd.roostd_pid, signal.SIGCONT)
+    assert_all_completed(roostd.slurm, {**jobs, late: 2})
+
+
+@pytest.mark.parametrize("fault", ["exit 1", "sleep 60"], ids=["fails", "hangs"])
+def test_scontrol_that_fails_or_hangs_costs_time_and_no_job(
+    stack: Stack, tmp_path: Path, fault: str
+) -> None:
+    """Every third update goes wrong, before or after slurmctld has done it."""
+    stack.stop_roostd()
+    bin_dir = make_faulty_commands(tmp_path, fault)
+    stack.start_roostd(ROOST_SLURM_BIN_DIR=str(bin_dir), ROOST_SLURM_COMMAND_TIMEOUT_S="1.5")
+    try:
+        jobs = submit_all(stack) | submit_all(stack)
+        wait_until_over(stack.slurm, jobs, 100.0)
+        assert_all_completed(stack.slurm, jobs)
+    finally:
+        stack.stop_roostd()
+        stack.start_roostd()
+
+
+def make_faulty_commands(folder: Path, fault: str) -> Path:
+    bin_dir = folder / "bin"
+    bin_dir.mkdir()
+    (bin_dir / "squeue").symlink_to("/usr/bin/squeue")
+    script = bin_dir / "scontrol"
+    script.write_text(
+        f"""#!/bin/sh
+case "$*" in *update*)
+    n=$(cat {folder}/n 2>/dev/null || echo 0); n=$((n + 1)); echo $n > {folder}/n
+    case $((n % 6)) in
+        2) {fault} ;;
+        4) /usr/bin/scontrol "$@"; {fault} ;;
+    esac ;;
+esac
+exec /usr/bin/scontrol "$@"
+"""
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return bin_dir
