@@ -62,7 +62,7 @@ def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     """Whether any shape would fit if every node were idle and usable."""
-    return any(_fits_idle(cluster, job, shape) for shape in job.shapes)
+    return any(_usable_rows(cluster, job, shape).could_ever_fit for shape in job.shapes)
 
 
 def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int64]:
@@ -102,10 +102,15 @@ def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _UsableRows:
-    """The rows that a shape could use if they were idle, and why the others are none."""
+    """The rows that a shape could use if they were idle, and why the others are none.
+
+    Attributes:
+        could_ever_fit: whether they, and those that Slurm would not use now, suffice.
+    """
 
     rows: NDArray[np.int64]
     exclusions: tuple[tuple[str, int], ...]
+    could_ever_fit: bool
 
 
 def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
@@ -113,20 +118,21 @@ def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
     key = shape, job.partition, job.features, job.required_nodes, job.excluded_nodes
     found = cluster.memo.get(key)
     if found is None:
-        alive, exclusions = _fitting(cluster, job, shape)
-        usable = alive & cluster.usable[: len(cluster)]
-        if removed := int(np.count_nonzero(alive) - np.count_nonzero(usable)):
-            exclusions.append(("not usable by Slurm's word", removed))
         if len(cluster.memo) >= _MEMO_LIMIT:
             cluster.memo.clear()
-        found = cluster.memo[key] = _UsableRows(np.flatnonzero(usable), tuple(exclusions))
+        found = cluster.memo[key] = _find_usable_rows(cluster, job, shape)
     assert isinstance(found, _UsableRows)
     return found
 
 
-def _fits_idle(cluster: Cluster, job: JobSpec, shape: Shape) -> bool:
-    rows = np.flatnonzero(_fitting(cluster, job, shape)[0])
-    return len(rows) >= shape.node_count and required_rows(cluster, job, rows) is not None
+def _find_usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
+    fitting, exclusions = _fitting(cluster, job, shape)
+    rows = np.flatnonzero(fitting)
+    enough = len(rows) >= shape.node_count and required_rows(cluster, job, rows) is not None
+    usable = rows[cluster.usable[rows]]
+    if removed := len(rows) - len(usable):
+        exclusions.append(("not usable by Slurm's word", removed))
+    return _UsableRows(usable, tuple(exclusions), enough)
 
 
 def _fitting(

@@ -34,7 +34,7 @@ from roostd.core.events import (
     TopologySeen,
 )
 from roostd.core.features import HeuristicScore
-from roostd.core.jobs import Demand, JobRecord, JobState, room_wanted, shares_of
+from roostd.core.jobs import JobRecord, JobState, room_wanted, shares_of
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import (
     Defer,
@@ -49,7 +49,6 @@ from roostd.core.queue import Group, JobQueue
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _KEEPER_COUNT = 8  # jobs past patience that may keep nodes free at one time
 _MAX_BACKOFF_S = 300.0
-_DEMAND_LIMIT = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +93,6 @@ class Engine:
         self._placing: dict[JobId, None] = {}
         self._ended: dict[JobId, JobRecord] = {}
         self._queue = JobQueue(policies.order)
-        self._could_fit: dict[Demand, bool] = {}
         self._alarms: list[tuple[float, JobId]] = []
         self._announced_s = float("inf")
         self._heuristic = HeuristicScore()
@@ -138,10 +136,10 @@ class Engine:
         match event:
             case NodeSeen():
                 if self.cluster.see_node(event.node):
-                    self._forget_what_fits()
+                    self._queue.recall_all()
             case NodeLost():
                 self.cluster.lose_node(event.name)
-                self._forget_what_fits()
+                self._queue.recall_all()
             case TopologySeen():
                 self.cluster.see_topology(event.name, event.links, event.gpu_uuids)
             case LoadSeen():
@@ -164,10 +162,6 @@ class Engine:
                 pass  # every event brings the time
             case _:
                 assert_never(event)
-
-    def _forget_what_fits(self) -> None:
-        self._could_fit.clear()
-        self._queue.recall_all()
 
     # -- the queue -------------------------------------------------------------------------
 
@@ -313,23 +307,13 @@ class Engine:
                 self._offer(job_id, record, job, candidates, at_s, actions)
                 return
             kept_some |= any(reason == KEPT_FREE for reason, _ in candidates.exclusions)
-        if self._could_ever_fit(job):
+        if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.nothing, group.kept = candidates, kept if kept_some else None
             self._wait_for_room(job_id, record, candidates, actions)
             return
         why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
         never = f"no placement could ever hold it in partition {job.partition}"
         self._let_go(job_id, record, f"{never}: {why or 'no nodes'}", actions)
-
-    def _could_ever_fit(self, job: JobSpec) -> bool:
-        demand = Demand.of(job)
-        fits = self._could_fit.get(demand)
-        if fits is None:
-            if len(self._could_fit) >= _DEMAND_LIMIT:
-                self._could_fit.clear()
-            fits = not len(self.cluster) or could_ever_fit(self.cluster, job)
-            self._could_fit[demand] = fits
-        return fits
 
     def _offer(
         self,
