@@ -92,8 +92,6 @@ def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
     """Positions of the largest keys, ties to the lower position, in ascending position."""
     if len(keys) <= count:
         return np.arange(len(keys))
-    if count == 1:
-        return np.array([np.argmax(keys)])
     threshold = np.partition(keys, len(keys) - count)[len(keys) - count]
     above = np.flatnonzero(keys > threshold)
     ties = np.flatnonzero(keys == threshold)[: count - len(above)]
