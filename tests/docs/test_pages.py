@@ -14,6 +14,18 @@ PAGES = sorted(
 )
 LINKS_PAGE = (ROOT / "docs" / "links.md").read_text()
 MATRICES = ROOT / "probes" / "roost_probe" / "testing" / "topologies"
+SOURCES = (
+    "benchmarks",
+    "cli",
+    "daemon",
+    "deploy",
+    "probes",
+    "proto",
+    "slurm_glue",
+    "tests",
+    "training",
+)
+SUFFIXES = {".c", ".lua", ".proto", ".py", ".service", ".sh", ".yaml"}
 EXAMPLES = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (\d+) \| (\d+) \|$", LINKS_PAGE, re.MULTILINE)
 
 
@@ -22,6 +34,18 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text())
     local = [target for target in targets if "://" not in target]
     assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    sources = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.*")]
+    named = {
+        (source.relative_to(ROOT).as_posix(), page)
+        for source in sources
+        if source.suffix in SUFFIXES
+        for page in re.findall(r"docs/[\w./-]+\.md", source.read_text())
+    }
+    assert len(named) > 10
+    assert {(source, page) for source, page in named if not (ROOT / page).exists()} == set()
 
 
 def test_every_page_is_in_the_index() -> None:
