@@ -28,7 +28,6 @@ class HookEnv:
         step_gpus: SLURM_STEP_GPUS.
         visible_gpus: CUDA_VISIBLE_DEVICES where that is a list of numbers.
         chooses_nics: the user has set NCCL_IB_HCA.
-        has_gpus_per_node: SLURM_GPUS_PER_NODE is set.
         model_counts: variables of --gpus and the like that name a GPU model, which the job no
             longer asks for by that name, and their bare count: {"SLURM_GPUS": "8"}.
     """
@@ -40,7 +39,6 @@ class HookEnv:
     step_gpus: tuple[int, ...] = ()
     visible_gpus: tuple[int, ...] = ()
     chooses_nics: bool = False
-    has_gpus_per_node: bool = False
     model_counts: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -69,7 +67,6 @@ def parse_env(environ: Mapping[str, str]) -> HookEnv:
         step_gpus=_indices(environ.get("SLURM_STEP_GPUS", "")),
         visible_gpus=_indices(environ.get("CUDA_VISIBLE_DEVICES", "")),
         chooses_nics="NCCL_IB_HCA" in environ,
-        has_gpus_per_node="SLURM_GPUS_PER_NODE" in environ,
         model_counts={
             name: match[1]
             for name in _REQUESTS

@@ -4,7 +4,7 @@
 |---|---|---|
 | prolog | root, each node | compares the allocation with the plan, enters the job map |
 | epilog | root, each node | clears the job map |
-| task-prolog | user, each task | prints rank order, NIC hints and a cure for 22.05 |
+| task-prolog | user, each task | prints rank order, NIC hints and counts without models |
 | prolog-slurmctld, epilog-slurmctld | SlurmUser, controller | wake roostd |
 """
 
@@ -136,9 +136,6 @@ def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
     lines = [f"export {name}={count}" for name, count in env.model_counts.items()]
     if not plan.managed:
         return lines
-    if env.has_gpus_per_node:
-        # 22.05: srun in a pinned job refuses the count of --gpus-per-node; later ones need no cure.
-        lines.append("unset SLURM_GPUS_PER_NODE")
     order = [gpu for gpu in plan.rank_order if gpu in env.visible_gpus]
     # Where the devices cgroup hides the other GPUs, CUDA counts from 0 and these are not the
     # allocated indices: then nothing may be set. The batch step has only SLURM_JOB_GPUS.

@@ -13,13 +13,15 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.slurm_glue.conftest import Runtime
 
-from roost_slurm import config
+from roost_slurm import commands, config
 from roost_slurm.config import SiteSettings
 from roost_slurm.hooks import agent_socket
+from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan, PartitionPlan
 from roost_slurm.testing.fake_agent import FakeAgent
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.tres import prefix_of
 
 pytestmark = pytest.mark.slurm
 
@@ -196,10 +198,9 @@ def test_the_job_map_lives_as_long_as_the_job(cluster: LocalSlurm, live: Runtime
     _wait_until(lambda: entries() == {}, "not removed")
 
 
-def test_the_task_prolog_orders_the_ranks_and_cures_srun(
+def test_the_task_prolog_orders_the_ranks_and_srun_gets_the_pinned_gpus(
     cluster: LocalSlurm, live: Runtime
 ) -> None:
-    """On 22.05 srun fails in a pinned --gpus-per-node job without the cure."""
     plan: dict[str, Any] = {
         "managed": True,
         "gpu_indices": [2, 5],
@@ -211,10 +212,10 @@ def test_the_task_prolog_orders_the_ranks_and_cures_srun(
         job = cluster.submit(
             "--gpus-per-node=2", script="echo $CUDA_VISIBLE_DEVICES; srun printenv SLURM_STEP_GPUS"
         )
-        clear = [f"{name}=" for name in ("TresPerTask", "TresPerNode", "TresPerJob")]
-        cluster.run("scontrol", "update", f"jobid={job}", *clear, "TresPerSocket=")
-        pin = ("Gres=gpu:g2:1,gpu:g5:1", "ReqNodeList=n2", "StartTime=now")
-        cluster.run("scontrol", "update", f"jobid={job}", *pin)
+        prefix = prefix_of(parse_jobs(cluster.show_job(job))[int(job)].tres["TresPerNode"])
+        cluster.run(
+            *commands.pin(job, nodes=["n2"], gpu_indices=[2, 5], asks_per_node=True, prefix=prefix)
+        )
         cluster.wait_for_state(job, "COMPLETED", "FAILED")
     assert cluster.output(job).split() == ["5,2", "2,5"]
     assert {"op": "allocated", "job_id": int(job), "gpu_indices": [2, 5]} in agent.asked

@@ -144,7 +144,6 @@ def test_reads_only_well_formed_variables() -> None:
         # Not what was planned.
         ({"visible_gpus": (2, 4), "job_gpus": (2, 4)}, []),
         ({"visible_gpus": ()}, []),
-        ({"has_gpus_per_node": True}, ["unset SLURM_GPUS_PER_NODE"]),
     ],
 )
 def test_task_prolog_orders_only_what_is_allocated(
@@ -184,7 +183,7 @@ def test_task_prolog_hints_the_nearest_nics(
 
 
 def test_task_prolog_leaves_a_job_alone_that_is_not_managed() -> None:
-    env = HookEnv(job_id=1, visible_gpus=(2, 3), job_gpus=(2, 3), has_gpus_per_node=True)
+    env = HookEnv(job_id=1, visible_gpus=(2, 3), job_gpus=(2, 3))
     assert hooks.task_prolog_lines(env, Plan(managed=False)) == []
 
 
