@@ -64,6 +64,24 @@ class Candidates:
         full = ((cluster.table(row), row) for row in self.rows[position])
         return sum(table.best_score(table.full_mask, size) for table, _ in full)
 
+    def shortlist(self, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+        """The candidates worth remembering: the best of each node, then the best of the rest.
+
+        Args:
+            order: [candidate], best first.
+            count: how many to keep, at least NODE_COUNT.
+
+        Returns:
+            [at most count], best first.
+        """
+        if len(order) <= count:
+            return order
+        _, first_of_node = np.unique(self.rows[order, 0], return_index=True)
+        keep = np.zeros(len(order), dtype=np.bool_)
+        keep[first_of_node] = True
+        keep[np.flatnonzero(~keep)[: count - len(first_of_node)]] = True
+        return order[keep]
+
     def free_shares(self, position: int, cluster: Cluster) -> tuple[NodeShare, ...]:
         """What is free on the nodes of one candidate."""
         rows = self.rows[position].tolist()

@@ -347,7 +347,7 @@ class Engine:
 
     def _decide(self, candidates: Candidates, at_s: float) -> Decision:
         scores, policy, fallback = self._score(candidates.features)
-        order = np.argsort(-scores, kind="stable")[:_EXPLAINED_COUNT]
+        order = candidates.shortlist(np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
         self.decision_count += 1
         return Decision(
             at_s=at_s,

@@ -260,3 +260,17 @@ def test_an_idle_node_is_not_broken_into_where_a_started_one_has_room(
     found = find_candidates(cluster, job("1", gpus=size), shape(size))
     best = int(np.argmax(HeuristicScore().score(found.features)))
     assert found.placement(best, cluster).nodes == ("started",)
+
+
+def test_the_shortlist_has_the_best_of_every_node() -> None:
+    """An idle NVSwitch node alone has 70 equal sets of four; the others must not be forgotten."""
+    cluster = one_kind(dict.fromkeys("abc", 0xFF), nvswitch())
+    found = find_candidates(cluster, job("1", gpus=4), shape(4))
+    order = np.argsort(-HeuristicScore().score(found.features), kind="stable")
+    short = found.shortlist(order, 16)
+    assert len(short) == 16
+    assert short[0] == order[0]
+    assert set(found.rows[short, 0].tolist()) == {0, 1, 2}
+    position = {candidate: at for at, candidate in enumerate(order.tolist())}
+    assert sorted(short.tolist(), key=position.__getitem__) == short.tolist()
+    assert found.shortlist(order[:5], 16).tolist() == order[:5].tolist()
