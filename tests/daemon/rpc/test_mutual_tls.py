@@ -18,6 +18,7 @@ from tests.daemon.rpc.served import ManualClock
 
 from roost_probe.daemon_link import DaemonAddress, Tls
 from roost_probe.telemetry import Outbox, TelemetryStream
+from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.config import Config, Listen, ProbesTls
 from roostd.core.engine import Engine, EngineConfig, Policies
@@ -86,6 +87,8 @@ async def daemon(folder: Path, tmp_path: Path) -> AsyncIterator[Daemon]:
         engine=Engine(EngineConfig(), Policies()),
         board=ProbeBoard(clock.now_s, lambda event: None),
     )
+    for node in ("n1", "n2"):
+        list(state.board.introduce(NodeName(node)))  # Slurm names them
     site = folder / "site"
     tls = ProbesTls(
         certificate=site / "roostd.pem", key=site / "roostd.key", client_ca=site / "ca.pem"
@@ -186,3 +189,15 @@ async def test_a_daemon_of_another_authority_is_not_told_anything(
 
     assert not daemon.knows("n1")
     assert "UNAVAILABLE" in caplog.text
+
+
+async def test_a_node_learns_plans_for_itself_only(daemon: Daemon, folder: Path) -> None:
+    address = DaemonAddress(target=daemon.target, tls=tls_of(folder, "n1"))
+    async with address.open_channel() as channel:
+        stub = placement_pb2_grpc.PlacementStub(channel)
+        own = await stub.GetPlan(placement_pb2.GetPlanRequest(node="n1", slurm_job_id=1))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stub.GetPlan(placement_pb2.GetPlanRequest(node="n2", slurm_job_id=1))
+
+    assert not own.managed
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
