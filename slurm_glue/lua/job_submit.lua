@@ -60,11 +60,11 @@ local function partition_of(job, partitions)
 end
 
 local function may_hold(job, partition, beat)
-  for name in partition:gmatch("[^,]+") do
-    if beat.off[name] or not (beat.on[name] or beat.on["*"]) then return false end
-  end
-  -- Not the exclusive (0; 2 and 3: to a user or group), heterogeneous, "now or never", periodic.
-  return not (job.shared == 0 or job.shared == 2 or job.shared == 3
+  if beat.off[partition] or not (beat.on[partition] or beat.on["*"]) then return false end
+  -- Not those with a choice of partitions, in a reservation, exclusive (0; 2 and 3: to a user or
+  -- group), heterogeneous, "now or never", periodic.
+  return not (partition:find(",") or (job.reservation or "") ~= ""
+    or job.shared == 0 or job.shared == 2 or job.shared == 3
     or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
 end
 

@@ -101,6 +101,10 @@ class JobReader:
             return "asks for whole nodes: --exclusive gets every GPU"
         if job.reservation:
             return f"runs in reservation {job.reservation}"
+        if "," in job.partition:
+            return f"may run in any of the partitions {job.partition}"
+        if 0 < request.count("TresPerNode") < request.gpu_count:
+            return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
         if request.kinds:
             return f"names its GPUs itself: {', '.join(sorted(request.kinds))}"
         if request.others:

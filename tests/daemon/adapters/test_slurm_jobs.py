@@ -113,6 +113,9 @@ def test_exclusive_job_is_left_to_slurm(release: str) -> None:
     [
         ({"reservation": "maint"}, "reservation maint"),
         ({"features": "a100|h100"}, "more than a list"),
+        ({"partition": "main,debug"}, "any of the partitions main,debug"),
+        ({"tres": (("TresPerNode", "gres:gpu:1"), ("TresPerJob", "gres:gpu:1"))}, "in two ways"),
+        ({"tres": (("TresPerNode", "gres:gpu:1"), ("TresPerTask", "gres:gpu:1"))}, "in two ways"),
         ({"tres": (("TresPerNode", "gres:gpu:1,gres:shard:2"),)}, "asks for shard beside GPUs"),
         ({"tres": (("TresPerNode", "gres:gpu:a100:2"),)}, "names its GPUs itself"),
         ({"tres": (("TresPerNode", "gres:gpu::"),)}, "cannot be read"),
