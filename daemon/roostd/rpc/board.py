@@ -43,6 +43,7 @@ class ProbeBoard:
         self._now_s, self._emit = now_s, emit
         self._reports: dict[NodeName, NodeReport] = {}
         self._fresh: dict[NodeName, None] = {}
+        self._named: set[NodeName] = set()  # by Slurm
 
     def report(self, node: NodeName) -> NodeReport | None:
         """The newest from a node; None: it never had a probe."""
@@ -53,8 +54,11 @@ class ProbeBoard:
         return iter(self._reports.values())
 
     def count_since(self, at_s: float) -> int:
-        """Nodes that have reported since that engine time."""
-        return sum(report.sample_at_s >= at_s for report in self._reports.values())
+        """Nodes of Slurm's that have reported since that engine time."""
+        return sum(
+            node in self._named and report.sample_at_s >= at_s
+            for node, report in self._reports.items()
+        )
 
     def silent_s(self, report: NodeReport) -> float:
         """How long the node has not been heard of."""
@@ -91,13 +95,15 @@ class ProbeBoard:
         report = self._reports.get(node)
         if report is not None and report.stream is stream:
             report.stream = None
+            if node not in self._named:
+                self._drop(node)  # anybody may make up names, without end
 
     def forget(self, node: NodeName) -> None:
         """Slurm no longer knows the node."""
+        self._named.discard(node)
         report = self._reports.get(node)
         if report is not None and report.stream is None:
-            del self._reports[node]
-            self._fresh.pop(node, None)
+            self._drop(node)
 
     def take_loads(self) -> Iterator[LoadSeen]:
         """The load of every node that sent a sample since the last call, once."""
@@ -111,6 +117,7 @@ class ProbeBoard:
 
     def introduce(self, node: NodeName) -> Iterator[Event]:
         """All a fresh engine must be told of a node that Slurm has just named."""
+        self._named.add(node)
         report = self._reports.get(node)
         if report is None or not report.hello.gpus:
             return
@@ -122,6 +129,10 @@ class ProbeBoard:
         if report.sample is not None:
             load = read_load(report.sample, hello.order)
             yield LoadSeen(at_s=at_s, name=node, load=load)
+
+    def _drop(self, node: NodeName) -> None:
+        del self._reports[node]
+        self._fresh.pop(node, None)
 
     def _inherit_faults(self, report: NodeReport, before: NodeReport) -> None:
         if not report.hello.gpus or before.faults_session_id == report.hello.session_id:

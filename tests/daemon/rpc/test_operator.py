@@ -39,6 +39,7 @@ def cluster(served: Served) -> Served:
     """Two nodes of 4 GPUs, n1 with a probe whose NVML order differs; job 1 on two GPUs."""
     for name in ("n1", "n2"):
         served.feed(NodeSeen(at_s=100.0, node=builders.node(name, 4, rack="r1")))
+        assert list(served.state.board.introduce(NodeName(name))) == []
     greeting = hello("n1", minors=[2, 3, 0, 1], lanes={(0, 1): 4, (2, 3): 4})
     report = served.state.board.greet(read_hello(greeting), "stream")
     served.feed(*served.emitted)

@@ -238,6 +238,17 @@ async def test_what_a_probe_said_is_told_again_when_slurm_names_the_node(served:
     assert list(served.state.board.introduce(NodeName("other"))) == []
 
 
+async def test_made_up_nodes_leave_nothing_behind(served: Served) -> None:
+    for number in range(3):
+        probe = Probe(served)
+        await probe.greet(hello(f"made-up-{number}"))
+        await probe.call.done_writing()
+        await probe.ends_with()
+
+    assert list(served.state.board.reports()) == []
+    assert served.state.board.count_since(0.0) == 0
+
+
 async def test_an_empty_message_of_a_newer_probe_is_passed_over(served: Served) -> None:
     probe = Probe(served)
     await probe.greet(hello())
