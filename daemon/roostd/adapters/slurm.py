@@ -33,6 +33,7 @@ from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
 
 _BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
+_LIMIT_AGE_S = 5.0  # squeue does not tell when a user raises the limit of an array
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
 
@@ -158,6 +159,7 @@ class SlurmCli:
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
         self._details: dict[int, tuple[object, JobDetail]] = {}
+        self._limits_read_s = time.monotonic()
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._version: SlurmVersion | None = None
 
@@ -245,6 +247,7 @@ class SlurmCli:
         keys = {job.number: _detail_key(job) for job in jobs if job.is_pending or job.is_holding}
         self._details = {number: known for number, known in self._details.items() if number in keys}
         missing = [n for n, key in keys.items() if self._details.get(n, (None,))[0] != key]
+        missing += self._aged_limits(jobs, missing)
         found: dict[int, JobDetail] = {}
         if len(missing) > _BULK_COUNT:
             found = parse_jobs(await self._run(commands.show_jobs()))
@@ -258,6 +261,19 @@ class SlurmCli:
             else:
                 self._details.pop(number, None)
 
+    def _aged_limits(self, jobs: Sequence[QueuedJob], missing: Sequence[int]) -> list[int]:
+        """Records of waiting arrays whose limits are to be read again."""
+        now_s = time.monotonic()
+        if now_s - self._limits_read_s < _LIMIT_AGE_S:
+            return []
+        self._limits_read_s = now_s
+        limited = {n for n, (_, detail) in self._details.items() if detail.task_limit is not None}
+        return [
+            job.number
+            for job in jobs
+            if job.is_pending and job.number in limited.difference(missing)
+        ]
+
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """See SlurmPort."""
         detail = await self._detail(job_id)
@@ -266,6 +282,7 @@ class SlurmCli:
     async def pin(self, job_id: JobId, placement: Placement) -> None:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
+        self._check_unchanged(job_id, detail)
         argv = pin_argv(job_id, detail, placement)
         try:
             await self._run(argv)
@@ -324,6 +341,19 @@ class SlurmCli:
         if detail.state is not JobState.PENDING or detail.is_held:
             raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
         return detail
+
+    def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
+        """Refuse to place a job by what it asked for before its user changed it.
+
+        squeue tells of some changes only: not of -x, --mem or the most nodes.
+
+        Raises:
+            SlurmRefused: it asks for something else; the next dump has it.
+        """
+        key, known = self._details.get(detail.number, (None, detail))
+        if known.admin_comment == detail.admin_comment and _asked(known) != _asked(detail):
+            self._details[detail.number] = key, detail
+            raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
 
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Ask for one job; None when it is gone, or its record is forged."""
@@ -430,6 +460,19 @@ def _is_pinned(detail: JobDetail, placement: Placement) -> bool:
     ]
     nodes = expand(detail.required_nodes)
     return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
+
+
+def _asked(detail: JobDetail) -> object:
+    return (
+        detail.tres,
+        detail.min_node_count,
+        detail.max_node_count,
+        detail.required_nodes,
+        detail.excluded_nodes,
+        detail.memory_per_node_bytes,
+        detail.memory_per_cpu_bytes,
+        detail.is_exclusive,
+    )
 
 
 def _detail_key(job: QueuedJob) -> object:

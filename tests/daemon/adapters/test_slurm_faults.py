@@ -84,6 +84,30 @@ async def test_pin_that_happened_although_no_answer_came_counts(
     assert gpus(await started(wrapped.port, job_id)) == {"n2": (0, 6)}
 
 
+async def test_job_changed_since_the_last_look_is_not_placed_by_what_it_asked_before(
+    real: LocalSlurm, wrapped: Wrapped
+) -> None:
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    await wrapped.port.queue()
+    real.run("scontrol", "update", f"jobid={job_id}", "ExcNodeList=n1")  # squeue has no such column
+    with pytest.raises(SlurmRefused, match="changed what it asks"):
+        await wrapped.port.pin(job_id, placement("n1", 3, 4))
+    seen = (await wrapped.port.queue()).details[int(job_id)]
+    assert seen.excluded_nodes == "n1"
+    await wrapped.port.pin(job_id, placement("n2", 3, 4))
+    assert gpus(await started(wrapped.port, job_id)) == {"n2": (3, 4)}
+
+
+async def test_raised_limit_of_an_array_is_seen(
+    real: LocalSlurm, wrapped: Wrapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = JobId(real.submit("--gres=gpu:1", "--array=0-5%1"))
+    assert (await wrapped.port.queue()).details[int(job_id)].task_limit == 1
+    real.run("scontrol", "update", f"jobid={job_id}", "ArrayTaskThrottle=4")
+    monkeypatch.setattr("roostd.adapters.slurm._LIMIT_AGE_S", 0.0)
+    assert (await wrapped.port.queue()).details[int(job_id)].task_limit == 4
+
+
 async def test_killed_command_leaves_no_process(real: LocalSlurm, wrapped: Wrapped) -> None:
     job_id = JobId(real.submit("--gres=gpu:1"))
     wrapped.be("hang")
