@@ -402,7 +402,10 @@ def _make_folders(config: Config) -> None:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the state folder; the kernel lets go of it whatever becomes of this process."""
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError([f"paths.state_dir: {folder}: {error.strerror}"]) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

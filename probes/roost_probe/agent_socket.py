@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 
+from roost_probe.errors import SettingsError
 from roost_probe.topology import Topology
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 
@@ -55,14 +56,23 @@ class AgentSocket:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen. A socket that a dead probe left behind is replaced."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            self._path.unlink()
-        self._server = await asyncio.start_unix_server(
-            self._serve, self._path, limit=MOST_REQUEST_BYTES
-        )
-        self._path.chmod(0o666)  # TaskProlog runs as the job's user
+        """Listen. A socket that a dead probe left behind is replaced.
+
+        Raises:
+            SettingsError: no socket can be made there.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                self._path.unlink()
+            self._server = await asyncio.start_unix_server(
+                self._serve, self._path, limit=MOST_REQUEST_BYTES
+            )
+            self._path.chmod(0o666)  # TaskProlog runs as the job's user
+        except OSError as error:
+            raise SettingsError(
+                f"--agent-socket {self._path}: {error.strerror or error}"
+            ) from error
 
     async def close(self) -> None:
         """Stop listening."""

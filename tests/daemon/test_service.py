@@ -422,6 +422,16 @@ async def test_two_daemons_cannot_share_a_state_folder(slurm: SlurmStandIn, tmp_
                 raise AssertionError("it started")
 
 
+async def test_a_state_folder_that_takes_no_lock_is_named(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    settings = config(tmp_path)
+    (settings.paths.state_dir / "lock").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=f"paths.state_dir: {settings.paths.state_dir}: "):
+        async with running(slurm, settings):
+            raise AssertionError("it started")
+
+
 async def test_a_port_that_is_taken_is_named(slurm: SlurmStandIn, tmp_path: Path) -> None:
     async with running(slurm, config(tmp_path / "a")) as first:
         port = first.daemon.servers.probe_port

@@ -30,6 +30,16 @@ def test_wrong_options_exit_with_2(
     assert error in capsys.readouterr().err
 
 
+def test_an_agent_socket_that_cannot_be_made_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "agent.sock"
+
+    assert main(["--daemon", "127.0.0.1:1", "--agent-socket", str(path)]) == 2
+    assert f"--agent-socket {path}: " in capsys.readouterr().err
+
+
 def test_without_a_driver_printing_exits_with_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
