@@ -32,9 +32,10 @@ is_ours_running() {
 answers() { timeout 10 docker info >/dev/null 2>&1; }
 
 install_packages() {
-    [ "$(id -u)" = 0 ] || die "no Docker engine answers, and installing one needs root: start an engine or use sudo"
+    [ "$(id -u)" = 0 ] ||
+        die "$* must be installed, which needs root: use sudo, or start an engine with compose first"
     grep -qsE '^ID(_LIKE)?=.*debian' /etc/os-release ||
-        die "no Docker engine answers, and only Debian's packages are known here: start an engine first"
+        die "$* must be installed, and only Debian's packages are known here: start an engine with compose first"
     say "installing: $*"
     # The package would start a service of its own, which changes the host's firewall.
     local policy=/usr/sbin/policy-rc.d
@@ -65,6 +66,7 @@ start_own() {
         install_packages "${packages[@]}"
     }
     mkdir -p "$RUN_DIR"
+    rm -f "$RUN_DIR/dockerd.pid" # of one that was killed
     data_folder >"$RUN_DIR/data-folder"
     say "starting dockerd, data in $(cat "$RUN_DIR/data-folder")"
     setsid dockerd --host "unix://$RUN_DIR/docker.sock" --pidfile "$RUN_DIR/dockerd.pid" \
@@ -130,23 +132,28 @@ up() {
     echo "export ROOST_COMPOSE='$(compose_command)'"
 }
 
-down() {
-    if ! is_ours_running; then
-        say "no engine of ours is running"
-        return 0
-    fi
-    local pid data
+stop_own() {
+    local pid
     pid=$(cat "$RUN_DIR/dockerd.pid")
-    data=$(cat "$RUN_DIR/data-folder")
     docker --host "unix://$RUN_DIR/docker.sock" ps -q |
         xargs -r docker --host "unix://$RUN_DIR/docker.sock" kill >/dev/null
     kill "$pid"
     for _ in $(seq 1 150); do
-        [ -d "/proc/$pid" ] || break
+        [ -d "/proc/$pid" ] || return 0
         sleep 0.2
     done
-    [ ! -d "/proc/$pid" ] || die "dockerd (pid $pid) does not stop; see $RUN_DIR/dockerd.log"
-    # A dockerd that was killed earlier leaves mounts behind, innermost last.
+    die "dockerd (pid $pid) does not stop; see $RUN_DIR/dockerd.log"
+}
+
+down() {
+    [ -e "$RUN_DIR/data-folder" ] || {
+        say "no engine of ours is here"
+        return 0
+    }
+    ! is_ours_running || stop_own
+    local data
+    data=$(cat "$RUN_DIR/data-folder")
+    # A dockerd that was killed leaves mounts behind, innermost last.
     awk -v data="$data" -v run="$RUN_DIR/" 'index($2, data) == 1 || index($2, run) == 1 {print $2}' /proc/mounts |
         sort -r | xargs -r -n1 umount
     rm -rf "$data" "$RUN_DIR"
