@@ -24,10 +24,11 @@ die() {
     exit 1
 }
 
-is_ours_running() {
-    [ -s "$RUN_DIR/dockerd.pid" ] &&
-        [ "$(cat "/proc/$(cat "$RUN_DIR/dockerd.pid")/comm" 2>/dev/null)" = dockerd ]
+runs() { # PROGRAM PIDFILE; a process that only waits to be reaped has no program any more
+    [ -s "$2" ] && [[ "$(readlink "/proc/$(cat "$2")/exe")" == */$1 ]]
 }
+
+is_ours_running() { runs dockerd "$RUN_DIR/dockerd.pid"; }
 
 answers() { timeout 10 docker info >/dev/null 2>&1; }
 
@@ -65,8 +66,8 @@ start_own() {
         [ -z "$(apt-cache search --names-only '^docker-cli$')" ] || packages+=(docker-cli)
         install_packages "${packages[@]}"
     }
+    [ ! -e "$RUN_DIR" ] || down # what a killed one left
     mkdir -p "$RUN_DIR"
-    rm -f "$RUN_DIR/dockerd.pid" # of one that was killed
     data_folder >"$RUN_DIR/data-folder"
     say "starting dockerd, data in $(cat "$RUN_DIR/data-folder")"
     setsid dockerd --host "unix://$RUN_DIR/docker.sock" --pidfile "$RUN_DIR/dockerd.pid" \
@@ -151,9 +152,10 @@ down() {
         return 0
     }
     ! is_ours_running || stop_own
-    local data
+    local data containerd=$RUN_DIR/exec/containerd/containerd.pid
     data=$(cat "$RUN_DIR/data-folder")
-    # A dockerd that was killed leaves mounts behind, innermost last.
+    # A dockerd that was killed leaves its helper and mounts behind, the innermost last.
+    ! runs containerd "$containerd" || kill "$(cat "$containerd")"
     awk -v data="$data" -v run="$RUN_DIR/" 'index($2, data) == 1 || index($2, run) == 1 {print $2}' /proc/mounts |
         sort -r | xargs -r -n1 umount
     rm -rf "$data" "$RUN_DIR"
