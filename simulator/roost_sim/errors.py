@@ -1,0 +1,45 @@
+"""What the simulator refuses, and why.
+
+    RoostError
+    └── SimError           the root of these
+        ├── TraceError     a trace cannot be used; carries file, line and reason
+        ├── ClusterError   a cluster cannot be used; carries every problem
+        └── ProfileError   no speed profile fits
+
+A person's files cause all of these, so each message says where and what would be right.
+"""
+
+from collections.abc import Sequence
+
+from roostd.core.errors import RoostError
+
+
+class SimError(RoostError):
+    """The root: the command prints it as one line."""
+
+
+class TraceError(SimError):
+    """A trace cannot be used.
+
+    Attributes:
+        source: the file.
+        line: counted from 1; None: the file as a whole.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, source: str, line: int | None, reason: str) -> None:
+        where = source if line is None else f"{source}:{line}"
+        super().__init__(f"{where}: {reason}")
+        self.source, self.line, self.reason = source, line, reason
+
+
+class ClusterError(SimError):
+    """A cluster description cannot be used. Every problem is in it."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+class ProfileError(SimError):
+    """No speed profile fits what was asked."""
