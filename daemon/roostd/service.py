@@ -148,7 +148,10 @@ class Daemon:
             started_s=clock.now_s(),
         )
         slurm = self._slurm or SlurmCli(
-            config.slurm.bin_dir, config.slurm.conf, timeout_s=config.slurm.command_timeout_s
+            config.slurm.bin_dir,
+            config.slurm.conf,
+            timeout_s=config.slurm.command_timeout_s,
+            lease_s=lambda: self.state.config.slurm.lease_s,
         )
         self.watch = SlurmWatch(
             slurm, self.state, self.metrics, self._emit, config.paths.runtime_dir / SPOOL_FOLDER

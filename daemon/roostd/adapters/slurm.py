@@ -8,7 +8,7 @@ an interval, whoever asks.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -32,6 +32,9 @@ from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
 
+_LONGEST_LEASE_S = 86_400.0
+_BEFORE_BEGIN = ("BeginTime", "")  # otherwise the start that squeue shows is a guess
+_LATE_S = 2.0  # a lease may be seen to end so much later than it was reckoned to
 _BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
 _LIMIT_AGE_S = 5.0  # squeue does not tell when a user raises the limit of an array
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
@@ -142,6 +145,7 @@ class SlurmCli:
         timeout_s: after which a command is killed.
         queue_interval_s: the least time between two dumps of the queue.
         concurrent_count: commands that run at the same time.
+        lease_s: asks for the lease that holds now: a later begin is a user's own.
     """
 
     def __init__(
@@ -152,6 +156,7 @@ class SlurmCli:
         timeout_s: float = 10.0,
         queue_interval_s: float = 0.05,
         concurrent_count: int = 4,
+        lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
     ) -> None:
         self._run = CommandRunner(bin_dir, conf, timeout_s, concurrent_count).run
         self._queue_interval_s = queue_interval_s
@@ -160,6 +165,8 @@ class SlurmCli:
         self._last_dump_s = -queue_interval_s
         self._details: dict[int, tuple[object, JobDetail]] = {}
         self._limits_read_s = time.monotonic()
+        self._lease_s = lease_s
+        self._moved_begins: dict[int, float] = {}  # by record number
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._version: SlurmVersion | None = None
 
@@ -233,14 +240,40 @@ class SlurmCli:
             dump = parse_queue(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
-            await self._look_up(dump.jobs)
-            self._begins = begins_of(dump.jobs)
+            jobs = self._with_moved_begins(dump.jobs, at_epoch_s)
+            await self._look_up(jobs)
+            self._begins = begins_of(jobs)
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
-                jobs=dump.jobs,
+                jobs=jobs,
                 details={number: detail for number, (_, detail) in self._details.items()},
                 malformed_count=dump.malformed_count,
             )
+
+    def _with_moved_begins(
+        self, jobs: Sequence[QueuedJob], at_epoch_s: float
+    ) -> tuple[QueuedJob, ...]:
+        """Stamp jobs with the begin that their users gave them after submission.
+
+        Only Slurm's begin tells of it, where a lease stands too: one that no lease explains is a
+        user's, and stays his until it is seen earlier. A requeued job's begin is Slurm's own.
+        """
+        before, self._moved_begins = self._moved_begins, {}
+        latest_s = at_epoch_s + self._lease_s() + _LATE_S
+        return tuple(self._with_moved_begin(job, latest_s, before) for job in jobs)
+
+    def _with_moved_begin(
+        self, job: QueuedJob, latest_s: float, before: Mapping[int, float]
+    ) -> QueuedJob:
+        stamp, begin_s = parse_stamp(job.admin_comment), job.start_epoch_s
+        waits = job.is_pending and job.reason in _BEFORE_BEGIN and not job.restart_count
+        if stamp is None or begin_s is None or not waits:
+            return job
+        moved_s = begin_s if begin_s > latest_s else before.get(job.number)
+        if moved_s is None or moved_s > begin_s or moved_s == stamp.begin_epoch_s:
+            return job
+        self._moved_begins[job.number] = moved_s
+        return replace(job, admin_comment=str(replace(stamp, begin_epoch_s=int(moved_s))))
 
     async def _look_up(self, jobs: Sequence[QueuedJob]) -> None:
         """Fill in the details of jobs that are new or asked for something else since."""
@@ -300,6 +333,7 @@ class SlurmCli:
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
+        await self.queue()  # a user may have moved his begin since the last look
         ends_s = time.time() + lease_s
         due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= ends_s]
         await self._for_all(due, lambda ids: commands.renew(ids, lease_s))

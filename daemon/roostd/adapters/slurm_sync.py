@@ -238,7 +238,9 @@ def _array_room(snapshot: QueueSnapshot) -> dict[int | None, int]:
     for job in snapshot.jobs:
         detail = snapshot.details.get(job.number)
         holding[job.array_number] += job.is_holding
-        if job.array_number is not None and detail is not None and detail.task_limit is not None:
+        if not job.is_pending or job.array_number is None or detail is None:
+            continue  # what is known of a running task is from its start; the limit may be newer
+        if detail.task_limit is not None:
             room[job.array_number] = detail.task_limit
     return {array: limit - holding[array] for array, limit in room.items()}
 

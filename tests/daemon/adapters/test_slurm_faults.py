@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import LocalSlurmFactory
-from tests.daemon.adapters.slurm_clusters import PLAN, gpus, placement, started
+from tests.daemon.adapters.slurm_clusters import LEASE_S, PLAN, gpus, placement, started
 
 from roost_slurm.scontrol import JobDetail, parse_jobs
+from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roostd.adapters.slurm import SlurmCli
 from roostd.core.errors import SlurmRefused, SlurmTimeout
@@ -96,6 +97,26 @@ async def test_job_changed_since_the_last_look_is_not_placed_by_what_it_asked_be
     assert seen.excluded_nodes == "n1"
     await wrapped.port.pin(job_id, placement("n2", 3, 4))
     assert gpus(await started(wrapped.port, job_id)) == {"n2": (3, 4)}
+
+
+async def test_begin_that_a_user_sets_later_is_his_own(real: LocalSlurm) -> None:
+    port = SlurmCli(conf=real.folder.slurm_conf, lease_s=lambda: LEASE_S)
+    job_id = JobId(real.submit("--gres=gpu:2"))
+    assert await begin_of(port, job_id) is None
+    later_s = int(time.time()) + 2 * LEASE_S
+    real.run("scontrol", "update", f"jobid={job_id}", f"StartTime=now+{2 * LEASE_S}")
+    await port.renew([job_id], LEASE_S)
+    assert (await begin_of(port, job_id) or 0) == pytest.approx(later_s, abs=2)
+    real.run("scontrol", "update", f"jobid={job_id}", f"StartTime=now+{LEASE_S}")
+    assert await begin_of(port, job_id) is None
+    real.run("scancel", job_id)
+
+
+async def begin_of(port: SlurmCli, job_id: JobId) -> int | None:
+    jobs = (await port.queue()).jobs
+    stamp = parse_stamp(next(job for job in jobs if str(job.number) == job_id).admin_comment)
+    assert stamp is not None
+    return stamp.begin_epoch_s
 
 
 async def test_raised_limit_of_an_array_is_seen(

@@ -129,6 +129,26 @@ async def test_only_as_many_tasks_as_the_limit_leaves_may_be_placed(watcher: Wat
     assert await watcher.kinds() == [("JobEnded", tasks[0]), ("JobQueued", tasks[2])]
 
 
+async def test_limit_of_the_waiting_tasks_counts_not_that_of_the_running(watcher: Watcher) -> None:
+    tasks = watcher.slurm.submit(gpus=1, array=range(3), task_limit=1)
+    await watcher.pin(tasks[0], "n1", 5)
+    snapshot = await watcher.slurm.queue()
+    running = next(job.number for job in snapshot.jobs if job.is_holding)
+    details = {
+        number: detail if number == running else replace(detail, task_limit=3)
+        for number, detail in snapshot.details.items()
+    }
+    jobs = tuple(sorted(snapshot.jobs, key=lambda job: job.is_holding))
+    seen = view(
+        replace(snapshot, jobs=jobs, details=details),
+        watcher.reader,
+        [NodeName("n1")],
+        watcher.view,
+        watcher.now_s,
+    )
+    assert set(seen.waiting) == set(tasks[1:])
+
+
 async def test_requeued_job_gives_back_its_gpus_and_waits_again(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
