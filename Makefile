@@ -52,7 +52,7 @@ proto-check: proto ## fail when the committed protobuf code is not what the .pro
 	@git diff --exit-code -- proto
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on two releases of Slurm
-	@$(BIN)/python -m pytest -m compose --override-ini addopts= --import-mode=importlib -s tests/e2e
+	@$(BIN)/python -m pytest -m compose tests/e2e
 
 bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/links.py --json
