@@ -175,6 +175,8 @@ def make_trace(
     """
     submit = np.asarray(submit_s, dtype=np.float64)
     order = np.argsort(submit, kind="stable")
+    if not len(submit) == len(duration_s) == len(gpu_count):
+        raise ValueError("submit_s, duration_s and gpu_count differ in shape")
     unknown = np.full(len(submit), UNKNOWN, dtype=np.int32)
 
     def ids(column: Sequence[int] | NDArray[np.int32] | None) -> NDArray[np.int32]:

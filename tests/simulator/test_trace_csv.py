@@ -1,0 +1,183 @@
+import gzip
+import time
+from pathlib import Path
+
+import pytest
+
+from roost_sim.errors import TraceError
+from roost_sim.trace import UNKNOWN, Status
+from roost_sim.trace_csv import read_csv
+from roost_sim.trace_formats import load_trace
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    return path
+
+
+FULL = """\
+submit_s,duration_s,num_gpus,user,model,status,num_nodes
+10,5.5,8,ada,bert,Pass,2
+30,7,1,bob,,Killed,
+20,6,2,ada,vgg,FAILED,1
+"""
+
+
+def test_reads_every_column(tmp_path: Path) -> None:
+    loaded = read_csv(write(tmp_path, FULL))
+    trace = loaded.trace
+    assert trace.submit_s.tolist() == [0.0, 10.0, 20.0]
+    assert trace.duration_s.tolist() == [5.5, 6.0, 7.0]
+    assert trace.gpu_count.tolist() == [8, 2, 1]
+    assert trace.node_count.tolist() == [2, 1, UNKNOWN]
+    assert [trace.user_name(i) for i in range(3)] == ["ada", "ada", "bob"]
+    assert [trace.model_name(i) for i in range(3)] == ["bert", "vgg", ""]
+    assert trace.status.tolist() == [Status.COMPLETED, Status.FAILED, Status.CANCELLED]
+    assert trace.epoch_of_zero_s is None
+    assert loaded.report.job_count == 3
+
+
+def test_gzip_and_byte_order_mark_make_no_difference(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + FULL.encode()))
+    assert load_trace(path).trace.gpu_count.tolist() == [8, 2, 1]
+
+
+def test_helios_own_columns(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,"
+        "queue\n"
+        "7,u1,vc1,8,64,1,COMPLETED,2020-04-01 00:00:10,x,y,100,0\n"
+        "8,u2,vc1,0,4,1,CANCELLED,2020-04-01 00:00:11,x,y,50,0\n"
+        "9,u2,vc1,16,4,2,NODE_FAIL,2020-04-01 00:01:10,x,y,50,0\n",
+    )
+    loaded = load_trace(path)
+    assert loaded.trace.submit_s.tolist() == [0.0, 60.0]
+    assert loaded.trace.node_count.tolist() == [1, 2]
+    assert loaded.trace.status.tolist() == [Status.COMPLETED, Status.FAILED]
+    assert loaded.trace.epoch_of_zero_s == 1_585_699_210.0
+    assert loaded.report.skipped == {"asks for no GPU": 1}
+
+
+def test_wall_clock_is_learnt_from_a_second_time_column(tmp_path: Path) -> None:
+    path = write(tmp_path, "submit_time,submit_s,duration_s,num_gpus\n1970-01-02 00:00:05,5,1,1\n")
+    assert read_csv(path).trace.epoch_of_zero_s == 86_405.0
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("x,1,1", "submission is no number, got 'x'"),
+        ("1,,1", "duration is no number, got 'nothing'"),
+        ("1,-3,1", "duration is not a time of 0 s or more, got '-3'"),
+        ("1,nan,1", "duration is not a time of 0 s or more, got 'nan'"),
+        ("inf,1,1", "submission is not a time in seconds, got 'inf'"),
+        ("1,1,1.5", "GPUs are no whole number, got '1.5'"),
+        ("1,1,inf", "GPUs are no whole number, got 'inf'"),
+        ("1,1,-1", "GPUs are not 0 to 1000000, got '-1'"),
+        ("1,1", "wrong number of fields, got '2 of 3'"),
+    ],
+)
+def test_bad_row_is_counted_with_its_line_or_stops_a_strict_reading(
+    tmp_path: Path, row: str, reason: str
+) -> None:
+    path = write(tmp_path, f"submit_s,duration_s,num_gpus\n1,1,1\n\n{row}\n2,2,2.0\n")
+    loaded = read_csv(path)
+    assert loaded.trace.gpu_count.tolist() == [1, 2]
+    assert loaded.report.bad_count == 1
+    assert [str(bad) for bad in loaded.report.examples] == [f"{path}:4: {reason}"]
+    with pytest.raises(TraceError) as caught:
+        read_csv(path, strict=True)
+    assert str(caught.value) == f"{path}:4: {reason}"
+
+
+def test_unknown_status_and_zero_nodes_are_bad_rows(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "submit_s,duration_s,num_gpus,status,num_nodes\n1,1,1,gone,1\n1,1,1,pass,0\n1,1,1,,1\n",
+    )
+    loaded = read_csv(path)
+    assert loaded.report.bad_by_reason == {"unknown status": 1, "nodes are not 1 to 1000000": 1}
+    assert len(loaded.trace) == 1
+
+
+def test_only_the_first_bad_rows_are_kept_but_all_are_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, "submit_s,duration_s,num_gpus\n1,1,1\n" + "x,1,1\n" * 100)
+    report = read_csv(path).report
+    assert (report.bad_count, len(report.examples)) == (100, 20)
+
+
+def test_jobs_that_never_ran_are_skipped_not_bad(tmp_path: Path) -> None:
+    report = read_csv(write(tmp_path, "submit_s,duration_s,num_gpus\n1,0,1\n1,1,1\n")).report
+    assert (report.bad_count, report.skipped) == (0, {"ran for no time": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("a,b\n", "1: no column submit_s or submit_time"),
+        ("submit_s,num_gpus\n", "1: no column duration_s"),
+        ("submit_s,duration_s\n", "1: no column num_gpus"),
+        ("submit_s,duration_s,num_gpus\n", "no jobs"),
+        ("submit_s,duration_s,num_gpus\n1,1,0\n", "no GPU job; of 1 rows: asks for no GPU"),
+        ("submit_s,duration_s,num_gpus\n1,1,x\n", "no usable job; the first bad row"),
+    ],
+)
+def test_a_file_without_jobs_says_why(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        load_trace(write(tmp_path, text))
+
+
+def test_a_missing_a_binary_and_a_cut_file_are_one_line(tmp_path: Path) -> None:
+    binary, cut = tmp_path / "binary", tmp_path / "cut.gz"
+    binary.write_bytes(b"\xff\xfe\x00" * 9)
+    cut.write_bytes(gzip.compress(FULL.encode())[:-20])
+    for path in (tmp_path / "none.csv", binary, cut):
+        with pytest.raises(TraceError) as caught:
+            load_trace(path)
+        assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_half_a_million_jobs_load_in_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "big.csv"
+    rows = "".join(f"{i},{i % 977 + 1},{1 << i % 5},u{i % 300}\n" for i in range(500_000))
+    path.write_text("submit_s,duration_s,num_gpus,user\n" + rows)
+    began_s = time.process_time()
+    loaded = read_csv(path)
+    assert len(loaded.trace) == 500_000
+    assert loaded.trace.user_name(301) == "u1"
+    assert time.process_time() - began_s < 5.0
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "job_count", "skipped"),
+    [
+        ("helios_venus_2020_mar_jul.csv.gz", 77_574, 0),
+        ("helios_venus_2020_aug.csv.gz", 22_133, 0),
+        ("philly_2017_sep_oct.csv.gz", 52_849, 0),
+        ("philly_2017_nov.csv.gz", 21_318, 0),
+        ("generated_8000_for_2048_gpus.csv", 8_000, 0),
+    ],
+)
+def test_public_tables_load_whole(
+    data_folder: Path, name: str, job_count: int, skipped: int
+) -> None:
+    loaded = load_trace(data_folder / "jobs" / name, strict=True)
+    assert loaded.report.bad_count == 0
+    assert (len(loaded.trace), loaded.report.skipped.total()) == (job_count - skipped, skipped)
+
+
+@pytest.mark.data
+def test_helios_table_with_users_and_ends(data_folder: Path) -> None:
+    loaded = load_trace(data_folder / "jobs" / "helios_venus_2020_jun_nodes_status_15k.csv.gz")
+    assert loaded.report.bad_count == 0
+    assert loaded.report.job_count + loaded.report.skipped.total() == 15_000
+    assert {Status(value) for value in set(loaded.trace.status.tolist())} == {
+        Status.COMPLETED,
+        Status.FAILED,
+        Status.CANCELLED,
+    }
