@@ -1,0 +1,289 @@
+"""Feeds the one engine from a heap of moments, and plays Slurm and the jobs for it.
+
+At one instant jobs that end come first, then jobs that start late, then arrivals; within each,
+who was scheduled earlier. So the same trace gives the same events, byte for byte.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from heapq import heappop, heappush
+from itertools import count
+from math import inf, isfinite
+from typing import TypeAlias, assert_never
+
+from roost_sim.world import Change, Ended, Started, World
+from roostd.core.actions import LetGo, Place, Wait, WakeAt
+from roostd.core.engine import Engine
+from roostd.core.events import Event, JobEnded, JobQueued, JobStarted, Tick
+from roostd.core.features import COLUMN
+from roostd.core.jobs import shares_of
+from roostd.core.model import JobId, JobSpec, Placement
+
+_TIER = COLUMN["tier_frac"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A job of a trace.
+
+    Attributes:
+        spec: the request, submitted at `spec.submit_s`.
+        work_s: how long it runs at rate 1.
+        gpu_count: what the trace asks for; its shapes may hold more where that does not divide.
+    """
+
+    spec: JobSpec
+    work_s: float
+    gpu_count: int
+
+
+@dataclass(slots=True, kw_only=True)
+class JobResult:
+    """What became of one arrival. Times are engine times.
+
+    Attributes:
+        held_gpu_count: GPUs of the placement.
+        tier: 0 one node, 1 one rack, 2 across racks.
+        link_score, best_link_score: of the placement, and of the same shape on idle nodes.
+        left_out: why the engine would not place it; "" for every other job.
+    """
+
+    job_id: JobId
+    submit_s: float
+    work_s: float
+    gpu_count: int
+    started_s: float | None = None
+    ended_s: float | None = None
+    held_gpu_count: int = 0
+    tier: int | None = None
+    link_score: int = 0
+    best_link_score: int = 0
+    left_out: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Everything that one simulation yields.
+
+    Attributes:
+        jobs: in order of arrival.
+        event_count: events that the engine took in, those that describe the cluster included.
+        decision_s: wall time of each decision: of a step that placed, shared by what it placed.
+    """
+
+    jobs: tuple[JobResult, ...]
+    event_count: int
+    decision_s: tuple[float, ...]
+
+
+class _Kind(IntEnum):
+    END = 0
+    START = 1
+    ARRIVAL = 2
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A job in the simulation.
+
+    Attributes:
+        remaining_s: work left at `since_s`, in seconds at rate 1.
+        due: number of the moment at which it starts or ends; older moments of it are void.
+    """
+
+    result: JobResult
+    remaining_s: float
+    rate: float = 0.0
+    since_s: float = 0.0
+    due: int = -1
+    placement: Placement | None = None
+
+
+_Moment: TypeAlias = tuple[float, _Kind, int, "_Job | Arrival"]
+
+
+@dataclass(slots=True)
+class Driver:
+    """One run of one engine; use a new one for the next.
+
+    Attributes:
+        engine: already configured, knowing no job.
+        world: how fast jobs run.
+        start_delay_s: between the decision and the start, as Slurm needs; below the engine's
+            start_timeout_s.
+        clock: seconds for decision times; they never influence the run.
+    """
+
+    engine: Engine
+    world: World
+    start_delay_s: float = 0.0
+    clock: Callable[[], float] = time.perf_counter
+    _moments: list[_Moment] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=count)
+    _active: dict[JobId, _Job] = field(default_factory=dict)
+    _results: list[JobResult] = field(default_factory=list)
+    _decision_s: list[float] = field(default_factory=list)
+    _event_count: int = 0
+    _wake_s: float = inf
+    _now_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_delay_s < self.engine.config.start_timeout_s:
+            limit_s = self.engine.config.start_timeout_s
+            raise ValueError(f"start delay {self.start_delay_s:g} s; want 0 to below {limit_s:g} s")
+
+    def run(self, cluster: Iterable[Event], arrivals: Iterable[Arrival]) -> Outcome:
+        """Simulate until nothing is left to happen.
+
+        Args:
+            cluster: events that describe the nodes, at or before the first arrival.
+            arrivals: in order of their submission.
+
+        Raises:
+            ValueError: an arrival comes before its predecessor, or its id is in use.
+        """
+        for event in cluster:
+            self._step(event)
+        source = iter(arrivals)
+        self._schedule_next(source)
+        while self._moments or self._rouse():
+            if self._wake_s < self._moments[0][0]:
+                self._step(Tick(at_s=self._wake_s))
+                continue
+            at_s, kind, number, subject = heappop(self._moments)
+            self._now_s = at_s
+            if isinstance(subject, Arrival):
+                self._schedule_next(source)
+                self._arrive(subject)
+            elif subject.due == number:
+                self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
+        self._explain_the_rest()
+        return Outcome(
+            jobs=tuple(self._results),
+            event_count=self._event_count,
+            decision_s=tuple(self._decision_s),
+        )
+
+    # -- what happens to jobs --------------------------------------------------------------
+
+    def _schedule_next(self, source: Iterator[Arrival]) -> None:
+        """Keep one arrival in the heap: traces may be longer than memory is large."""
+        arrival = next(source, None)
+        if arrival is not None:
+            submit_s = arrival.spec.submit_s
+            if submit_s < self._now_s:
+                job_id = arrival.spec.job_id
+                raise ValueError(f"job {job_id} comes at {submit_s:g} s, after {self._now_s:g} s")
+            heappush(self._moments, (submit_s, _Kind.ARRIVAL, next(self._numbers), arrival))
+
+    def _arrive(self, arrival: Arrival) -> None:
+        spec = arrival.spec
+        if spec.job_id in self._active:
+            raise ValueError(f"job {spec.job_id} comes twice; ids are used once")
+        result = JobResult(
+            job_id=spec.job_id,
+            submit_s=spec.submit_s,
+            work_s=arrival.work_s,
+            gpu_count=arrival.gpu_count,
+        )
+        self._results.append(result)
+        self._active[spec.job_id] = _Job(result=result, remaining_s=arrival.work_s)
+        self._step(JobQueued(at_s=spec.submit_s, job=spec))
+
+    def _start(self, job: _Job, at_s: float) -> None:
+        assert job.placement is not None
+        job_id, shares = job.result.job_id, shares_of(job.placement)
+        job.result.started_s = job.since_s = at_s
+        self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
+        self._change_rates(Started(job_id, shares), at_s)
+
+    def _end(self, job: _Job, at_s: float) -> None:
+        job_id = job.result.job_id
+        job.result.ended_s = at_s
+        del self._active[job_id]
+        self._change_rates(Ended(job_id), at_s)
+        self._step(JobEnded(at_s=at_s, job_id=job_id))
+
+    def _change_rates(self, change: Change, at_s: float) -> None:
+        for job_id, rate in self.world.rates_after(change):
+            if not (isfinite(rate) and rate >= 0):
+                raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
+            job = self._active[job_id]
+            job.remaining_s = max(0.0, job.remaining_s - job.rate * (at_s - job.since_s))
+            job.rate, job.since_s, job.due = rate, at_s, next(self._numbers)
+            if rate > 0:
+                ends_s = at_s + job.remaining_s / rate
+                heappush(self._moments, (ends_s, _Kind.END, job.due, job))
+
+    # -- the engine ------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        """Feed the engine and do what it asks for."""
+        self._now_s = event.at_s
+        if self._wake_s <= event.at_s:
+            self._wake_s = inf
+        began_s = self.clock()
+        actions = self.engine.step(event)
+        took_s = self.clock() - began_s
+        self._event_count += 1
+        placed = list[_Job]()
+        for action in actions:
+            match action:
+                case Place():
+                    placed.append(self._note_placement(action))
+                case WakeAt():
+                    self._wake_s = action.at_s
+                case LetGo():
+                    self._active.pop(action.job_id).result.left_out = action.reason
+                case Wait():
+                    pass
+                case _:
+                    assert_never(action)
+        if placed:
+            self._decision_s += [took_s / len(placed)] * len(placed)
+            self._start_all(placed, event.at_s)
+
+    def _note_placement(self, action: Place) -> _Job:
+        job = self._active[action.job_id]
+        decision, result = action.decision, job.result
+        job.placement = action.placement
+        result.held_gpu_count = action.placement.shape.gpu_count
+        result.tier = int(decision.features[0, _TIER] * 2)
+        result.link_score = int(decision.link_scores[0])
+        result.best_link_score = decision.best_link_score
+        return job
+
+    def _start_all(self, placed: list[_Job], at_s: float) -> None:
+        for job in placed:
+            if not self.start_delay_s:
+                self._start(job, at_s)
+                continue
+            job.due = next(self._numbers)
+            heappush(self._moments, (at_s + self.start_delay_s, _Kind.START, job.due, job))
+
+    def _rouse(self) -> bool:
+        """Let time pass while nothing but the engine's own alarms could make a job start.
+
+        Returns:
+            Whether anything is left to happen.
+        """
+        while not self._moments:
+            waiting_count = len(self.engine.waiting())
+            if not waiting_count:
+                return False
+            if self._wake_s < inf:
+                self._step(Tick(at_s=self._wake_s))
+                continue
+            # A pass tries so many jobs and leaves the rest for the next event.
+            for _ in range(1 + waiting_count // self.engine.config.window_count):
+                self._step(Tick(at_s=self._now_s))
+            if not self._moments and self._wake_s == inf:
+                return False
+        return True
+
+    def _explain_the_rest(self) -> None:
+        for job in self._active.values():
+            reason = self.engine.record(job.result.job_id).reason
+            job.result.left_out = reason or "stands still: its rate stays 0"

@@ -1,0 +1,166 @@
+"""What a simulation came to: completion times, queueing, use of the cluster, decisions.
+
+Job times are means over the measured jobs: those that completed, less the first and the last tenth
+to arrive, while the cluster fills and empties. The jobs left out still load the cluster.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from roost_sim.bound import Demand, average_jct_bound_s
+from roost_sim.driver import JobResult, Outcome
+
+TIER_NAMES = ("node", "rack", "cluster")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which arrivals are measured.
+
+    Attributes:
+        warm_up_frac, cool_down_frac: of all arrivals by number, 0 to below 1 in all; rounded down,
+            so that a handful of jobs is measured whole.
+    """
+
+    warm_up_frac: float = 0.1
+    cool_down_frac: float = 0.1
+
+    def __post_init__(self) -> None:
+        if min(self.warm_up_frac, self.cool_down_frac) < 0 or (
+            self.warm_up_frac + self.cool_down_frac >= 1
+        ):
+            raise ValueError(
+                f"warm-up {self.warm_up_frac:g} and cool-down {self.cool_down_frac:g} leave no job "
+                "to measure; want fractions of 0 or more that add up to less than 1"
+            )
+
+    def of(self, jobs: Sequence[JobResult]) -> Sequence[JobResult]:
+        """The measured ones of some jobs in order of arrival.
+
+        A batch has no steady state: where all arrive at once, all are measured.
+        """
+        if not jobs or jobs[0].submit_s == jobs[-1].submit_s:
+            return jobs
+        begin = int(self.warm_up_frac * len(jobs))
+        return jobs[begin : len(jobs) - int(self.cool_down_frac * len(jobs))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The figures of one run. None: there is nothing to take it from.
+
+    Attributes:
+        jobs: that arrived.
+        completed: of those; the others were left out, see `left_out`.
+        measured: completed jobs that the job times are about.
+        avg_jct_s, median_jct_s, p95_jct_s, p99_jct_s: from submission to end.
+        avg_queue_s: from submission to start.
+        makespan_s: from the first submission to the last end.
+        occupancy: GPU-seconds held over GPU-seconds there in the makespan, 0..1.
+        tier_counts: placements on one node, in one rack, across racks.
+        link_frac: mean link score of a placement over that of the same shape on idle nodes, 0..1;
+            over placements that have links.
+        decisions: placements decided, of all jobs.
+        decision_p50_ms, decision_p99_ms: wall time of one.
+        bound_avg_jct_s: no schedule has a lower avg_jct_s of the measured jobs.
+        left_out: (reason, jobs), most first.
+    """
+
+    jobs: int
+    completed: int
+    measured: int
+    avg_jct_s: float | None
+    median_jct_s: float | None
+    p95_jct_s: float | None
+    p99_jct_s: float | None
+    avg_queue_s: float | None
+    makespan_s: float | None
+    occupancy: float | None
+    tier_counts: tuple[int, int, int]
+    link_frac: float | None
+    decisions: int
+    decision_p50_ms: float | None
+    decision_p99_ms: float | None
+    bound_avg_jct_s: float | None
+    left_out: tuple[tuple[str, int], ...]
+
+
+def measure(outcome: Outcome, cluster_gpu_count: int, span: Span) -> Metrics:
+    """Work out the figures of a run.
+
+    Args:
+        outcome: of the driver.
+        cluster_gpu_count: GPUs that can be used.
+        span: which jobs the job times are about.
+    """
+    done = [job for job in outcome.jobs if job.ended_s is not None]
+    measured = [job for job in span.of(outcome.jobs) if job.ended_s is not None]
+    jct_s = [_jct_s(job) for job in measured]
+    makespan_s = max(_end_s(job) for job in done) - outcome.jobs[0].submit_s if done else None
+    demand = Demand.of(
+        [job.submit_s for job in measured],
+        [job.work_s for job in measured],
+        [job.gpu_count for job in measured],
+    )
+    decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
+    tiers = [job.tier for job in outcome.jobs]
+    return Metrics(
+        jobs=len(outcome.jobs),
+        completed=len(done),
+        measured=len(measured),
+        avg_jct_s=_mean(jct_s),
+        median_jct_s=_percentile(jct_s, 50),
+        p95_jct_s=_percentile(jct_s, 95),
+        p99_jct_s=_percentile(jct_s, 99),
+        avg_queue_s=_mean([_start_s(job) - job.submit_s for job in measured]),
+        makespan_s=makespan_s,
+        occupancy=_occupancy(done, makespan_s, cluster_gpu_count),
+        tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
+        link_frac=_mean(
+            [job.link_score / job.best_link_score for job in done if job.best_link_score > 0]
+        ),
+        decisions=len(decision_ms),
+        decision_p50_ms=_percentile(decision_ms, 50),
+        decision_p99_ms=_percentile(decision_ms, 99),
+        bound_avg_jct_s=average_jct_bound_s(demand, cluster_gpu_count),
+        left_out=_left_out(outcome.jobs),
+    )
+
+
+def _start_s(job: JobResult) -> float:
+    assert job.started_s is not None
+    return job.started_s
+
+
+def _end_s(job: JobResult) -> float:
+    assert job.ended_s is not None
+    return job.ended_s
+
+
+def _jct_s(job: JobResult) -> float:
+    return _end_s(job) - job.submit_s
+
+
+def _occupancy(done: Sequence[JobResult], makespan_s: float | None, gpu_count: int) -> float | None:
+    if not makespan_s:
+        return None
+    held_gpu_s = sum(job.held_gpu_count * (_end_s(job) - _start_s(job)) for job in done)
+    return held_gpu_s / (gpu_count * makespan_s)
+
+
+def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        if job.left_out:
+            counts[job.left_out] = counts.get(job.left_out, 0) + 1
+    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _percentile(values: Sequence[float], percent: float) -> float | None:
+    return float(np.percentile(values, percent)) if values else None

@@ -1,0 +1,232 @@
+"""Policies by name: compositions of an order, a placement rule, a gate and a preemption rule.
+
+Keeping the four apart lets a comparison say which of them made the difference. Any composition can
+be written `order+placement+gate+preemption`; parts left off at the end take the default.
+Page: docs/simulator/README.md.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from math import inf
+
+from roost_sim.errors import SimError
+from roost_sim.orders import (
+    largest_first,
+    least_service_first,
+    random_order,
+    shortest_first,
+    smallest_first,
+)
+from roost_sim.shapes import every_even_shape, tightest_shapes
+from roostd.core.engine import EngineConfig, Policies
+from roostd.core.features import HeuristicScore
+from roostd.core.model import JobId, Shape
+from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder, ScorePolicy
+
+ShapeRule = Callable[[int, int], tuple[Shape, ...]]  # GPUs of the job, of the largest node
+
+
+class PolicyNameError(SimError):
+    """No policy or part of one has this name."""
+
+
+class Regime(StrEnum):
+    """What a policy is told of the run time of a job."""
+
+    ORACLE = "oracle"
+    PREDICTED = "predicted"
+    LIMIT = "limit"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What a policy may be built from.
+
+    Attributes:
+        work_s: ideal run time of every job of the trace; for oracles.
+        seed: of whatever it draws.
+    """
+
+    work_s: Mapping[JobId, float]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderPart:
+    """Who is offered GPUs next."""
+
+    regime: Regime
+    source: str
+    build: Callable[[Knowledge], OrderPolicy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementPart:
+    """Where a job goes: which shapes it accepts, and which candidate wins."""
+
+    source: str
+    shapes: ShapeRule
+    score: Callable[[Knowledge], ScorePolicy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatePart:
+    """Now or later, and for whom nodes are kept free.
+
+    Attributes:
+        patience_s: after waiting so long a job keeps nodes free for itself; None: as configured.
+    """
+
+    source: str
+    build: Callable[[Knowledge], GatePolicy]
+    patience_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """A policy: one part of each kind, by id."""
+
+    name: str
+    order: str
+    placement: str = "consolidation"
+    gate: str = "open"
+    preemption: str = "none"
+
+    @property
+    def regime(self) -> Regime:
+        """What it is told of run times: the most that any part is."""
+        return ORDERS[self.order].regime
+
+    @property
+    def shapes(self) -> ShapeRule:
+        """How GPU counts become shapes."""
+        return PLACEMENTS[self.placement].shapes
+
+    @property
+    def source(self) -> str:
+        """Where its parts are defined."""
+        return f"{ORDERS[self.order].source}; {PLACEMENTS[self.placement].source}"
+
+    def build(self, knowledge: Knowledge) -> Policies:
+        """Make the engine's plug-ins."""
+        return Policies(
+            order=ORDERS[self.order].build(knowledge),
+            gate=GATES[self.gate].build(knowledge),
+            score=PLACEMENTS[self.placement].score(knowledge),
+        )
+
+    def engine_config(self, default: EngineConfig) -> EngineConfig:
+        """The engine's numbers, with what the policy is defined by."""
+        patience_s = GATES[self.gate].patience_s
+        if patience_s is None:
+            return default
+        return replace(default, patience_s=patience_s)
+
+
+_TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
+
+ORDERS: Mapping[str, OrderPart] = {
+    "fifo": OrderPart(
+        regime=Regime.NONE,
+        source="submission time, then id",
+        build=lambda knowledge: PriorityOrder(),
+    ),
+    "sjf": OrderPart(
+        regime=Regime.ORACLE,
+        source="shortest ideal run time first, not preemptive",
+        build=lambda knowledge: shortest_first(knowledge.work_s),
+    ),
+    "ssf": OrderPart(
+        regime=Regime.ORACLE,
+        source="fewest ideal GPU-seconds first, not preemptive",
+        build=lambda knowledge: least_service_first(knowledge.work_s),
+    ),
+    "smallest-first": OrderPart(
+        regime=Regime.NONE,
+        source=f'{_TOPDRL}: "DRF", fewest GPUs first',
+        build=lambda knowledge: smallest_first(),
+    ),
+    "largest-first": OrderPart(
+        regime=Regime.NONE,
+        source=f'{_TOPDRL}: "Tetris", most GPUs first',
+        build=lambda knowledge: largest_first(),
+    ),
+    "random-order": OrderPart(
+        regime=Regime.NONE,
+        source=f"{_TOPDRL}: random",
+        build=lambda knowledge: random_order(knowledge.seed),
+    ),
+}
+
+PLACEMENTS: Mapping[str, PlacementPart] = {
+    "consolidation": PlacementPart(
+        source="Roost's heuristic on the tightest shape that has room; never waits for a tighter",
+        shapes=every_even_shape,
+        score=lambda knowledge: HeuristicScore(),
+    ),
+    "strict": PlacementPart(
+        source="Roost's heuristic on the tightest shape; waits for it",
+        shapes=tightest_shapes,
+        score=lambda knowledge: HeuristicScore(),
+    ),
+}
+
+GATES: Mapping[str, GatePart] = {
+    "open": GatePart(
+        source="takes every offer; who waits past the patience keeps nodes free",
+        build=lambda knowledge: OpenGate(),
+    ),
+    "skip": GatePart(
+        source="takes every offer; nobody keeps nodes free, so large jobs may starve",
+        build=lambda knowledge: OpenGate(),
+        patience_s=inf,
+    ),
+}
+
+PREEMPTIONS: Mapping[str, str] = {"none": "a job runs until it ends"}
+
+POLICIES: Mapping[str, Composition] = {
+    composition.name: composition
+    for composition in (
+        *(Composition(name=order, order=order) for order in ORDERS),
+        Composition(name="fifo-skip", order="fifo", gate="skip"),
+        Composition(name="fifo-strict", order="fifo", placement="strict"),
+    )
+}
+
+_KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("order", ORDERS),
+    ("placement", PLACEMENTS),
+    ("gate", GATES),
+    ("preemption", PREEMPTIONS),
+)
+
+
+def find_policy(name: str) -> Composition:
+    """Look a policy up by its name, or put it together from `order+placement+gate+preemption`.
+
+    Raises:
+        PolicyNameError: there is none, or no such part; names the nearest.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    parts = name.split("+")
+    if len(parts) == 1:
+        raise PolicyNameError(_no_such("policy", name, POLICIES))
+    if len(parts) > len(_KINDS):
+        raise PolicyNameError(f"{name}: want at most order+placement+gate+preemption")
+    chosen: dict[str, str] = {}
+    for (kind, known), part in zip(_KINDS, parts, strict=False):
+        if part not in known:
+            raise PolicyNameError(_no_such(kind, part, known))
+        chosen[kind] = part
+    return Composition(name=name, **chosen)
+
+
+def _no_such(kind: str, name: str, known: Mapping[str, object]) -> str:
+    near = get_close_matches(name, known, n=1)
+    cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"no {kind} {name!r}: {cure}"

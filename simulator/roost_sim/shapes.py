@@ -1,0 +1,44 @@
+"""How a trace's GPU count becomes shapes: Slurm gives every node of a job as many GPUs.
+
+Traces say how many GPUs a job had, seldom on how many nodes. A job that fits on one node wants one.
+A larger one wants the fewest nodes among which its GPUs divide evenly, up to twice the fewest that
+could hold it. Where they divide nowhere there, or nothing else has room, the number is rounded up
+and the job holds a few GPUs more than it uses.
+"""
+
+from functools import cache
+
+from roostd.core.model import Shape
+
+
+@cache
+def tightest_shapes(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
+    """The even shape on the fewest nodes, and the rounded one if that has fewer: it waits for them.
+
+    Args:
+        gpu_count: of the job, at least 1.
+        gpus_per_node: of the largest node.
+    """
+    fewest = -(-gpu_count // gpus_per_node)
+    even = (nodes for nodes in range(fewest, 2 * fewest + 1) if gpu_count % nodes == 0)
+    nodes = dict.fromkeys((next(even, fewest), fewest))
+    return tuple(_shape(count, -(-gpu_count // count)) for count in nodes)
+
+
+@cache
+def every_even_shape(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
+    """The tightest shapes, then the wider even ones down to one GPU a node: it takes what there is.
+
+    Args:
+        gpu_count: of the job, at least 1.
+        gpus_per_node: of the largest node.
+    """
+    tightest = tightest_shapes(gpu_count, gpus_per_node)
+    wider = range(tightest[0].node_count + 1, gpu_count + 1)
+    even = (_shape(nodes, gpu_count // nodes) for nodes in wider if gpu_count % nodes == 0)
+    return (*tightest, *even)
+
+
+def _shape(node_count: int, gpus_per_node: int) -> Shape:
+    # One CPU a GPU: no public trace tells what its jobs asked for, and GPUs are what is studied.
+    return Shape(node_count=node_count, gpus_per_node=gpus_per_node, cpus_per_node=gpus_per_node)
