@@ -1,11 +1,12 @@
-"""Reads traces that are tables: Roost's own columns, and the names public traces give them.
+"""Reads and writes traces that are tables: Roost's own columns, and the names public traces give them.
 
 The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_time and duration
 (S-Lab HeliosData README); the tables that others cut from Philly have num_gpus and submit_time.
 """
 
 import csv
-from collections.abc import Sequence
+import gzip
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
-from roost_sim.trace import UNKNOWN, Status
+from roost_sim.trace import UNKNOWN, Status, Trace
 from roost_sim.trace_rows import (
     STATUS_OF,
     Chunk,
@@ -87,6 +88,39 @@ def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
     except csv.Error as error:
         raise TraceError(source, reader.line_num, str(error)) from error
     return collector.finish(epoch_s)
+
+
+def write_csv(trace: Trace, path: Path) -> None:
+    """Write a trace in Roost's own columns, gzip where the name ends in .gz.
+
+    Columns that the trace does not know are left out. Times keep a thousandth of a second.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    cells: dict[str, Iterable[object]] = {
+        "submit_s": (f"{value:.3f}".rstrip("0").rstrip(".") for value in trace.submit_s),
+        "duration_s": (f"{value:.3f}".rstrip("0").rstrip(".") for value in trace.duration_s),
+        "num_gpus": trace.gpu_count.tolist(),
+    }
+    if trace.user_names:
+        cells["user"] = (trace.user_name(position) for position in range(len(trace)))
+    if trace.model_names:
+        cells["model"] = (trace.model_name(position) for position in range(len(trace)))
+    if bool(np.any(trace.status != Status.UNKNOWN)):
+        cells["status"] = (
+            "" if value == Status.UNKNOWN else Status(value).name for value in trace.status
+        )
+    if bool(np.any(trace.node_count != UNKNOWN)):
+        cells["num_nodes"] = ("" if n == UNKNOWN else n for n in trace.node_count.tolist())
+    try:
+        is_gzip = path.suffix == ".gz"
+        with gzip.open(path, "wt", newline="") if is_gzip else path.open("w", newline="") as text:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(cells)
+            writer.writerows(zip(*cells.values(), strict=True))
+    except OSError as error:
+        raise TraceError(str(path), None, error.strerror or str(error)) from error
 
 
 def find_columns(header: Sequence[str], source: str) -> Columns:

@@ -6,7 +6,7 @@ import pytest
 
 from roost_sim.errors import TraceError
 from roost_sim.trace import UNKNOWN, Status
-from roost_sim.trace_csv import read_csv
+from roost_sim.trace_csv import read_csv, write_csv
 from roost_sim.trace_formats import load_trace
 
 
@@ -139,6 +139,24 @@ def test_a_missing_a_binary_and_a_cut_file_are_one_line(tmp_path: Path) -> None:
         with pytest.raises(TraceError) as caught:
             load_trace(path)
         assert str(caught.value).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
+def test_a_written_trace_reads_back_alike(tmp_path: Path, name: str) -> None:
+    before = read_csv(write(tmp_path, FULL)).trace
+    write_csv(before, tmp_path / name)
+    after = read_csv(tmp_path / name, strict=True).trace
+    for column in ("submit_s", "duration_s", "gpu_count", "node_count", "status"):
+        assert getattr(after, column).tolist() == getattr(before, column).tolist()
+    for position in range(3):
+        assert after.user_name(position) == before.user_name(position)
+        assert after.model_name(position) == before.model_name(position)
+
+
+def test_a_trace_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    trace = read_csv(write(tmp_path, FULL)).trace
+    with pytest.raises(TraceError, match="No such file"):
+        write_csv(trace, tmp_path / "missing" / "out.csv")
 
 
 def test_half_a_million_jobs_load_in_seconds(tmp_path: Path) -> None:
