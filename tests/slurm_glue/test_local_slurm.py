@@ -109,3 +109,26 @@ def _processes_of(root: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+START_AND_RUN = """
+from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.local_slurm import LocalSlurm
+with LocalSlurm(ClusterPlan.uniform(1)) as slurm:
+    slurm.wait_for_state(slurm.submit("--gres=gpu:1", script="true"), "COMPLETED")
+"""
+
+
+@pytest.mark.usefixtures("local_slurm_factory")
+@pytest.mark.parametrize("own_line", ["127.0.1.1 vm1", ""], ids=["debian", "nameless"])
+def test_runs_whatever_the_machine_is_called(tmp_path: Path, own_line: str) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost\n{own_line}\n")
+    rename = f"hostname vm1 && mount --bind {hosts} /etc/hosts"
+    argv = ("unshare", "--uts", "--mount", "sh", "-c", f'{rename} || exit 77; exec "$@"', "-")
+    done = subprocess.run(
+        (*argv, sys.executable, "-c", START_AND_RUN), capture_output=True, text=True, check=False
+    )
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("this machine lets nobody make a namespace")
+    assert done.returncode == 0, done.stderr

@@ -129,8 +129,14 @@ class RunFolder:
         return self.root / "dev" / f"nvidia{index}"
 
 
-def slurm_conf(plan: ClusterPlan, folder: RunFolder, first_port: int) -> str:
-    """Render slurm.conf; the controller listens on first_port, node i on first_port + 1 + i."""
+def slurm_conf(
+    plan: ClusterPlan, folder: RunFolder, first_port: int, *, loopback_only: bool = True
+) -> str:
+    """Render slurm.conf; the controller listens on first_port, node i on first_port + 1 + i.
+
+    With `loopback_only` each daemon listens on the address that this machine's own name resolves
+    to, which must be 127.0.0.1; else on every interface.
+    """
     lines = [
         "ClusterName=local",
         "SlurmctldHost=localhost(127.0.0.1)",
@@ -139,7 +145,7 @@ def slurm_conf(plan: ClusterPlan, folder: RunFolder, first_port: int) -> str:
         "AuthType=auth/munge",
         "CredType=cred/munge",
         f"AuthInfo=socket={folder.munge_socket}",
-        "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny",  # loopback only
+        *(["CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"] if loopback_only else []),
         f"SlurmctldPort={first_port}",
         f"StateSaveLocation={folder.root}/state",
         f"SlurmdSpoolDir={folder.root}/spool/%n",

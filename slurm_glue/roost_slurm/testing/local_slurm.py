@@ -1,7 +1,8 @@
 """Start and stop a real Slurm cluster on this machine: munged, slurmctld and a slurmd a node.
 
 Everything is the cluster's own: run folder, MUNGE key and socket, ports, device files. Several
-clusters live side by side, and beside a real one. Nothing listens outside the loopback interface.
+clusters live side by side, and beside a real one. Where the machine's name resolves to 127.0.0.1,
+nothing listens outside the loopback interface.
 """
 
 import contextlib
@@ -252,7 +253,10 @@ class LocalSlurm:
         for index in range(plan.max_gpu_count):
             device = folder.device(index)
             os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(_FAKE_DEVICE_MAJOR, index))
-        folder.slurm_conf.write_text(cluster_plan.slurm_conf(plan, folder, first_port))
+        conf = cluster_plan.slurm_conf(
+            plan, folder, first_port, loopback_only=_own_name_is_loopback()
+        )
+        folder.slurm_conf.write_text(conf)
         (folder.etc / "gres.conf").write_text(cluster_plan.gres_conf(plan, folder))
         (folder.etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         if plan.racks:
@@ -330,6 +334,18 @@ class LocalSlurm:
 def _daemon_env(env: Mapping[str, str]) -> dict[str, str]:
     # A daemon's environment reaches prologs and jobs: pass on only what is meant.
     return {key: env[key] for key in ("PATH", "SLURM_CONF", "LANG", "TZ") if key in env}
+
+
+def _own_name_is_loopback() -> bool:
+    """Whether daemons can be told to listen on 127.0.0.1 alone: Slurm takes the host's own name.
+
+    Debian's installer writes "127.0.1.1 NAME" into /etc/hosts, and cloud images none at all. Then
+    they listen everywhere, behind this cluster's own MUNGE key.
+    """
+    try:
+        return socket.gethostbyname(socket.gethostname()) == "127.0.0.1"
+    except OSError:
+        return False
 
 
 def _claim_ports(count: int) -> tuple[int, socket.socket]:
