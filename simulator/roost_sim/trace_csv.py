@@ -1,4 +1,4 @@
-"""Reads and writes traces that are tables: Roost's own columns, and the names public traces give them.
+"""Reads and writes traces that are tables: Roost's columns, and the names of public traces.
 
 The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_time and duration
 (S-Lab HeliosData README); the tables that others cut from Philly have num_gpus and submit_time.
