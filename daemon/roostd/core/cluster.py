@@ -29,6 +29,7 @@ class Cluster:
         names: NodeName.
         gpu_count, cpu_free, memory_free: int64; the last in bytes, negative when overbooked.
         free_mask: int64, GPUs that nobody claims and that are healthy.
+        gpu_free: int8, how many they are; small, so that sorting by it is quick.
         usable: bool, Slurm would start a job there.
         rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
@@ -56,6 +57,7 @@ class Cluster:
         self.memory_bytes = np.zeros(64, dtype=np.int64)
         self.memory_free = np.zeros(64, dtype=np.int64)
         self.free_mask = np.zeros(64, dtype=np.int64)
+        self.gpu_free = np.zeros(64, dtype=np.int8)
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
         self.kind = np.zeros(64, dtype=np.int64)
@@ -190,8 +192,7 @@ class Cluster:
     def free_count(self) -> int:
         """GPUs that are free and healthy on usable nodes."""
         count = len(self)
-        bits = (self.free_mask[:count, None] & _BITS).astype(bool).sum(axis=1)
-        return int(bits[self.usable[:count]].sum())
+        return int(self.gpu_free[:count][self.usable[:count]].sum())
 
     def check_invariants(self) -> None:
         """Recompute every count from the shares; raise AssertionError where one has drifted."""
@@ -207,7 +208,9 @@ class Cluster:
         assert (cpus == self.cpu_free).all(), "free CPUs drifted"
         assert (memory == self.memory_free).all(), "free memory drifted"
         for row in range(len(self)):
-            assert self.free_mask[row] == self._free_mask(row), f"free mask of row {row} drifted"
+            free = self._free_mask(row)
+            assert self.free_mask[row] == free, f"free mask of row {row} drifted"
+            assert self.gpu_free[row] == free.bit_count(), f"free count of row {row} drifted"
 
     def _book(self, shares: Iterable[NodeShare], sign: int) -> None:
         for share in shares:
@@ -228,7 +231,8 @@ class Cluster:
         return free & ~broken
 
     def _refresh(self, row: int) -> None:
-        self.free_mask[row] = self._free_mask(row)
+        self.free_mask[row] = free = self._free_mask(row)
+        self.gpu_free[row] = free.bit_count()
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -272,6 +276,7 @@ class Cluster:
         self.memory_bytes = _doubled(self.memory_bytes)
         self.memory_free = _doubled(self.memory_free)
         self.free_mask = _doubled(self.free_mask)
+        self.gpu_free = _doubled(self.gpu_free)
         self.usable = _doubled(self.usable)
         self.rack_id = _doubled(self.rack_id)
         self.kind = _doubled(self.kind)

@@ -33,25 +33,26 @@ def eligible_rows(
     """
     usable = _usable_rows(cluster, job, shape)
     rows, exclusions = usable.rows, list(usable.exclusions)
-
-    def keep(reason: str, condition: NDArray[np.bool_]) -> None:
-        nonlocal rows
-        before, rows = len(rows), rows[condition]
-        if removed := before - len(rows):
-            exclusions.append((reason, removed))
-
-    keep("too few free GPUs", POPCOUNT[cluster.free_mask[rows]] >= shape.gpus_per_node)
-    keep("too few free CPUs", cluster.cpu_free[rows] >= shape.cpus_per_node)
-    keep("too little free memory", cluster.memory_free[rows] >= shape.memory_per_node_bytes)
-    if kept is not None:
-        keep(KEPT_FREE, ~kept[rows])
+    wants = (
+        ("too few free GPUs", cluster.gpu_free, shape.gpus_per_node),
+        ("too few free CPUs", cluster.cpu_free, shape.cpus_per_node),
+        ("too little free memory", cluster.memory_free, shape.memory_per_node_bytes),
+    )
+    for reason, free, wanted in wants:
+        enough = free[rows] >= wanted
+        if lacking := len(rows) - int(np.count_nonzero(enough)):
+            exclusions.append((reason, lacking))
+            rows = rows[enough]
+    if kept is not None and (kept_count := int(np.count_nonzero(kept[rows]))):
+        exclusions.append((KEPT_FREE, kept_count))
+        rows = rows[~kept[rows]]
     return rows, tuple(exclusions)
 
 
 def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
     """Whether one node has room for its part of a shape, kept nodes and node lists aside."""
     return bool(
-        POPCOUNT[cluster.free_mask[row]] >= shape.gpus_per_node
+        cluster.gpu_free[row] >= shape.gpus_per_node
         and cluster.usable[row]
         and cluster.cpu_free[row] >= shape.cpus_per_node
         and cluster.memory_free[row] >= shape.memory_per_node_bytes
@@ -74,7 +75,7 @@ def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int
     required = required_rows(cluster, job, rows)
     if len(rows) < shape.node_count or required is None:
         return rows[:0]
-    busy = MAX_GPUS - POPCOUNT[cluster.free_mask[rows]].astype(np.int8)
+    busy = MAX_GPUS - cluster.gpu_free[rows]
     if len(required):
         busy[np.isin(rows, required)] = -1
     return rows[np.argsort(busy, kind="stable")[: shape.node_count]]
