@@ -6,6 +6,7 @@ same indices, so a candidate is a node set and one index set that is free on all
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,11 +52,20 @@ class Candidates:
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
-        nodes = [cluster.names[row] for row in self.rows[position].tolist()]
-        return Placement(
-            nodes=tuple(sorted(nodes)) if len(nodes) > 1 else tuple(nodes),
-            gpu_indices=indices_of(int(self.masks[position])),
-            shape=self.shape,
+        return self.placements(np.array([position]), cluster)[0]
+
+    def placements(self, positions: NDArray[np.int64], cluster: Cluster) -> tuple[Placement, ...]:
+        """Spell out some candidates."""
+        names, shape = cluster.names, self.shape
+        rows, masks = self.rows[positions].tolist(), self.masks[positions].tolist()
+        if shape.node_count == 1:
+            pairs = zip(rows, masks, strict=True)
+            return tuple(
+                Placement((names[row],), indices_of(mask), shape) for (row,), mask in pairs
+            )
+        return tuple(
+            Placement(tuple(sorted(names[row] for row in each)), indices_of(mask), shape)
+            for each, mask in zip(rows, masks, strict=True)
         )
 
     def best_link_score(self, position: int, cluster: Cluster) -> int:
@@ -110,15 +120,26 @@ def find_candidates(
 
 
 def _none(shape: Shape, exclusions: tuple[tuple[str, int], ...]) -> Candidates:
+    no_rows, no_numbers, no_features = _nothing(shape.node_count)
     return Candidates(
         shape=shape,
-        rows=np.zeros((0, shape.node_count), dtype=np.int64),
-        masks=np.zeros(0, dtype=np.int64),
-        features=np.zeros((0, len(COLUMNS)), dtype=np.float32),
-        link_scores=np.zeros(0, dtype=np.int64),
+        rows=no_rows,
+        masks=no_numbers,
+        features=no_features,
+        link_scores=no_numbers,
         tier=TIER_NODE,
         exclusions=exclusions,
     )
+
+
+@cache
+def _nothing(
+    node_count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """Arrays without entries, which all that find nothing share."""
+    no_rows = np.zeros((0, node_count), dtype=np.int64)
+    no_features = np.zeros((0, len(COLUMNS)), dtype=np.float32)
+    return no_rows, np.zeros(0, dtype=np.int64), no_features
 
 
 # -- one node ----------------------------------------------------------------------------------

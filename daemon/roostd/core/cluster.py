@@ -19,7 +19,6 @@ from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roostd.core.topology import Level, Link, LinkMatrix
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_BITS = 1 << np.arange(MAX_GPUS, dtype=np.int64)
 
 
 class Cluster:
@@ -64,7 +63,7 @@ class Cluster:
         self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
         self.load_mean = np.zeros(64, dtype=np.float32)
         self.load_known_frac = np.zeros(64, dtype=np.float32)
-        self._holders = np.zeros((64, MAX_GPUS), dtype=np.int64)
+        self._holders: list[list[int]] = []  # by row, then GPU; lists: touched one at a time
 
     def __len__(self) -> int:
         return len(self.names)
@@ -196,15 +195,16 @@ class Cluster:
 
     def check_invariants(self) -> None:
         """Recompute every count from the shares; raise AssertionError where one has drifted."""
-        holders = np.zeros_like(self._holders)
+        holders = [[0] * MAX_GPUS for _ in range(len(self))]
         cpus, memory = self.cpu_count.copy(), self.memory_bytes.copy()
         for shares in self._shares.values():
             for share in shares:
                 row = self.row[share.node]
-                holders[row, list(share.gpu_indices)] += 1
+                for gpu in share.gpu_indices:
+                    holders[row][gpu] += 1
                 cpus[row] -= share.cpu_count
                 memory[row] -= share.memory_bytes
-        assert (holders == self._holders).all(), "GPU holders drifted"
+        assert holders == self._holders, "GPU holders drifted"
         assert (cpus == self.cpu_free).all(), "free CPUs drifted"
         assert (memory == self.memory_free).all(), "free memory drifted"
         for row in range(len(self)):
@@ -215,7 +215,9 @@ class Cluster:
     def _book(self, shares: Iterable[NodeShare], sign: int) -> None:
         for share in shares:
             row = self.row[share.node]
-            self._holders[row, list(share.gpu_indices)] += sign
+            holders = self._holders[row]
+            for gpu in share.gpu_indices:
+                holders[gpu] += sign
             self.cpu_free[row] -= sign * share.cpu_count
             self.memory_free[row] -= sign * share.memory_bytes
             self._refresh(row)
@@ -225,8 +227,9 @@ class Cluster:
     # -- rows ------------------------------------------------------------------------------
 
     def _free_mask(self, row: int) -> int:
-        count = int(self.gpu_count[row])
-        free = int(((self._holders[row, :count] == 0) * _BITS[:count]).sum())
+        free = 0
+        for gpu, holder_count in enumerate(self._holders[row][: self.gpu_count[row]]):
+            free |= (not holder_count) << gpu
         broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row)) if self.faults else 0
         return free & ~broken
 
@@ -241,6 +244,7 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
+        self._holders.append([0] * MAX_GPUS)
         self.row[name] = row
         return row
 
@@ -283,7 +287,6 @@ class Cluster:
         self.load = _doubled(self.load)
         self.load_mean = _doubled(self.load_mean)
         self.load_known_frac = _doubled(self.load_known_frac)
-        self._holders = _doubled(self._holders)
         self._members = {key: _doubled(members) for key, members in self._members.items()}
         self._capacity *= 2
 

@@ -351,7 +351,7 @@ class Engine:
         self.decision_count += 1
         return Decision(
             at_s=at_s,
-            candidates=tuple(candidates.placement(i, self.cluster) for i in order.tolist()),
+            candidates=candidates.placements(order, self.cluster),
             features=candidates.features[order],
             scores=scores[order],
             link_scores=candidates.link_scores[order],
