@@ -1,0 +1,192 @@
+"""A cluster to simulate: nodes in racks in pods, and what the network between them can carry.
+
+Bandwidths are bytes per second in one direction. Every node has one port to its rack's leaf
+switch (the sum of its NICs), every rack an uplink, every pod an uplink. An uplink carries what is
+below it at full speed, divided by the tier's oversubscription.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from roostd.core.model import NodeName, NodeSpec
+from roostd.core.topology import LinkMatrix
+
+
+class Tier(IntEnum):
+    """How far apart the nodes of a placement are. Higher is farther."""
+
+    NODE = 0  # one node
+    RACK = 1  # one leaf switch
+    POD = 2  # several racks; in a cluster without pods, any racks
+    CORE = 3  # several pods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierSpec:
+    """What one tier gives.
+
+    Attributes:
+        bandwidth_bytes_per_s: NODE: of one GPU to the others; else of one node's port.
+        latency_s: of one message.
+        oversubscription: how many times more could come up from below than the uplink carries;
+            of the rack's uplink for POD, of the pod's for CORE. 1 for the tiers below.
+    """
+
+    bandwidth_bytes_per_s: float
+    latency_s: float = 0.0
+    oversubscription: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeKind:
+    """Nodes that are alike."""
+
+    name: str
+    links: LinkMatrix
+    gpu_model: str = ""
+    cpu_count: int = 64
+    memory_bytes: int = 512 << 30
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of one node."""
+        return self.links.gpu_count
+
+
+@dataclass(frozen=True, slots=True)
+class SimNode:
+    """One node and where it stands."""
+
+    name: NodeName
+    kind: NodeKind
+    rack: str
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A whole cluster.
+
+    Attributes:
+        name: of the preset or the file.
+        source: where its numbers come from.
+        nodes: in a fixed order, names once each.
+        tiers: one entry for every Tier.
+    """
+
+    name: str
+    source: str
+    nodes: tuple[SimNode, ...]
+    tiers: Mapping[Tier, TierSpec]
+    _node_of: Mapping[NodeName, SimNode] = field(init=False, repr=False, compare=False)
+    _rack_sizes: Mapping[str, int] = field(init=False, repr=False, compare=False)
+    _pod_sizes: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        node_of = {node.name: node for node in self.nodes}
+        if len(node_of) != len(self.nodes):
+            raise ValueError(f"{self.name}: a node name stands twice")
+        missing = [tier.name for tier in Tier if tier not in self.tiers]
+        if missing:
+            raise ValueError(f"{self.name}: no figures for tier {missing[0]}")
+        object.__setattr__(self, "_node_of", node_of)
+        object.__setattr__(self, "_rack_sizes", _count(node.rack for node in self.nodes))
+        object.__setattr__(self, "_pod_sizes", _count(node.pod for node in self.nodes))
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of all nodes."""
+        return sum(node.kind.gpu_count for node in self.nodes)
+
+    @property
+    def largest_node_gpu_count(self) -> int:
+        """GPUs of the largest node; 0 without nodes."""
+        return max((node.kind.gpu_count for node in self.nodes), default=0)
+
+    def node(self, name: NodeName) -> SimNode:
+        """One node.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        return self._node_of[name]
+
+    def tier_of(self, names: Iterable[NodeName]) -> Tier:
+        """How far apart some nodes are.
+
+        Raises:
+            KeyError: one of them is unknown.
+            ValueError: no node.
+        """
+        nodes = [self._node_of[name] for name in names]
+        if not nodes:
+            raise ValueError("a placement has a node")
+        first = nodes[0]
+        if any(node.pod != first.pod for node in nodes):
+            return Tier.CORE
+        if any(node.rack != first.rack for node in nodes):
+            return Tier.POD
+        return Tier.NODE if all(node is first for node in nodes) else Tier.RACK
+
+    def port_bytes_per_s(self) -> float:
+        """What one node's port carries."""
+        return self.tiers[Tier.RACK].bandwidth_bytes_per_s
+
+    def rack_uplink_bytes_per_s(self, rack: str) -> float:
+        """What leaves one rack at most.
+
+        Raises:
+            KeyError: no such rack.
+        """
+        up = self.tiers[Tier.POD]
+        return self._rack_sizes[rack] * up.bandwidth_bytes_per_s / up.oversubscription
+
+    def pod_uplink_bytes_per_s(self, pod: str) -> float:
+        """What leaves one pod at most.
+
+        Raises:
+            KeyError: no such pod.
+        """
+        up = self.tiers[Tier.CORE]
+        return self._pod_sizes[pod] * up.bandwidth_bytes_per_s / up.oversubscription
+
+    def node_specs(self, partition: str) -> tuple[NodeSpec, ...]:
+        """The nodes as the engine is told of them, all in one partition."""
+        return tuple(
+            NodeSpec(
+                name=node.name,
+                gpu_count=node.kind.gpu_count,
+                cpu_count=node.kind.cpu_count,
+                memory_bytes=node.kind.memory_bytes,
+                partitions=(partition,),
+                rack=node.rack,
+                features=(node.kind.gpu_model,) if node.kind.gpu_model else (),
+            )
+            for node in self.nodes
+        )
+
+
+def make_racks(
+    kind: NodeKind, racks: Mapping[str, int], pod: str = "", first: int = 0
+) -> tuple[SimNode, ...]:
+    """Make nodes n00000, n00001, … of one kind, rack after rack.
+
+    Args:
+        kind: of all of them.
+        racks: nodes of each rack.
+        pod: of all of them.
+        first: number of the first node.
+    """
+    places = [rack for rack, count in racks.items() for _ in range(count)]
+    return tuple(
+        SimNode(NodeName(f"n{number:05d}"), kind, rack, pod)
+        for number, rack in enumerate(places, start=first)
+    )
+
+
+def _count(names: Iterable[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return counts
