@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+CODEGEN := .venv-codegen
 # The build that the parity tests use. `make test TORCH=` goes without it; those tests then skip.
 TORCH  ?= torch==2.13.0
 PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
@@ -22,7 +23,7 @@ $(BIN)/.roost: pyproject.toml deploy/system-packages.sh
 	@touch $@
 
 $(BIN)/.roost-dev: $(BIN)/.roost
-	@$(BIN)/python -m pip install --quiet --group dev --group codegen $(if $(TORCH),$(TORCH) 'onnx>=1.18')
+	@$(BIN)/python -m pip install --quiet --group dev $(if $(TORCH),$(TORCH) 'onnx>=1.18')
 	@touch $@
 
 demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs and watch the choices
@@ -43,9 +44,17 @@ types: $(BIN)/.roost-dev ## types, strictly
 imports: $(BIN)/.roost-dev ## which package may import which
 	@$(BIN)/lint-imports
 
-proto: $(BIN)/.roost-dev ## regenerate the protobuf code
+# The code generator is pinned low, so that its output runs on old and new protobuf alike; it would
+# pull the protobuf of the environment down with it.
+$(CODEGEN)/bin/.ready: pyproject.toml
+	@test -x $(CODEGEN)/bin/python || $(PYTHON) -m venv $(CODEGEN)
+	@$(CODEGEN)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(CODEGEN)/bin/python -m pip install --quiet --group codegen
+	@touch $@
+
+proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
 	@rm -f proto/roost_proto/v1/*_pb2*
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m grpc_tools.protoc -I proto --python_out=proto \
+	@PATH="$(CURDIR)/$(CODEGEN)/bin:$$PATH" $(CODEGEN)/bin/python -m grpc_tools.protoc -I proto --python_out=proto \
 	    --grpc_python_out=proto --mypy_out=quiet:proto --mypy_grpc_out=quiet:proto $(PROTOS)
 
 proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
@@ -61,4 +70,4 @@ bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/latency.py --json
 
 clean: ## remove what the other commands made
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(CODEGEN) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
