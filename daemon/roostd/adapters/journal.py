@@ -316,8 +316,12 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         try:
             self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        except sqlite3.Error as error:
+            raise JournalError(f"{path}: {error}") from error
+        try:
             self._db.execute("SELECT 1 FROM run, entry LIMIT 1")
         except sqlite3.Error as error:
+            self._db.close()
             raise JournalError(f"{path}: {error}") from error
 
     def runs(self) -> list[Run]:
