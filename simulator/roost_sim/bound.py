@@ -24,12 +24,12 @@ class Demand:
     Attributes:
         submit_s: float64 [job].
         work_s: float64 [job], the run time at rate 1.
-        gpu_count: int64 [job].
+        gpu_count: integers [job].
     """
 
     submit_s: NDArray[np.float64]
     work_s: NDArray[np.float64]
-    gpu_count: NDArray[np.int64]
+    gpu_count: NDArray[np.integer]
 
     @classmethod
     def of(
@@ -46,6 +46,10 @@ class Demand:
 
     def __len__(self) -> int:
         return len(self.submit_s)
+
+    def where(self, keep: NDArray[np.bool_]) -> "Demand":
+        """The jobs of a mask, bool [job]."""
+        return Demand(self.submit_s[keep], self.work_s[keep], self.gpu_count[keep])
 
 
 def average_jct_bound_s(demand: Demand, cluster_gpu_count: int) -> float | None:

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roost_sim.bound import Demand, average_jct_bound_s
 from roost_sim.driver import JobResult, Outcome
 
-TIER_NAMES = ("node", "rack", "cluster")
+TIER_NAMES = ("on one node", "in one rack", "across racks")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +37,15 @@ class Span:
                 "to measure; want fractions of 0 or more that add up to less than 1"
             )
 
-    def of(self, jobs: Sequence[JobResult]) -> Sequence[JobResult]:
-        """The measured ones of some jobs in order of arrival.
+    def range_of(self, submit_s: Sequence[float] | NDArray[np.float64]) -> tuple[int, int]:
+        """First and past-the-last position of the measured ones of some arrivals, in order.
 
         A batch has no steady state: where all arrive at once, all are measured.
         """
-        if not jobs or jobs[0].submit_s == jobs[-1].submit_s:
-            return jobs
-        begin = int(self.warm_up_frac * len(jobs))
-        return jobs[begin : len(jobs) - int(self.cool_down_frac * len(jobs))]
+        count = len(submit_s)
+        if not count or submit_s[0] == submit_s[-1]:
+            return 0, count
+        return int(self.warm_up_frac * count), count - int(self.cool_down_frac * count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +97,8 @@ def measure(outcome: Outcome, cluster_gpu_count: int, span: Span) -> Metrics:
         span: which jobs the job times are about.
     """
     done = [job for job in outcome.jobs if job.ended_s is not None]
-    measured = [job for job in span.of(outcome.jobs) if job.ended_s is not None]
+    begin, end = span.range_of([job.submit_s for job in outcome.jobs])
+    measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
     jct_s = [_jct_s(job) for job in measured]
     makespan_s = max(_end_s(job) for job in done) - outcome.jobs[0].submit_s if done else None
     demand = Demand.of(

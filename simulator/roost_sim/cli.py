@@ -1,0 +1,49 @@
+"""The program `roost-sim`, and its exit codes."""
+
+from typing import Any
+
+import click
+
+from roost_sim.cmd_bound import bound
+from roost_sim.cmd_policies import policies
+from roost_sim.cmd_run import run
+from roost_sim.errors import SimError
+
+EXIT_REFUSED = 1
+EXIT_INTERRUPTED = 130  # as shells report SIGINT
+
+
+class _ExitCodeGroup(click.Group):
+    """Turns errors into one line on stderr and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SimError as error:
+            click.echo(f"roost-sim: {error}", err=True)
+            ctx.exit(EXIT_REFUSED)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(
+    cls=_ExitCodeGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done, 1 a file or a name is wrong, 2 wrong usage.",
+)
+@click.version_option(package_name="roost", prog_name="roost-sim")
+def cli() -> None:
+    """Replay job traces through the engine of roostd, without a cluster."""
+
+
+for _command in (run, policies, bound):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    cli(prog_name="roost-sim")
+
+
+if __name__ == "__main__":
+    main()

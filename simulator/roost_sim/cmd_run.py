@@ -1,0 +1,116 @@
+"""`roost-sim run`: one policy over one trace."""
+
+import json
+from pathlib import Path
+
+import click
+
+from roost_sim.inputs import measured_span, read_workload, workload_options
+from roost_sim.metrics import TIER_NAMES
+from roost_sim.policies import find_policy
+from roost_sim.simulation import Report, Run, simulate
+from roost_sim.world import FullSpeed
+from roostd.core.engine import EngineConfig
+
+
+@click.command(epilog="Example: roost-sim run --trace jobs.csv --cluster small --policy sjf --json")
+@workload_options
+@click.option(
+    "--policy",
+    "policy_name",
+    default="fifo",
+    show_default=True,
+    help="A name of `roost-sim policies`, or order+placement+gate+preemption.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of what the policy draws.")
+@click.option(
+    "--start-delay-s",
+    type=click.FloatRange(0, 10, max_open=True),
+    default=0.0,
+    show_default=True,
+    help="From a decision to the start of the job.",
+)
+@click.option(
+    "--patience-s",
+    type=click.FloatRange(0),
+    default=EngineConfig().patience_s,
+    show_default=True,
+    help="After waiting so long a job keeps nodes free for itself.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def run(
+    trace_path: Path,
+    cluster_name: str,
+    limit: int | None,
+    load: float | None,
+    strict: bool,
+    warm_up_frac: float,
+    cool_down_frac: float,
+    policy_name: str,
+    seed: int,
+    start_delay_s: float,
+    patience_s: float,
+    as_json: bool,
+) -> None:
+    """Replay a trace through the engine of roostd and print what it came to.
+
+    Every job runs at the speed of the trace, wherever it is placed.
+    """
+    policy = find_policy(policy_name)
+    span = measured_span(warm_up_frac, cool_down_frac)
+    trace, cluster = read_workload(trace_path, cluster_name, limit, load, strict)
+    report = simulate(
+        Run(
+            trace=trace,
+            cluster=cluster,
+            policy=policy,
+            world=FullSpeed(),
+            seed=seed,
+            start_delay_s=start_delay_s,
+            span=span,
+            engine_config=EngineConfig(patience_s=patience_s),
+        )
+    )
+    if as_json:
+        click.echo(json.dumps(run_document(policy.name, seed, report), allow_nan=False))
+        return
+    for name, value in (*run_document(policy.name, seed, report).items(), *_details(report)):
+        shown = f"{value:.6g}" if isinstance(value, float) else "-" if value is None else value
+        click.echo(f"{name:>18}  {shown}")
+
+
+def run_document(policy_name: str, seed: int, report: Report) -> dict[str, object]:
+    """The JSON object of one run. Page: docs/simulator/README.md."""
+    figures = report.metrics
+    return {
+        "policy": policy_name,
+        "seed": seed,
+        "jobs": figures.jobs,
+        "completed": figures.completed,
+        "avg_jct_s": figures.avg_jct_s,
+        "median_jct_s": figures.median_jct_s,
+        "p95_jct_s": figures.p95_jct_s,
+        "p99_jct_s": figures.p99_jct_s,
+        "makespan_s": figures.makespan_s,
+        "avg_queue_s": figures.avg_queue_s,
+        "comm_share": None,  # FullSpeed knows no communication
+        "occupancy": figures.occupancy,
+        "preemptions": 0,  # the engine has no such action
+        "decisions": figures.decisions,
+        "decision_p99_ms": figures.decision_p99_ms,
+        "bound_avg_jct_s": figures.bound_avg_jct_s,
+        "wall_s": report.wall_s,
+    }
+
+
+def _details(report: Report) -> list[tuple[str, object]]:
+    """What people see beyond the JSON object."""
+    figures = report.metrics
+    details: list[tuple[str, object]] = [
+        ("measured", figures.measured),
+        ("link_frac", figures.link_frac),
+        ("decision_p50_ms", figures.decision_p50_ms),
+    ]
+    tiers = zip(TIER_NAMES, figures.tier_counts, strict=True)
+    details += [(f"placed {name}", count) for name, count in tiers]
+    return details + [("left out", f"{count}: {reason}") for reason, count in figures.left_out]
