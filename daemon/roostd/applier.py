@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 
 import structlog
 
@@ -56,6 +57,7 @@ class Applier:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pinned: dict[JobId, Placement] = {}
         self._released: set[JobId] = set()
+        self._handed_back: set[JobId] = set()
         self._is_draining = False
 
     @property
@@ -96,6 +98,33 @@ class Applier:
                 await self._slurm.renew(job_ids, lease_s)
                 self._metrics.lease_renewals.inc(len(job_ids))
 
+    def release(self, held_in_vain: Sequence[JobId]) -> None:
+        """Let jobs go whose leases serve nothing: Roost will not place them. Each once.
+
+        Args:
+            held_in_vain: all of them, by the last look.
+        """
+        if self._is_draining:
+            return
+        self._handed_back.intersection_update(held_in_vain)
+        due = [
+            job_id
+            for job_id in held_in_vain
+            if job_id not in self._handed_back and job_id not in self._queues
+        ]
+        self._handed_back.update(due)
+        for job_id in self._pinned.keys() & set(due):
+            self._enqueue(job_id, partial(self._take_back, job_id))
+        unpinned = [job_id for job_id in due if job_id not in self._pinned]
+        if unpinned:
+            self._spawn(self._hand_back(unpinned))
+
+    async def _hand_back(self, job_ids: Sequence[JobId]) -> None:
+        async with self._gate:  # a renewal that ends later would hold them again
+            with self._failing("release"):
+                await self._slurm.let_go(job_ids)
+                _log.info("leases_ended", count=len(job_ids), first_job_id=job_ids[0])
+
     async def drain(self, patience_s: float) -> None:
         """Take nothing new, finish what is running; give up on the rest after a while."""
         self._is_draining = True
@@ -107,7 +136,7 @@ class Applier:
 
     def _is_to_wait(self, job_id: JobId) -> bool:
         """Whether nobody has told Slurm to start the job since the last look."""
-        if job_id in self._queues or job_id in self._released:
+        if job_id in self._queues or job_id in self._released | self._handed_back:
             return False
         try:
             return self._state.engine.record(job_id).state is not JobState.PLACING
@@ -190,11 +219,15 @@ class Applier:
 
     async def _let_go(self, action: LetGo, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
+        await self._take_back(action.job_id)
+
+    async def _take_back(self, job_id: JobId) -> None:
+        """Let a job go, without its pin if it has one."""
         lease_s = round(self._state.config.slurm.lease_s)
         with self._failing("let_go"):
-            if self._pinned.pop(action.job_id, None) is not None:
-                await self._slurm.unpin(action.job_id, lease_s)
-            await self._slurm.let_go([action.job_id])
+            if self._pinned.pop(job_id, None) is not None:
+                await self._slurm.unpin(job_id, lease_s)
+            await self._slurm.let_go([job_id])
 
     async def _advise(self, action: Place) -> None:
         placement = action.placement

@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from roostd.config import Config, Mode
 from roostd.core.engine import Engine, Policies
 from roostd.core.errors import ConfigError, RoostError
 from roostd.core.events import Event
+from roostd.core.model import JobId
 from roostd.logs import configure_logs
 from roostd.loop import DecisionLoop
 from roostd.metrics import Metrics, serve_metrics
@@ -154,7 +155,12 @@ class Daemon:
             lease_s=lambda: self.state.config.slurm.lease_s,
         )
         self.watch = SlurmWatch(
-            slurm, self.state, self.metrics, self._emit, config.paths.runtime_dir / SPOOL_FOLDER
+            slurm,
+            self.state,
+            self.metrics,
+            self._emit,
+            self._release,
+            config.paths.runtime_dir / SPOOL_FOLDER,
         )
         self.applier = Applier(
             slurm,
@@ -173,6 +179,9 @@ class Daemon:
 
     def _emit(self, event: Event) -> None:
         self.decisions.put(event)
+
+    def _release(self, job_ids: Sequence[JobId]) -> None:
+        self.applier.release(job_ids)
 
     async def _serve(self) -> None:
         await self.servers.start()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import structlog
@@ -43,6 +43,8 @@ class SlurmWatch:
         state: told what only people care for: node states, versions, faults.
         metrics: counts.
         emit: takes the events.
+        release: takes, after each look, all jobs that wait for a lease though Roost will not place
+            them; see Applier.release.
         spool_folder: where job_submit.lua and the controller's hooks leave their lines.
     """
 
@@ -52,15 +54,19 @@ class SlurmWatch:
         state: DaemonState,
         metrics: Metrics,
         emit: Callable[[Event], None],
+        release: Callable[[Sequence[JobId]], None],
         spool_folder: Path,
     ) -> None:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
+        self._release = release
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = QueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes: tuple[SlurmNode, ...] = ()
         self._leased: tuple[JobId, ...] = ()
+        self._held_in_vain: frozenset[JobId] = frozenset()
+        self._ever_enforced: set[str] = set()  # partitions, since this daemon started
         self._reader: JobReader | None = None
         self._looks: list[float] = []  # when, on the monotonic clock
         self._wake = asyncio.Event()
@@ -78,6 +84,7 @@ class SlurmWatch:
     def world(self) -> Iterator[Event]:
         """All that a fresh engine must be told."""
         at_s = self._state.clock.now_s()
+        self._note_enforced()
         if self._reader is not None:
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
@@ -176,15 +183,34 @@ class SlurmWatch:
         self._tell_left(reader, before)
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
-        self._leased = tuple(
-            JobId(job_id)
-            for job in self._snapshot.jobs
-            if job.is_pending
-            and self._is_enforced(job.partition)
-            and parse_stamp(job.admin_comment) is not None
-            for job_id in job.job_ids
-            if job_id in self._view.waiting or job_id in self._view.blocked
-        )
+        self._sort_leases()
+
+    def _sort_leases(self) -> None:
+        """Tell the leases that serve a purpose from those that only keep a job waiting."""
+        leased, in_vain = list[JobId](), list[JobId]()
+        for job in self._snapshot.jobs:
+            if not job.is_pending or parse_stamp(job.admin_comment) is None:
+                continue
+            for job_id in map(JobId, job.job_ids):
+                if job_id not in self._view.left and self._is_enforced(job.partition):
+                    leased.append(job_id)
+                elif self._is_in_vain(job, job_id):
+                    in_vain.append(job_id)
+        self._leased, self._held_in_vain = tuple(leased), frozenset(in_vain)
+        self._release(in_vain)
+
+    def _is_in_vain(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Whether a stamped job that Roost will not place is held by its lease.
+
+        A requeued one is held by Slurm, for slurmd's sake, unless a lease was renewed since. One
+        without details may yet turn out to be Roost's. What a daemon finds at its start in a
+        partition that it does not enforce is not its to touch.
+        """
+        if job.restart_count and job_id not in {*self._leased, *self._held_in_vain}:
+            return False
+        if self._is_enforced(job.partition):
+            return job.number in self._snapshot.details
+        return not self._ever_enforced.isdisjoint(job.partition.split(","))
 
     def _tell_owners(self) -> None:
         kept = self._state.owners
@@ -236,12 +262,17 @@ class SlurmWatch:
         nodes = await self._slurm.nodes()
         events = diff_nodes([node.spec for node in self._nodes], nodes, self._state.clock.now_s())
         self._nodes = nodes
+        self._note_enforced()
         self._state.node_states.clear()
         self._state.node_states.update({node.spec.name: node.state for node in nodes})
         for event in events:
             if isinstance(event, NodeLost):
                 self._state.board.forget(event.name)
             self._emit(event)
+
+    def _note_enforced(self) -> None:
+        named = {name for node in self._nodes for name in node.spec.partitions}
+        self._ever_enforced.update(filter(self._is_enforced, named))
 
     def _is_enforced(self, partitions: str) -> bool:
         return self._state.config.mode_of(partitions.partition(",")[0]) is Mode.ENFORCE

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -356,6 +357,52 @@ async def test_a_reload_changes_modes_at_once(slurm: SlurmStandIn, tmp_path: Pat
 
         assert await daemon.allocated(job_id) == daemon.planned(job_id)
         assert daemon.count("roost_config_last_reload_successful") == 1
+
+
+async def test_a_job_that_was_leased_and_is_left_to_slurm_waits_for_nothing(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    async with running(slurm, config(tmp_path)) as daemon:
+        begin_s = int(time.time()) + 3600
+        # Three GPUs do not divide between two nodes, so Roost has no place for them.
+        (job_id,) = slurm.submit(gpus=3, nodes=(2, 2))
+        (later,) = slurm.submit(gpus=3, nodes=(2, 2), begin_epoch_s=begin_s)
+        await daemon.until(lambda: slurm.lease_left_s(job_id) <= 0, "its lease is ended")
+        await daemon.until(lambda: len(slurm.argvs) == 2, "both are let go")
+
+        assert slurm.lease_left_s(later) == pytest.approx(begin_s - time.time(), abs=2)
+        for _ in range(2):
+            await daemon.daemon.watch.first_look()
+        assert len(slurm.argvs) == 2
+
+
+@pytest.mark.parametrize("mode", ["off", "shadow", "advise"])
+async def test_jobs_of_a_partition_that_is_enforced_no_more_lose_their_leases(
+    slurm: SlurmStandIn, tmp_path: Path, mode: str
+) -> None:
+    after = config(tmp_path, mode=mode)
+    async with running(slurm, config(tmp_path), lambda: after) as daemon:
+        (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
+        await daemon.until_running(first)
+        waiting = [*slurm.submit(gpus_per_node=2), *slurm.submit(gpus_per_node=2, array=range(3))]
+        (held,) = slurm.submit(gpus_per_node=2)
+        slurm.hold(held)
+        await daemon.until(
+            lambda: set(daemon.daemon.watch.leased()) == {*waiting, held}, "all are seen"
+        )
+        before = len(slurm.argvs)
+
+        daemon.daemon.reload()
+        await daemon.until(
+            lambda: all(slurm.lease_left_s(job_id) <= 0 for job_id in [*waiting, held]),
+            "their leases are ended",
+        )
+
+        released = [argv for argv in slurm.argvs[before:] if "AdminComment=roost:let-go" in argv]
+        assert len(released) == 1
+        assert daemon.daemon.watch.leased() == ()
+        slurm.end(first)
+        assert all(slurm.state(job_id) is JobState.RUNNING for job_id in waiting)
 
 
 async def test_a_wrong_configuration_is_not_loaded_and_the_old_one_stays(

@@ -127,13 +127,14 @@ def test_never_starts_a_job_before_the_begin_its_user_asked_for(stack: Stack) ->
         (("--ntasks=2",), "GPU"),
         (("--gres=gpu:g3",), "names its GPUs itself: g3"),
         (("--gres=gpu:1", ":", "--gres=gpu:1"), "heterogeneous"),
+        (("--gpus=1", "--constraint=a100|h100"), "more than a list of features"),
     ],
 )
 def test_leaves_to_slurm_what_it_cannot_pin_and_says_why(
     stack: Stack, options: tuple[str, ...], word: str
 ) -> None:
     job_id = submit(stack.slurm, *options, command="sleep 1")
-    wait_until_over(stack.slurm, [job_id], 40.0)
+    wait_until_over(stack.slurm, [job_id], 15.0)  # a lease is 20 s
     assert outcomes(stack.slurm, [job_id])[job_id].state == "COMPLETED"
     request = operator_pb2.ExplainJobRequest(job_id=job_id)
     explanation = stack.operator().ExplainJob(request, timeout=5.0)

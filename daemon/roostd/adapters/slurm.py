@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -341,15 +342,9 @@ class SlurmCli:
 
     async def let_go(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        now_s, at_once = time.time(), list[JobId]()
-        for job_id in job_ids:
-            detail = await self._detail(job_id)
-            stamp = parse_stamp(detail.admin_comment) if detail else None
-            if stamp and stamp.begin_epoch_s is not None and stamp.begin_epoch_s > now_s:
-                await self._run(commands.let_go([job_id], stamp.begin_epoch_s))
-            elif detail:
-                at_once.append(job_id)
-        await self._for_all(at_once, commands.let_go)
+        await self.queue()  # a user may have moved his begin since the last look
+        for begin_s, ids in by_begin(job_ids, self._begins, time.time()).items():
+            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
@@ -457,6 +452,18 @@ def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
         if stamp is not None and stamp.begin_epoch_s is not None
         for job_id in job.job_ids
     }
+
+
+def by_begin(
+    job_ids: Iterable[JobId], begins: Mapping[JobId, int], now_s: float
+) -> dict[int | None, list[JobId]]:
+    """Group jobs by the begin that their users asked for; None: none, or it is past."""
+    groups: dict[int | None, list[JobId]] = {}
+    for job_id in job_ids:
+        begin_s = begins.get(job_id)
+        is_past = begin_s is None or begin_s <= now_s
+        groups.setdefault(None if is_past else begin_s, []).append(job_id)
+    return groups
 
 
 def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:

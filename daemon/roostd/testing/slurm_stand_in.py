@@ -19,13 +19,14 @@ from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import AllocatedNode, Settings
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import JobState
-from roost_slurm.stamp import Stamp, advice, parse_stamp
+from roost_slurm.stamp import Stamp, advice
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.adapters.slurm import (
     JobNotWaiting,
     QueueSnapshot,
     SlurmNode,
     begins_of,
+    by_begin,
     pin_argv,
     shares_of,
     unpin_argv,
@@ -279,10 +280,9 @@ class SlurmStandIn:
 
     async def let_go(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        for job_id in job_ids:
-            if job_id in self._jobs:
-                stamp = parse_stamp(self._jobs[job_id].admin_comment) or Stamp()
-                self._update("let_go", commands.let_go([job_id], stamp.begin_epoch_s))
+        begins = begins_of(map(queued, self._jobs.values()))
+        for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
+            self._update("let_go", commands.let_go(ids, begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""

@@ -179,6 +179,18 @@ async def test_job_that_was_let_go_starts_by_itself_and_has_no_lease(cluster: Cl
     assert parse_stamp((await record(cluster, job_id)).admin_comment) is None
 
 
+async def test_job_that_is_let_go_keeps_the_begin_that_its_user_asked_for(cluster: Cluster) -> None:
+    begin_s = time.time() + 2 * LEASE_S
+    later = cluster.submit(f"--gres=gpu:1 --begin=now+{2 * LEASE_S}")
+    now = cluster.submit("--gres=gpu:1")
+    await cluster.port.let_go([later, now])
+    assert await started(cluster.port, now)
+    seen = await record(cluster, later)
+    assert seen.is_pending
+    assert seen.start_epoch_s == pytest.approx(begin_s, abs=3)
+    assert parse_stamp(seen.admin_comment) is None
+
+
 async def test_advice_stands_beside_the_lease(cluster: Cluster) -> None:
     job_id = cluster.submit("--gres=gpu:1")
     await cluster.port.advise(job_id, "nodes=n1 gpus=2")
