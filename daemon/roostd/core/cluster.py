@@ -63,6 +63,7 @@ class Cluster:
         self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
         self.load_mean = np.zeros(64, dtype=np.float32)
         self.load_known_frac = np.zeros(64, dtype=np.float32)
+        self._free_counts = [0] * (MAX_GPUS + 1)  # how many rows have 0, 1, ... GPUs free
         self._holders: list[list[int]] = []  # by row, then GPU; lists: touched one at a time
 
     def __len__(self) -> int:
@@ -193,6 +194,10 @@ class Cluster:
         count = len(self)
         return int(self.gpu_free[:count][self.usable[:count]].sum())
 
+    def roomy_count(self, gpu_count: int) -> int:
+        """On how many nodes so many GPUs are free and healthy, nodes out of use included."""
+        return sum(self._free_counts[gpu_count:])
+
     def check_invariants(self) -> None:
         """Recompute every count from the shares; raise AssertionError where one has drifted."""
         holders = [[0] * MAX_GPUS for _ in range(len(self))]
@@ -207,6 +212,8 @@ class Cluster:
         assert holders == self._holders, "GPU holders drifted"
         assert (cpus == self.cpu_free).all(), "free CPUs drifted"
         assert (memory == self.memory_free).all(), "free memory drifted"
+        free_counts = np.bincount(self.gpu_free[: len(self)], minlength=MAX_GPUS + 1)
+        assert free_counts.tolist() == self._free_counts, "counts of free GPUs drifted"
         for row in range(len(self)):
             free = self._free_mask(row)
             assert self.free_mask[row] == free, f"free mask of row {row} drifted"
@@ -235,7 +242,9 @@ class Cluster:
 
     def _refresh(self, row: int) -> None:
         self.free_mask[row] = free = self._free_mask(row)
+        self._free_counts[self.gpu_free[row]] -= 1
         self.gpu_free[row] = free.bit_count()
+        self._free_counts[self.gpu_free[row]] += 1
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -245,6 +254,7 @@ class Cluster:
         self.specs.append(None)
         self.uuids.append(())
         self._holders.append([0] * MAX_GPUS)
+        self._free_counts[0] += 1
         self.row[name] = row
         return row
 

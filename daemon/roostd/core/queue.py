@@ -218,6 +218,9 @@ def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None)
 def _may_use(cluster: Cluster, group: Group, rows: list[int]) -> bool:
     if len(rows) > _MANY_ROWS:
         return True
+    job = group.sample
     return any(
-        has_room(cluster, group.sample, shape, row) for shape in group.sample.shapes for row in rows
+        cluster.roomy_count(shape.gpus_per_node) >= shape.node_count
+        and any(has_room(cluster, job, shape, row) for row in rows)
+        for shape in job.shapes
     )
