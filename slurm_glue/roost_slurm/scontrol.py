@@ -124,7 +124,8 @@ def parse_jobs(text: str) -> dict[int, JobDetail]:
     """Read `scontrol -d -o show job`, of one job or of all.
 
     Returns:
-        By job number. Records that are forged or cut are left out.
+        By job number. Records that are forged or cut are left out, and so is a number that occurs
+        twice: any user's text may name it, so only an answer about that job alone can be believed.
     """
     found: dict[int, JobDetail | None] = {}
     starts = [match.start() for match in _RECORD.finditer(text)]

@@ -165,6 +165,7 @@ class SlurmCli:
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
         self._details: dict[int, tuple[object, JobDetail]] = {}
+        self._unreadable: set[int] = set()  # records asked for by themselves, in vain
         self._limits_read_s = time.monotonic()
         self._lease_s = lease_s
         self._moved_begins: dict[int, float] = {}  # by record number
@@ -285,10 +286,15 @@ class SlurmCli:
         found: dict[int, JobDetail] = {}
         if len(missing) > _BULK_COUNT:
             found = parse_jobs(await self._run(commands.show_jobs()))
-        singly = [number for number in missing if number not in found][:_BULK_COUNT]
+        # Forged records among all jobs' cost their victims a question of their own. The forgers'
+        # stay unreadable: they go behind, or a dozen of them would use up every look's questions.
+        unread = [number for number in missing if number not in found]
+        singly = sorted(unread, key=lambda number: number in self._unreadable)[:_BULK_COUNT]
         for detail in await asyncio.gather(*(self._detail(str(number)) for number in singly)):
             if detail is not None:
                 found[detail.number] = detail
+        self._unreadable.update(singly)
+        self._unreadable &= keys.keys() - found.keys()
         for number in missing:
             if number in found:
                 self._details[number] = (keys[number], found[number])

@@ -13,7 +13,9 @@ import pytest
 from tests.conftest import LocalSlurmFactory
 from tests.daemon.adapters.slurm_clusters import LEASE_S, PLAN, gpus, placement, started
 
+from roost_slurm import commands
 from roost_slurm.scontrol import JobDetail, parse_jobs
+from roost_slurm.squeue import SEPARATOR, parse_queue
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roostd.adapters.slurm import SlurmCli
@@ -117,6 +119,65 @@ async def begin_of(port: SlurmCli, job_id: JobId) -> int | None:
     stamp = parse_stamp(next(job for job in jobs if str(job.number) == job_id).admin_comment)
     assert stamp is not None
     return stamp.begin_epoch_s
+
+
+class Scripted:
+    """Commands whose scontrol shows texts, and counts how often it is asked for one job."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        scontrol = "\n".join(
+            [
+                "#!/bin/sh",
+                f'[ "$5" = "" ] && exec cat {folder}/all',
+                f"echo $5 >> {folder}/asked",
+                f"exec cat {folder}/$5",
+            ]
+        )
+        for name, text in (("scontrol", scontrol), ("squeue", f"#!/bin/sh\ncat {folder}/queue")):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        self.port = SlurmCli(folder, queue_interval_s=0.0)
+
+    def show(self, records: dict[int, str], queue: str) -> None:
+        (self._folder / "queue").write_text(queue)
+        (self._folder / "all").write_text("".join(records.values()))
+        for number, text in records.items():
+            (self._folder / str(number)).write_text(text)
+
+    def asked(self) -> list[int]:
+        """Which jobs were asked for by themselves, since the last time."""
+        file = self._folder / "asked"
+        numbers = [int(line) for line in file.read_text().split()] if file.exists() else []
+        file.unlink(missing_ok=True)
+        return numbers
+
+
+async def test_jobs_whose_records_others_imitate_keep_their_details(
+    real: LocalSlurm, tmp_path: Path
+) -> None:
+    """More forgers than one look asks for, all before their victims, hide nobody for long."""
+    job_id = int(real.submit("--gres=gpu:1"))
+    record = real.run("scontrol", "-d", "-o", "show", "job", str(job_id))
+    line = next(
+        line
+        for line in real.run(*commands.queue()).splitlines(keepends=True)
+        if parse_queue(line).jobs[0].number == job_id
+    )
+    real.run("scancel", str(job_id))
+    forgers, victims = range(1001, 1031), range(2001, 2006)
+    own = {n: record.replace(f"JobId={job_id} ", f"JobId={n} ") for n in (*forgers, *victims)}
+    imitations = "".join(f"\nJobId={number} JobName=x" for number in victims)
+    forged = {n: own[n].replace("JobName=", f"JobName={imitations} ", 1) for n in forgers}
+    fields = line.split(SEPARATOR)[2:]
+    queue = "".join(SEPARATOR.join([str(n), str(n), *fields]) for n in own)
+    scripted = Scripted(tmp_path)
+    scripted.show(own | forged, queue)
+
+    looks = [await scripted.port.queue() for _ in range(3)]
+
+    assert set(looks[-1].details) >= set(victims)
+    assert 0 < len(scripted.asked()) <= 3 * 12
 
 
 async def test_raised_limit_of_an_array_is_seen(
