@@ -5,6 +5,7 @@ wrong, 3 another roostd has the state folder.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         file = DEFAULT_FILE
     try:
         loaded = load_config(file, flags=arguments.set)
+        _check_slurm_conf(loaded)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_CONFIG
@@ -33,8 +35,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _serve(loaded, file, arguments.set)
 
 
+def _check_slurm_conf(loaded: LoadedConfig) -> None:
+    """Name a slurm.conf that is not there: Slurm's commands wait a minute for it to appear.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    conf = loaded.config.slurm.conf
+    if conf is None:
+        return
+    try:
+        conf.open("rb").close()
+    except OSError as error:
+        source = loaded.sources.get(("slurm", "conf"), "default")
+        raise ConfigError([f"{source}: slurm.conf: {conf}: {error.strerror}"]) from error
+
+
 def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int:
     # Checking a configuration needs neither grpc nor onnxruntime, and starts ten times faster.
+    # gRPC reads its log level when it is imported, and says itself what our errors say better.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from roostd.service import StateFolderInUse, serve
 
     try:

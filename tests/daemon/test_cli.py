@@ -121,6 +121,41 @@ def test_a_wrong_configuration_does_not_start_the_daemon(
     assert "not YAML" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["check-config"], ["--config"]], ids=["check", "start"])
+def test_a_missing_slurm_conf_is_named_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        f"paths: {{runtime_dir: {tmp_path}/run, state_dir: {tmp_path}/state}}\n"
+        f"slurm: {{conf: {tmp_path}/slurm.conf, bin_dir: {tmp_path}}}\n"
+    )
+
+    assert main([*command, str(file)]) == EXIT_CONFIG
+    assert capsys.readouterr().err == (
+        f"{file}:2: slurm.conf: {tmp_path}/slurm.conf: No such file or directory\n"
+    )
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("what", ["port", "socket"])
+def test_a_port_or_socket_that_cannot_be_had_is_one_line(folder: Path, what: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if what == "port" else 0
+        run = folder / "run" if what == "port" else folder / ("r" * 120)
+        (folder / "roostd.yaml").write_text(
+            f"listen: {{probes: '127.0.0.1:{port}'}}\npolicy: {{model: none}}\n"
+            f"slurm: {{bin_dir: {folder}/no-slurm}}\n"
+            f"paths: {{runtime_dir: {run}, state_dir: {folder}/state}}\n"
+        )
+        with roostd(folder) as daemon:
+            assert daemon.process.wait(START_S) == EXIT_CONFIG
+            lines = daemon.logged().splitlines()
+
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("roostd: listen.")
+
+
 def test_sigterm_drains_and_leaves_nothing_behind(folder: Path) -> None:
     with roostd(folder) as daemon:
         assert "cannot be run: No such file" in daemon.hear("READY=1")
