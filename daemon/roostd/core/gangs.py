@@ -120,7 +120,8 @@ def _free_counts(
     Returns:
         int64 [kind, set], twice.
     """
-    counts, scores = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
+    counts: list[NDArray[np.int64]] = []
+    scores: list[NDArray[np.int64]] = []
     for table, here in cluster.by_kind(rows):
         free_on = np.bincount(cluster.free_mask[rows[here]], minlength=table.full_mask + 1)
         free_on = free_on.astype(np.int32)
