@@ -138,8 +138,10 @@ def test_a_missing_slurm_conf_is_named_at_once(
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize("what", ["port", "socket"])
-def test_a_port_or_socket_that_cannot_be_had_is_one_line(folder: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "why"), [("port", "Address already in use"), ("socket", "AF_UNIX path too long")]
+)
+def test_a_port_or_socket_that_cannot_be_had_is_one_line(folder: Path, what: str, why: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1] if what == "port" else 0
         run = folder / "run" if what == "port" else folder / ("r" * 120)
@@ -154,6 +156,7 @@ def test_a_port_or_socket_that_cannot_be_had_is_one_line(folder: Path, what: str
 
     assert len(lines) == 1, lines
     assert lines[0].startswith("roostd: listen.")
+    assert lines[0].endswith(why)
 
 
 def test_sigterm_drains_and_leaves_nothing_behind(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -85,7 +86,9 @@ class Servers:
                     self._listen.probes, probe_credentials(tls)
                 )
         except RuntimeError as error:
-            raise ConfigError([f"listen.probes: {self._listen.probes}: {error}"]) from error
+            raise ConfigError(
+                [f"listen.probes: {self._listen.probes}: {_why(self._listen.probes)}"]
+            ) from error
         self._open_operator_ports()
         await self._probes.start()
         await self._operators.start()
@@ -132,7 +135,7 @@ class Servers:
         try:
             self._operators.add_insecure_port(f"unix:{path}")
         except RuntimeError as error:
-            raise ConfigError([f"listen.operator_socket: {path}: {error}"]) from error
+            raise ConfigError([f"listen.operator_socket: {path}: {_why(path)}"]) from error
         finally:
             os.umask(mask)
         if tcp is None:
@@ -140,4 +143,19 @@ class Servers:
         try:
             self.operator_port = self._operators.add_insecure_port(tcp)
         except RuntimeError as error:
-            raise ConfigError([f"listen.operator_tcp: {tcp}: {error}"]) from error
+            raise ConfigError([f"listen.operator_tcp: {tcp}: {_why(tcp)}"]) from error
+
+
+def _why(address: str | Path) -> str:
+    """Why nobody can listen there: gRPC's error does not say, so bind once more to be told."""
+    family = socket.AF_UNIX if isinstance(address, Path) else socket.AF_INET
+    host, _, port = str(address).rpartition(":")
+    if ":" in host:
+        family = socket.AF_INET6
+    where = str(address) if isinstance(address, Path) else (host.strip("[]"), int(port))
+    with socket.socket(family) as listener:
+        try:
+            listener.bind(where)
+        except OSError as error:
+            return error.strerror or str(error)
+    return "cannot be listened on"
