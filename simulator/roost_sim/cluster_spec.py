@@ -87,6 +87,9 @@ class ClusterSpec:
         node_of = {node.name: node for node in self.nodes}
         if len(node_of) != len(self.nodes):
             raise ValueError(f"{self.name}: a node name stands twice")
+        pod_of: dict[str, str] = {}
+        if any(pod_of.setdefault(node.rack, node.pod) != node.pod for node in self.nodes):
+            raise ValueError(f"{self.name}: a rack stands in two pods")
         missing = [tier.name for tier in Tier if tier not in self.tiers]
         if missing:
             raise ValueError(f"{self.name}: no figures for tier {missing[0]}")

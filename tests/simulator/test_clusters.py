@@ -167,6 +167,9 @@ def test_a_cluster_must_hold_together() -> None:
     twice = (SimNode(NodeName("a"), kind, "r"), SimNode(NodeName("a"), kind, "r"))
     with pytest.raises(ValueError, match="stands twice"):
         ClusterSpec("c", "test", twice, tiers)
+    two_pods = (SimNode(NodeName("a"), kind, "r", "p"), SimNode(NodeName("b"), kind, "r", "q"))
+    with pytest.raises(ValueError, match="in two pods"):
+        ClusterSpec("c", "test", two_pods, tiers)
     del tiers[Tier.POD]
     with pytest.raises(ValueError, match="no figures for tier POD"):
         ClusterSpec("c", "test", make_racks(kind, {"r": 2}), tiers)

@@ -1,0 +1,130 @@
+"""Divides links among the jobs that cross them: max-min fair, by progressive filling.
+
+A link that could carry all that its jobs want binds nobody. So a change reaches only the jobs that
+are tied to it through overloaded links, and only their shares are worked out anew.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from roostd.core.model import JobId
+
+LinkId: TypeAlias = tuple[str, str]  # ("node" | "rack" | "pod", its name)
+
+_ROUNDING = 1e-9  # relative; sums of loads that only just fit do not count as overload
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What one job puts on each link that it crosses, averaged over its steps."""
+
+    links: tuple[LinkId, ...]
+    bytes_per_s: float
+
+
+@dataclass(slots=True)
+class LinkShares:
+    """The jobs on the links of a cluster.
+
+    Attributes:
+        capacity_bytes_per_s: of every link that may be named.
+    """
+
+    capacity_bytes_per_s: Mapping[LinkId, float]
+    _traffic: dict[JobId, Traffic] = field(default_factory=dict)
+    _jobs_on: dict[LinkId, dict[JobId, None]] = field(default_factory=dict)
+    _share: dict[JobId, float] = field(default_factory=dict)
+    _came: dict[JobId, int] = field(default_factory=dict)
+    _next: int = 0
+
+    def share_frac(self, job_id: JobId) -> float:
+        """What a job gets of what it wants, above 0 and at most 1.
+
+        Raises:
+            KeyError: it is not here.
+        """
+        return self._share[job_id]
+
+    def add(self, job_id: JobId, traffic: Traffic) -> tuple[JobId, ...]:
+        """Put a job on its links.
+
+        Returns:
+            The other jobs whose share changed, in the order in which they came.
+
+        Raises:
+            KeyError: a link is unknown.
+            ValueError: the job is here already.
+        """
+        if job_id in self._traffic:
+            raise ValueError(f"job {job_id} is on its links already")
+        for link in traffic.links:
+            self.capacity_bytes_per_s[link]
+        self._traffic[job_id], self._share[job_id] = traffic, 1.0
+        self._came[job_id], self._next = self._next, self._next + 1
+        for link in traffic.links:
+            self._jobs_on.setdefault(link, {})[job_id] = None
+        changed = self._refill(self._tied_to([job_id]))
+        return tuple(other for other in changed if other != job_id)
+
+    def remove(self, job_id: JobId) -> tuple[JobId, ...]:
+        """Take a job off its links.
+
+        Returns:
+            The jobs whose share changed, in the order in which they came.
+
+        Raises:
+            KeyError: it is not here.
+        """
+        tied = self._tied_to([job_id])
+        traffic = self._traffic.pop(job_id)
+        del self._share[job_id], self._came[job_id]
+        for link in traffic.links:
+            del self._jobs_on[link][job_id]
+        return self._refill(other for other in tied if other != job_id)
+
+    def _tied_to(self, seeds: Iterable[JobId]) -> list[JobId]:
+        """The jobs that share an overloaded link with a seed, directly or through others."""
+        found = dict.fromkeys(seeds)
+        waiting = list(found)
+        seen = set[LinkId]()
+        while waiting:
+            for link in self._traffic[waiting.pop()].links:
+                if link in seen or not self._is_overloaded(link):
+                    continue
+                seen.add(link)
+                fresh = [job for job in self._jobs_on[link] if job not in found]
+                found.update(dict.fromkeys(fresh))
+                waiting += fresh
+        return list(found)
+
+    def _is_overloaded(self, link: LinkId) -> bool:
+        wanted = sum(self._traffic[job].bytes_per_s for job in self._jobs_on[link])
+        return wanted > self.capacity_bytes_per_s[link] * (1 + _ROUNDING)
+
+    def _refill(self, jobs: Iterable[JobId]) -> tuple[JobId, ...]:
+        """Work out the shares of a closed group of jobs; returns those that changed."""
+        open_ = set(jobs)
+        group = sorted(open_, key=self._came.__getitem__)
+        before = {job: self._share[job] for job in group}
+        links = dict.fromkeys(
+            link for job in group for link in self._traffic[job].links if self._is_overloaded(link)
+        )
+        room = {link: self.capacity_bytes_per_s[link] for link in links}
+        while open_ and links:
+            level, narrowest = min((self._level(link, room, open_), link) for link in links)
+            del links[narrowest]
+            for job in self._jobs_on[narrowest]:
+                if job in open_:
+                    open_.discard(job)
+                    self._share[job] = min(level, 1.0)
+                    for link in self._traffic[job].links:
+                        if link in room:
+                            room[link] -= self._traffic[job].bytes_per_s * self._share[job]
+        for job in open_:
+            self._share[job] = 1.0
+        return tuple(job for job in group if self._share[job] != before[job])
+
+    def _level(self, link: LinkId, room: Mapping[LinkId, float], open_: set[JobId]) -> float:
+        wanted = sum(self._traffic[job].bytes_per_s for job in self._jobs_on[link] if job in open_)
+        return max(room[link], 0.0) / wanted if wanted > 0 else 1.0

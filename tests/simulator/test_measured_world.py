@@ -1,0 +1,81 @@
+import pytest
+
+from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.link_shapes import SHAPES
+from roost_sim.measured_world import MeasuredWorld
+from roost_sim.profiles import Profile
+from roost_sim.world import Ended, Started
+from roostd.core.model import JobId, NodeName, NodeShare
+
+CHATTY = Profile(
+    name="a/1@x",
+    family="a",
+    source="by hand",
+    compute_s=1.0,
+    local=0.0,
+    spread=1.0,  # half of a step on several nodes is communication
+    spread_log=0.0,
+)
+A, B, C = JobId("a"), JobId("b"), JobId("c")
+
+
+def cluster(oversubscription: float = 1.0) -> ClusterSpec:
+    kind = NodeKind(name="pairs", links=SHAPES["pcie4"])
+    tier = TierSpec(bandwidth_bytes_per_s=8e9)
+    above = TierSpec(bandwidth_bytes_per_s=8e9, oversubscription=oversubscription)
+    tiers = {Tier.NODE: tier, Tier.RACK: tier, Tier.POD: above, Tier.CORE: above}
+    return ClusterSpec("test", "by hand", make_racks(kind, {"r0": 4, "r1": 4}), tiers)
+
+
+def world(oversubscription: float = 1.0, *, is_contended: bool = True) -> MeasuredWorld:
+    profiles = dict.fromkeys((A, B, C), CHATTY)
+    return MeasuredWorld(cluster(oversubscription), profiles, is_contended=is_contended)
+
+
+def start(job: JobId, *nodes: int) -> Started:
+    shares = tuple(NodeShare(NodeName(f"n{node:05d}"), (0, 1)) for node in nodes)
+    return Started(job, shares)
+
+
+def test_one_node_is_full_speed_and_quiet() -> None:
+    alone = world()
+    assert list(alone.rates_after(start(A, 0))) == [(A, 1.0)]
+    assert alone.communication_frac(A) == 0.0
+
+
+def test_leaving_the_node_costs_what_was_measured() -> None:
+    alone = world()
+    assert dict(alone.rates_after(start(A, 0, 1))) == pytest.approx({A: 0.5})
+    assert alone.communication_frac(A) == pytest.approx(0.5)
+
+
+def test_two_jobs_whose_averages_fit_a_port_do_not_slow_each_other() -> None:
+    both = world()
+    both.rates_after(start(A, 0, 1))
+    assert dict(both.rates_after(start(B, 1, 2))) == pytest.approx({B: 0.5})
+
+
+def test_an_oversubscribed_uplink_slows_both_until_one_leaves() -> None:
+    # 4 ports of 8 GB/s over 8:1 leave an uplink of 4 GB/s, which one job's average fills.
+    both = world(oversubscription=8.0)
+    assert dict(both.rates_after(start(A, 0, 4))) == pytest.approx({A: 0.5})
+    slowed = dict(both.rates_after(start(B, 1, 5)))
+    assert slowed == pytest.approx({A: 1 / 3, B: 1 / 3})
+    assert both.communication_frac(A) == pytest.approx(2 / 3)
+    assert dict(both.rates_after(start(C, 2, 3))) == pytest.approx({C: 0.5})
+    assert dict(both.rates_after(Ended(B))) == pytest.approx({A: 0.5})
+
+
+def test_without_contention_neighbours_are_not_felt() -> None:
+    both = world(oversubscription=8.0, is_contended=False)
+    both.rates_after(start(A, 0, 4))
+    assert dict(both.rates_after(start(B, 1, 5))) == pytest.approx({B: 0.5})
+
+
+def test_a_job_that_ended_is_forgotten() -> None:
+    alone = world()
+    alone.rates_after(start(A, 0, 1))
+    assert list(alone.rates_after(Ended(A))) == []
+    with pytest.raises(KeyError):
+        alone.rate(A)
+    assert list(alone.rates_after(start(A, 0))) == [(A, 1.0)]
