@@ -2,7 +2,8 @@
 
 An array of jobs, each with submitted_time, status, user and attempts; an attempt has start_time,
 end_time and detail, one entry a machine with the list of its GPUs (msr-fiddle/philly-traces,
-README). A job holds GPUs while an attempt runs, so its duration is the sum over its attempts.
+README). A job holds GPUs while an attempt runs, so its duration is the sum over its attempts; one
+without times is a logging error and counts for nothing.
 """
 
 import json
@@ -79,8 +80,11 @@ def _add(line: int, item: object, collector: TraceCollector) -> None:
         raise Unusable("is no job object")
     attempts = _list(item, "attempts")
     held_s = [held for held in map(_held_s, attempts) if held is not None]
+    if attempts and _held_s(attempts[-1]) is None:
+        collector.skip("has not ended")  # still running when the snapshot was taken (README)
+        return
     if not held_s:
-        collector.skip("has no attempt that ended")
+        collector.skip("was never started")
         return
     machines = [_list(attempt, "detail") for attempt in attempts]
     widest = max(machines, key=_gpu_count)

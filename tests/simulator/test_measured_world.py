@@ -1,9 +1,16 @@
 import pytest
 
 from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.fitted_profiles import PROFILES
+from roost_sim.fitted_traces import HELIOS
+from roost_sim.generator import generate
 from roost_sim.link_shapes import SHAPES
 from roost_sim.measured_world import MeasuredWorld
-from roost_sim.profiles import Profile
+from roost_sim.policies import find_policy
+from roost_sim.presets import preset
+from roost_sim.profiles import Profile, assign_profiles
+from roost_sim.simulation import Run, simulate
+from roost_sim.workload import job_ids
 from roost_sim.world import Ended, Started
 from roostd.core.model import JobId, NodeName, NodeShare
 
@@ -79,3 +86,25 @@ def test_a_job_that_ended_is_forgotten() -> None:
     with pytest.raises(KeyError):
         alone.rate(A)
     assert list(alone.rates_after(start(A, 0))) == [(A, 1.0)]
+
+
+def test_a_whole_run_only_ever_costs_time() -> None:
+    trace = generate(HELIOS, 300, 1, max_gpu_count=16).at_load(0.8, 64)
+    spec = preset("small")
+    chosen = assign_profiles(trace, PROFILES, seed=0)
+    profiles = {job: PROFILES[index] for job, index in zip(job_ids(trace), chosen, strict=True)}
+    run = Run(
+        trace=trace,
+        cluster=spec,
+        policy=find_policy("fifo"),
+        world=MeasuredWorld(spec, profiles),
+    )
+    jobs = simulate(run).outcome.jobs
+    stretch = [
+        (job.ended_s - job.started_s) / job.work_s
+        for job in jobs
+        if job.started_s is not None and job.ended_s is not None
+    ]
+    assert len(stretch) == 300
+    assert min(stretch) > 1 - 1e-9
+    assert max(stretch) > 1.05  # some job did not get the closest placement

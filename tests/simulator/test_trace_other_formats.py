@@ -114,6 +114,15 @@ def test_philly_as_published(tmp_path: Path) -> None:
             "user": "2a9b",
         },
         {
+            "status": "Pass",
+            "attempts": [
+                attempt("2017-10-09 10:00:00", "2017-10-09 10:00:05", 1),
+                attempt("2017-10-09 10:01:00", None, 1),
+            ],
+            "submitted_time": "2017-10-09 09:00:00",
+            "user": "x",
+        },
+        {
             "status": "Failed",
             "attempts": [attempt("2017-10-09 10:00:00", "2017-10-09 10:00:05", 1)],
             "submitted_time": "None",
@@ -127,7 +136,7 @@ def test_philly_as_published(tmp_path: Path) -> None:
     assert (loaded.trace.gpu_count[0], loaded.trace.node_count[0]) == (16, 2)
     assert loaded.trace.user_name(0) == "2a9b"
     assert loaded.trace.epoch_of_zero_s == 1_507_543_140.0
-    assert loaded.report.skipped == {"has no attempt that ended": 1}
+    assert loaded.report.skipped == {"was never started": 1, "has not ended": 1}
     (bad,) = loaded.report.examples
     lines = path.read_text().splitlines()
     assert lines[bad.line - 1].strip() == "{"
