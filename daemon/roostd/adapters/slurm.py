@@ -8,7 +8,7 @@ an interval, whoever asks.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -29,15 +29,12 @@ from roost_slurm.stamp import Stamp, advice, parse_stamp
 from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.adapters.slurm_command import CommandRunner, only_gone
+from roostd.adapters.slurm_queue import DetailCache, MovedBegins, begins_of, by_begin
 from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
 
 _LONGEST_LEASE_S = 86_400.0
-_BEFORE_BEGIN = ("BeginTime", "")  # otherwise the start that squeue shows is a guess
-_LATE_S = 2.0  # a lease may be seen to end so much later than it was reckoned to
-_BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
-_LIMIT_AGE_S = 5.0  # squeue does not tell when a user raises the limit of an array
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
 
@@ -164,11 +161,8 @@ class SlurmCli:
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
-        self._details: dict[int, tuple[object, JobDetail]] = {}
-        self._unreadable: set[int] = set()  # records asked for by themselves, in vain
-        self._limits_read_s = time.monotonic()
-        self._lease_s = lease_s
-        self._moved_begins: dict[int, float] = {}  # by record number
+        self._details = DetailCache(self._all_details, self._detail)
+        self._moved_begins = MovedBegins(lease_s)
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._version: SlurmVersion | None = None
 
@@ -242,77 +236,15 @@ class SlurmCli:
             dump = parse_queue(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
-            jobs = self._with_moved_begins(dump.jobs, at_epoch_s)
-            await self._look_up(jobs)
+            jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
+            await self._details.look_up(jobs)
             self._begins = begins_of(jobs)
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
                 jobs=jobs,
-                details={number: detail for number, (_, detail) in self._details.items()},
+                details={number: detail for number, (_, detail) in self._details.known.items()},
                 malformed_count=dump.malformed_count,
             )
-
-    def _with_moved_begins(
-        self, jobs: Sequence[QueuedJob], at_epoch_s: float
-    ) -> tuple[QueuedJob, ...]:
-        """Stamp jobs with the begin that their users gave them after submission.
-
-        Only Slurm's begin tells of it, where a lease stands too: one that no lease explains is a
-        user's, and stays his until it is seen earlier. A requeued job's begin is Slurm's own.
-        """
-        before, self._moved_begins = self._moved_begins, {}
-        latest_s = at_epoch_s + self._lease_s() + _LATE_S
-        return tuple(self._with_moved_begin(job, latest_s, before) for job in jobs)
-
-    def _with_moved_begin(
-        self, job: QueuedJob, latest_s: float, before: Mapping[int, float]
-    ) -> QueuedJob:
-        stamp, begin_s = parse_stamp(job.admin_comment), job.start_epoch_s
-        waits = job.is_pending and job.reason in _BEFORE_BEGIN and not job.restart_count
-        if stamp is None or begin_s is None or not waits:
-            return job
-        moved_s = begin_s if begin_s > latest_s else before.get(job.number)
-        if moved_s is None or moved_s > begin_s or moved_s == stamp.begin_epoch_s:
-            return job
-        self._moved_begins[job.number] = moved_s
-        return replace(job, admin_comment=str(replace(stamp, begin_epoch_s=int(moved_s))))
-
-    async def _look_up(self, jobs: Sequence[QueuedJob]) -> None:
-        """Fill in the details of jobs that are new or asked for something else since."""
-        keys = {job.number: _detail_key(job) for job in jobs if job.is_pending or job.is_holding}
-        self._details = {number: known for number, known in self._details.items() if number in keys}
-        missing = [n for n, key in keys.items() if self._details.get(n, (None,))[0] != key]
-        missing += self._aged_limits(jobs, missing)
-        found: dict[int, JobDetail] = {}
-        if len(missing) > _BULK_COUNT:
-            found = parse_jobs(await self._run(commands.show_jobs()))
-        # Forged records among all jobs' cost their victims a question of their own. The forgers'
-        # stay unreadable: they go behind, or a dozen of them would use up every look's questions.
-        unread = [number for number in missing if number not in found]
-        singly = sorted(unread, key=lambda number: number in self._unreadable)[:_BULK_COUNT]
-        for detail in await asyncio.gather(*(self._detail(str(number)) for number in singly)):
-            if detail is not None:
-                found[detail.number] = detail
-        self._unreadable.update(singly)
-        self._unreadable &= keys.keys() - found.keys()
-        for number in missing:
-            if number in found:
-                self._details[number] = (keys[number], found[number])
-            else:
-                self._details.pop(number, None)
-
-    def _aged_limits(self, jobs: Sequence[QueuedJob], missing: Sequence[int]) -> list[int]:
-        """Records of waiting arrays whose limits are to be read again."""
-        now_s = time.monotonic()
-        if now_s - self._limits_read_s < _LIMIT_AGE_S:
-            return []
-        self._limits_read_s = now_s
-        limited = {n for n, (_, detail) in self._details.items() if detail.task_limit is not None}
-        return [
-            job.number
-            for job in jobs
-            if job.is_pending and job.number in limited.difference(missing)
-        ]
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """See SlurmPort."""
@@ -385,10 +317,13 @@ class SlurmCli:
         Raises:
             SlurmRefused: it asks for something else; the next dump has it.
         """
-        key, known = self._details.get(detail.number, (None, detail))
+        key, known = self._details.known.get(detail.number, (None, detail))
         if known.admin_comment == detail.admin_comment and _asked(known) != _asked(detail):
-            self._details[detail.number] = key, detail
+            self._details.known[detail.number] = key, detail
             raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
+
+    async def _all_details(self) -> dict[int, JobDetail]:
+        return parse_jobs(await self._run(commands.show_jobs()))
 
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Ask for one job; None when it is gone, or its record is forged."""
@@ -449,29 +384,6 @@ def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -
     )
 
 
-def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
-    """Return the begin times that users asked for, seconds since the epoch."""
-    stamps = ((job, parse_stamp(job.admin_comment)) for job in jobs)
-    return {
-        JobId(job_id): stamp.begin_epoch_s
-        for job, stamp in stamps
-        if stamp is not None and stamp.begin_epoch_s is not None
-        for job_id in job.job_ids
-    }
-
-
-def by_begin(
-    job_ids: Iterable[JobId], begins: Mapping[JobId, int], now_s: float
-) -> dict[int | None, list[JobId]]:
-    """Group jobs by the begin that their users asked for; None: none, or it is past."""
-    groups: dict[int | None, list[JobId]] = {}
-    for job_id in job_ids:
-        begin_s = begins.get(job_id)
-        is_past = begin_s is None or begin_s <= now_s
-        groups.setdefault(None if is_past else begin_s, []).append(job_id)
-    return groups
-
-
 def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
     """Turn what Slurm says a job holds into the engine's terms."""
     return tuple(
@@ -519,18 +431,4 @@ def _asked(detail: JobDetail) -> object:
         detail.memory_per_node_bytes,
         detail.memory_per_cpu_bytes,
         detail.is_exclusive,
-    )
-
-
-def _detail_key(job: QueuedJob) -> object:
-    """What a job's details hang on: not its priority, reason, or turns between running states."""
-    return (
-        job.submit_epoch_s,
-        job.restart_count,
-        job.is_holding,
-        job.nodes,
-        job.tres,
-        job.node_count,
-        job.required_nodes,
-        job.admin_comment,
     )

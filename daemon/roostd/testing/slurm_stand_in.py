@@ -25,12 +25,11 @@ from roostd.adapters.slurm import (
     JobNotWaiting,
     QueueSnapshot,
     SlurmNode,
-    begins_of,
-    by_begin,
     pin_argv,
     shares_of,
     unpin_argv,
 )
+from roostd.adapters.slurm_queue import begins_of, by_begin
 from roostd.core.errors import SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued

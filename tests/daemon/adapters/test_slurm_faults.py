@@ -186,7 +186,7 @@ async def test_raised_limit_of_an_array_is_seen(
     job_id = JobId(real.submit("--gres=gpu:1", "--array=0-5%1"))
     assert (await wrapped.port.queue()).details[int(job_id)].task_limit == 1
     real.run("scontrol", "update", f"jobid={job_id}", "ArrayTaskThrottle=4")
-    monkeypatch.setattr("roostd.adapters.slurm._LIMIT_AGE_S", 0.0)
+    monkeypatch.setattr("roostd.adapters.slurm_queue._LIMIT_AGE_S", 0.0)
     assert (await wrapped.port.queue()).details[int(job_id)].task_limit == 4
 
 
