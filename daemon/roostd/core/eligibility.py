@@ -16,6 +16,7 @@ from roostd.core.model import JobSpec, NodeName, Shape
 
 KEPT_FREE = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 _MEMO_LIMIT = 256  # of demands; each costs 8 bytes a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
@@ -85,8 +86,10 @@ def required_rows(
     cluster: Cluster, job: JobSpec, rows: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
     """The rows of the job's node list; None when one of them is not among `rows`, ascending."""
+    if not job.required_nodes:
+        return _NO_ROWS
     required = np.array([cluster.row.get(name, -1) for name in job.required_nodes], dtype=np.int64)
-    return required if not len(required) or np.isin(required, rows).all() else None
+    return required if np.isin(required, rows).all() else None
 
 
 def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:

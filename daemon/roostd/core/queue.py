@@ -130,7 +130,7 @@ class JobQueue:
     def begin_pass(self, cluster: Cluster, at_s: float) -> bool:
         """Recall who may have room now, and rank. Returns whether a pass could change anything."""
         rows = cluster.take_roomier_rows()
-        for group in self._groups.values():
+        for group in self._groups.values() if rows else ():
             if (group.nothing is not None or group.deferred) and _may_use(cluster, group, rows):
                 self._recall(group)
         is_due, self._is_due = self._is_due, False
