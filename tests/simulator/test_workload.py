@@ -1,0 +1,35 @@
+"""A trace becomes jobs: ids, shapes, times."""
+
+import pytest
+
+from roost_sim.shapes import tightest_shapes
+from roost_sim.trace import UNKNOWN, make_trace
+from roost_sim.workload import arrivals, job_ids
+
+
+@pytest.mark.parametrize(
+    ("gpu_count", "node_count", "shape"),
+    [
+        (8, UNKNOWN, (1, 8)),
+        (8, 2, (2, 4)),  # as the trace says
+        (9, 2, (3, 3)),  # does not divide among two
+        (32, 2, (4, 8)),  # sixteen a node are too many
+        (8, 0, (1, 8)),
+    ],
+)
+def test_a_trace_that_tells_nodes_is_followed_where_it_can_be(
+    gpu_count: int, node_count: int, shape: tuple[int, int]
+) -> None:
+    trace = make_trace("made", [5.0], [60.0], [gpu_count], node_count=[node_count])
+    (arrival,) = arrivals(trace, tightest_shapes, 8, "main")
+    first = arrival.spec.shapes[0]
+    assert (first.node_count, first.gpus_per_node) == shape
+    assert (arrival.work_s, arrival.gpu_count, arrival.spec.submit_s) == (60.0, gpu_count, 5.0)
+
+
+def test_ids_count_from_one_in_order_of_submission() -> None:
+    trace = make_trace("made", [9.0, 3.0], [1.0, 2.0], [1, 2])
+    jobs = list(arrivals(trace, tightest_shapes, 8, "gpu"))
+    assert [job.spec.job_id for job in jobs] == job_ids(trace) == ["1", "2"]
+    assert [job.work_s for job in jobs] == [2.0, 1.0]
+    assert {job.spec.partition for job in jobs} == {"gpu"}
