@@ -183,7 +183,8 @@ class EngineSection(Section):
         default=6, description="after so many refusals in a row the job goes to plain Slurm"
     )
     window_count: Annotated[int, Field(ge=1)] = Field(
-        default=1000, description="jobs of the queue that one pass tries; the next goes on from there"
+        default=1000,
+        description="jobs of the queue that one pass tries; the next goes on from there",
     )
     ended_job_count: Annotated[int, Field(ge=0)] = Field(
         default=1000, description="ended jobs that can still be explained"

@@ -184,7 +184,12 @@ class Daemon:
         self.applier.release(job_ids)
 
     async def _serve(self) -> None:
-        await self.servers.start()
+        try:
+            await self.servers.start()
+        except BaseException:
+            self.recorder.close()
+            await self.recorder.run()
+            raise
         if self._config.listen.metrics is not None:
             serve_metrics(self.metrics.registry, self._config.listen.metrics)
         async with asyncio.TaskGroup() as tasks:

@@ -365,7 +365,8 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         asks_per_node="TresPerNode" in detail.tres,
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
-        node_count_changes=asked_nodes not in ((node_count, None), (node_count, node_count)),
+        # For --gpus=16 without -N, 24.11 shows the two nodes it reckons with, but takes one.
+        node_count_changes=node_count > 1 or asked_nodes not in ((1, None), (1, 1)),
         kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
         admin_comment=str(stamp.pinned_from(tuple(was))),
         prefix=prefix_of(spelled[0]),
