@@ -36,13 +36,13 @@ class Metrics:
         )
         self.pins = Counter(
             "roost_pins_total",
-            "Placements carried out in Slurm, by outcome: pinned, refused, failed",
+            "Placements carried out in Slurm, by outcome: pinned, refused, gone",
             ["outcome"],
             registry=registry,
         )
         self.pin_s = Histogram(
             "roost_pin_seconds",
-            "Time from decision to Slurm's acceptance",
+            "Time that Slurm took to accept a pin",
             buckets=(0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
             registry=registry,
         )

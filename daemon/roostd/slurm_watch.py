@@ -116,7 +116,11 @@ class SlurmWatch:
         while True:
             await folder.changed.wait()
             folder.changed.clear()
-            drained = self._spool.drain()
+            try:
+                drained = self._spool.drain()
+            except OSError as error:  # somebody else's file, or no file: the safety poll goes on
+                _log.warning("spool_unreadable", error=str(error))
+                continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
             if any(isinstance(event, Submitted) for event in drained.events):

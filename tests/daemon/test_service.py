@@ -58,6 +58,18 @@ async def test_jobs_that_were_there_before_the_daemon_are_placed_too(
         await daemon.until_running(job_id)
 
 
+async def test_a_spool_that_cannot_be_read_for_a_while_wakes_the_daemon_again_later(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    seldom = {"poll_interval_s": 600.0, "lease_s": 60.0}
+    async with running(slurm, config(tmp_path, slurm=seldom)) as daemon:
+        spool_file = tmp_path / "run" / "spool" / "events"
+        spool_file.mkdir()
+        await asyncio.sleep(0.1)  # the daemon stumbles over it
+        spool_file.rmdir()
+        await daemon.until_running(*slurm.submit(gpus_per_node=2))
+
+
 async def test_shadow_mode_decides_and_touches_nothing(slurm: SlurmStandIn, tmp_path: Path) -> None:
     async with running(slurm, config(tmp_path, mode="shadow")) as daemon:
         (job_id,) = slurm.submit(gpus_per_node=2)
