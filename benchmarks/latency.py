@@ -8,17 +8,18 @@ first line of the script.
 
 import argparse
 import random
+import shutil
 import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import _harness
-from lupa import lua51
 
 from roost_demo.stack import Stack
 from roost_slurm import heartbeat, submit_script
 from roost_slurm.heartbeat import Heartbeat
+from roost_slurm.testing import submit_cost
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
@@ -32,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=100, help="jobs on each cluster")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of submission")
-    parser.add_argument("--calls", type=int, default=20_000, help="calls of job_submit.lua")
+    parser.add_argument("--calls", type=int, default=1000, help="calls of job_submit.lua")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     plain_s, roost_s = measure_starts(options.jobs, options.seed)
@@ -77,27 +78,15 @@ def starts(cluster: LocalSlurm, calls: dict[str, float]) -> list[float]:
 
 
 def measure_script(call_count: int) -> list[float]:
-    """Seconds of each call of job_submit.lua, in the Lua release that Slurm embeds."""
-    seconds = list[float]()
+    """CPU seconds of each call of job_submit.lua inside a real slurmctld, ascending."""
     with tempfile.TemporaryDirectory() as folder:
         beat, spool = Path(folder, "heartbeat"), Path(folder, "events")
+        Path(folder).chmod(0o755)
         spool.touch()
-        now = int(time.time())
-        heartbeat.write(beat, Heartbeat(at_epoch_s=now, lease_s=60, enforce=("*",)))
-        lua = lua51.LuaRuntime(unpack_returned_tuples=True)
-        lua.globals().slurm = lua.table_from({"SUCCESS": 0, "ERROR": -1})
-        lua.execute(submit_script.render(beat, spool))
-        partitions = lua.table_from({"main": lua.table_from({"flag_default": 1})})
-        for number in range(call_count):
-            if number % 1000 == 0:
-                heartbeat.write(
-                    beat, Heartbeat(at_epoch_s=int(time.time()), lease_s=60, enforce=("*",))
-                )
-            job = lua.table_from({"tres_per_node": "gres:gpu:2", "shared": 65534})
-            began_s = time.perf_counter()
-            lua.globals().slurm_job_submit(job, partitions, 1000)
-            seconds.append(time.perf_counter() - began_s)
-    return seconds
+        shutil.chown(spool, "slurm")
+        heartbeat.write(beat, Heartbeat(at_epoch_s=int(time.time()), lease_s=60, enforce=("*",)))
+        script = submit_script.render(beat, spool)
+        return submit_cost.measure_s(script, "--gres=gpu:2", call_count=call_count)
 
 
 if __name__ == "__main__":
