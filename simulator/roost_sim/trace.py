@@ -76,7 +76,7 @@ class Trace:
     @property
     def work_gpu_s(self) -> float:
         """GPU-seconds of all jobs."""
-        return float(np.dot(self.gpu_count.astype(np.float64), self.duration_s))
+        return float((self.gpu_count * self.duration_s).sum())
 
     def user_name(self, position: int) -> str:
         """Who submitted a job; "" where the trace does not say."""

@@ -45,7 +45,7 @@ class HyperParameters:
 
 def teacher_scores(features: NDArray[np.float64]) -> NDArray[np.float64]:
     """The heuristic in float64: what HeuristicScore answers, without its rounding."""
-    scores: NDArray[np.float64] = features @ HEURISTIC_WEIGHTS.astype(np.float64)
+    scores: NDArray[np.float64] = (features * HEURISTIC_WEIGHTS.astype(np.float64)).sum(axis=-1)
     return scores
 
 

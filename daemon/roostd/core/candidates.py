@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import POPCOUNT, eligible_rows, first_largest, required_rows
-from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES
+from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
 from roostd.core.gangs import gangs
 from roostd.core.links import STATIC_COLUMNS, indices_of
 from roostd.core.model import JobSpec, NodeShare, Placement, Shape
@@ -163,7 +163,9 @@ def _single_node(
     start = 0
     for row, choice, count in zip(best_rows, choices, counts, strict=True):
         if cluster.load_known_frac[row]:
-            around = choice.neighbours @ cluster.load[row, : choice.neighbours.shape[1]]
+            around = weighted_sums(
+                choice.neighbours, cluster.load[row, : choice.neighbours.shape[1]]
+            )
             features[start : start + count, _LOAD_COLUMNS] = around.reshape(count, -1)
         start += count
     return Candidates(
@@ -233,7 +235,7 @@ def _gang_features(
         lost = table.fragmentation(free[here], mine)
         each[here, STATIC_COLUMNS] = table.static_features(mine, lost, left[here])
         weights = table.neighbour_weights(mine).reshape(len(here), -1, table.gpu_count)
-        each[here, _LOAD_COLUMNS] = (weights @ load).reshape(len(here), -1)
+        each[here, _LOAD_COLUMNS] = weighted_sums(weights, load).reshape(len(here), -1)
         scores[here] = table.set_scores[mine]
     each[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows]
     features: NDArray[np.float32] = each.reshape(*nodes.shape, -1).mean(axis=1)

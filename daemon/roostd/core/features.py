@@ -78,11 +78,28 @@ def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.clip(known, 0.0, 1.0).astype(np.float32)
 
 
+def weighted_sums(values: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Products summed over the middle axis, in the same order on every machine.
+
+    The matrix product of BLAS rounds differently from one processor to the next, so that a journal
+    replayed elsewhere could decide differently; some of its kernels raise NaN warnings besides.
+
+    Args:
+        values: float32 [..., row, inner].
+        weights: float32 [..., inner, column].
+
+    Returns:
+        float32 [..., row, column].
+    """
+    sums: NDArray[np.float32] = (values[..., None] * weights[..., None, :, :]).sum(axis=-2)
+    return sums
+
+
 class HeuristicScore:
     """Consolidation, then links, then least fragmentation, then best fit, then quiet neighbours."""
 
     name = "heuristic"
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See core.policy.ScorePolicy. Linear in the columns: features @ HEURISTIC_WEIGHTS."""
-        return np.asarray(features @ HEURISTIC_WEIGHTS, dtype=np.float32)
+        """See core.policy.ScorePolicy. Linear in the columns, by HEURISTIC_WEIGHTS."""
+        return weighted_sums(features, HEURISTIC_WEIGHTS[:, None])[:, 0]

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.core.features import COLUMN, HEURISTIC_WEIGHTS, LOAD_SCOPES, link_scale
+from roostd.core.features import COLUMN, HEURISTIC_WEIGHTS, LOAD_SCOPES, link_scale, weighted_sums
 from roostd.core.topology import Level, LinkMatrix
 
 MAX_GPUS = 16  # of one node; the tables double with each GPU
@@ -155,12 +155,13 @@ class LinkTable:
             order = least[np.linspace(0, len(least) - 1, min(limit, len(least))).astype(np.int64)]
         masks = ties[order]
         static = self.static_features(masks, lost[order], int(self.popcount[free_mask]) - gpu_count)
+        static_scores = weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None])
         return SubsetChoice(
             masks=masks,
             link_score=int(best),
             static=static,
             neighbours=self.neighbour_weights(masks),
-            best_static_score=float((static @ HEURISTIC_WEIGHTS[STATIC_COLUMNS]).max()),
+            best_static_score=float(static_scores.max()),
         )
 
     def static_features(

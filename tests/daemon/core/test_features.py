@@ -1,5 +1,8 @@
 """roostd.core.features: columns that stay fractions, and the order of the heuristic's questions."""
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+import roostd.core
 from roostd.core.candidates import find_candidates
 from roostd.core.cluster import Cluster
 from roostd.core.features import (
@@ -96,3 +100,15 @@ def test_the_weights_match_the_columns() -> None:
     assert HEURISTIC_WEIGHTS.shape == (len(COLUMNS),) == (18,)
     assert HEURISTIC_WEIGHTS[COLUMN["load_known_frac"]] == 0
     assert np.count_nonzero(HEURISTIC_WEIGHTS) == 17
+
+
+def test_no_decision_hangs_on_how_blas_rounds() -> None:
+    """BLAS sums in another order on another processor, and a journal must replay anywhere."""
+    folder = Path(roostd.core.__file__).parent
+    products = [
+        f"{path.name}:{node.lineno}"
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult)
+    ]
+    assert not products, f"use weighted_sums instead of @ in {', '.join(products)}"
