@@ -1,7 +1,8 @@
 """Feeds the one engine from a heap of moments, and plays Slurm and the jobs for it.
 
-At one instant jobs that end come first, then jobs that start late, then arrivals; within each,
-who was scheduled earlier. So the same trace gives the same events, byte for byte.
+At one instant jobs that end come first, then jobs that start late, then what happens to nodes and
+jobs from outside, then arrivals; within each, who was scheduled earlier. So the same trace gives
+the same events, byte for byte.
 """
 
 import time
@@ -16,9 +17,9 @@ from typing import TypeAlias, assert_never
 from roost_sim.world import Change, Ended, Started, World
 from roostd.core.actions import LetGo, Place, Wait, WakeAt
 from roostd.core.engine import Engine
-from roostd.core.events import Event, JobEnded, JobQueued, JobStarted, Tick
+from roostd.core.events import Event, JobChanged, JobEnded, JobQueued, JobStarted, Tick
 from roostd.core.features import COLUMN
-from roostd.core.jobs import shares_of
+from roostd.core.jobs import JobState, shares_of
 from roostd.core.model import JobId, JobSpec, Placement
 
 _TIER = COLUMN["tier_frac"]
@@ -32,11 +33,18 @@ class Arrival:
         spec: the request, submitted at `spec.submit_s`.
         work_s: how long it runs at rate 1.
         gpu_count: what the trace asks for; its shapes may hold more where that does not divide.
+        told_s: when the engine hears of it; None: when it is submitted.
     """
 
     spec: JobSpec
     work_s: float
     gpu_count: int
+    told_s: float | None = None
+
+    @property
+    def at_s(self) -> float:
+        """When the engine hears of it."""
+        return self.spec.submit_s if self.told_s is None else self.told_s
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +89,8 @@ class Outcome:
 class _Kind(IntEnum):
     END = 0
     START = 1
-    ARRIVAL = 2
+    OUTSIDE = 2
+    ARRIVAL = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +110,7 @@ class _Job:
     placement: Placement | None = None
 
 
-_Moment: TypeAlias = tuple[float, _Kind, int, "_Job | Arrival"]
+_Moment: TypeAlias = tuple[float, _Kind, int, "_Job | Arrival | Event"]
 
 
 @dataclass(slots=True)
@@ -134,20 +143,29 @@ class Driver:
             limit_s = self.engine.config.start_timeout_s
             raise ValueError(f"start delay {self.start_delay_s:g} s; want 0 to below {limit_s:g} s")
 
-    def run(self, cluster: Iterable[Event], arrivals: Iterable[Arrival]) -> Outcome:
+    def run(
+        self,
+        cluster: Iterable[Event],
+        arrivals: Iterable[Arrival],
+        outside: Iterable[Event] = (),
+    ) -> Outcome:
         """Simulate until nothing is left to happen.
 
         Args:
             cluster: events that describe the nodes, at or before the first arrival.
-            arrivals: in order of their submission.
+            arrivals: in the order in which the engine hears of them.
+            outside: what else happens, in order of time: to nodes; to jobs that are no arrivals;
+                the end of an arrival that its owner cancels; a change to one, which comes too
+                late if it does not wait then.
 
         Raises:
             ValueError: an arrival comes before its predecessor, or its id is in use.
         """
         for event in cluster:
             self._step(event)
-        source = iter(arrivals)
+        source, happenings = iter(arrivals), iter(outside)
         self._schedule_next(source)
+        self._schedule_outside(happenings)
         while self._moments or self._rouse():
             if self._wake_s < self._moments[0][0]:
                 self._step(Tick(at_s=self._wake_s))
@@ -157,6 +175,9 @@ class Driver:
             if isinstance(subject, Arrival):
                 self._schedule_next(source)
                 self._arrive(subject)
+            elif not isinstance(subject, _Job):
+                self._schedule_outside(happenings)
+                self._happen(subject)
             elif subject.due == number:
                 self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
         self._explain_the_rest()
@@ -172,11 +193,35 @@ class Driver:
         """Keep one arrival in the heap: traces may be longer than memory is large."""
         arrival = next(source, None)
         if arrival is not None:
-            submit_s = arrival.spec.submit_s
-            if submit_s < self._now_s:
-                job_id = arrival.spec.job_id
-                raise ValueError(f"job {job_id} comes at {submit_s:g} s, after {self._now_s:g} s")
-            heappush(self._moments, (submit_s, _Kind.ARRIVAL, next(self._numbers), arrival))
+            if arrival.at_s < self._now_s:
+                job_id, at_s = arrival.spec.job_id, arrival.at_s
+                raise ValueError(f"job {job_id} comes at {at_s:g} s, after {self._now_s:g} s")
+            heappush(self._moments, (arrival.at_s, _Kind.ARRIVAL, next(self._numbers), arrival))
+
+    def _schedule_outside(self, happenings: Iterator[Event]) -> None:
+        event = next(happenings, None)
+        if event is not None:
+            heappush(self._moments, (event.at_s, _Kind.OUTSIDE, next(self._numbers), event))
+
+    def _happen(self, event: Event) -> None:
+        """Take in what no job of the trace brings about."""
+        if isinstance(event, JobChanged):
+            job = self._active.get(event.job.job_id)
+            if job is None or self.engine.record(event.job.job_id).state is not JobState.WAITING:
+                return
+        elif isinstance(event, JobEnded) and event.job_id in self._active:
+            self._cancel(self._active[event.job_id], event.at_s)
+            return
+        self._step(event)
+
+    def _cancel(self, job: _Job, at_s: float) -> None:
+        job.due = next(self._numbers)  # void: its end or, where it is about to, its start
+        if job.result.started_s is not None:
+            self._end(job, at_s)
+            return
+        del self._active[job.result.job_id]
+        job.result.left_out = "cancelled before it could start"
+        self._step(JobEnded(at_s=at_s, job_id=job.result.job_id))
 
     def _arrive(self, arrival: Arrival) -> None:
         spec = arrival.spec
@@ -190,7 +235,7 @@ class Driver:
         )
         self._results.append(result)
         self._active[spec.job_id] = _Job(result=result, remaining_s=arrival.work_s)
-        self._step(JobQueued(at_s=spec.submit_s, job=spec))
+        self._step(JobQueued(at_s=arrival.at_s, job=spec))
 
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
