@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from roostd.adapters.codec import encode
-from roostd.adapters.journal import FILE_NAME, Journal, JournalReader, RunHead
+from roostd.adapters.journal import FILE_NAME, Journal, RunHead
+from roostd.adapters.journal_reader import JournalReader
 from roostd.core.engine import EngineConfig
 from roostd.core.events import Tick
 from roostd.recorder import Recorder
@@ -29,7 +30,7 @@ async def recording(journal: Journal, **limits: float) -> AsyncIterator[Recorder
 
 def times(folder: Path) -> list[list[float]]:
     reader = JournalReader(folder / FILE_NAME)
-    runs = [[step.event.at_s for step in reader.steps(run.number)] for run in reader.runs()]
+    runs = [[step.event.at_s for step in reader.steps(run)] for run in reader.runs()]
     reader.close()
     return runs
 

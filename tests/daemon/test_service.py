@@ -12,7 +12,8 @@ from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_slurm import heartbeat
 from roost_slurm.squeue import JobState
 from roostd.adapters.codec import decode, encode
-from roostd.adapters.journal import FILE_NAME, JournalReader
+from roostd.adapters.journal import FILE_NAME
+from roostd.adapters.journal_reader import JournalReader
 from roostd.config import Config
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.errors import ConfigError
@@ -327,7 +328,7 @@ async def test_a_replay_of_the_journal_gives_the_same_actions_byte_for_byte(
     kinds = set()
     for run in reader.runs():
         engine = Engine(decode(run.head.config, EngineConfig), Policies())
-        for step in reader.steps(run.number):
+        for step in reader.steps(run):
             kinds.add(type(step.event))
             assert encode(engine.step(step.event)) == encode(step.actions)
         engine.check_invariants()

@@ -6,12 +6,13 @@ gap in the record begin a new run, so a run is also what is thrown away when spa
 
 Nothing is asked of Slurm before the action that asks for it is on disk: such writes are synced
 (`synchronous=FULL`). Entries without such an action are not worth a sync each: a power cut may
-lose the last of them, the death of the process does not. Page: docs/operations.md.
+lose the last of them, the death of the process does not. `journal_reader` reads it back.
+Page: docs/operations.md.
 """
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -80,6 +81,10 @@ class Step:
 
 
 Record: TypeAlias = RunHead | Step
+
+# Unions are no `type` to mypy, but they are what the codec reads.
+EVENT: type[Event] = Event  # type: ignore[assignment]
+ACTIONS: type[tuple[Action, ...]] = tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +278,7 @@ class Journal:
         entry = self._db.execute(
             "SELECT event FROM entry ORDER BY sequence DESC LIMIT 1"
         ).fetchone()
-        last_s = decode(entry[0], _EVENT).at_s if entry else 0.0
+        last_s = decode(entry[0], EVENT).at_s if entry else 0.0
         return max(run[0], last_s), run[1]
 
     def _run_to_drop(self) -> int | None:
@@ -292,86 +297,6 @@ class Journal:
             "(SELECT sequence FROM place ORDER BY sequence DESC LIMIT 1 OFFSET ?), -1)",
             (_REMEMBERED_PLACES,),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One engine's life in a journal that is being read."""
-
-    number: int
-    head: RunHead
-    step_count: int
-
-
-class JournalReader:
-    """Reads a journal, also one that a daemon is writing.
-
-    Args:
-        path: the file.
-
-    Raises:
-        JournalError: it is not a journal.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._db = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        except sqlite3.Error as error:
-            raise JournalError(f"{path}: {error}") from error
-        try:
-            self._db.execute("SELECT 1 FROM run, entry LIMIT 1")
-        except sqlite3.Error as error:
-            self._db.close()
-            raise JournalError(f"{path}: {error}") from error
-
-    def runs(self) -> list[Run]:
-        """Every run, oldest first.
-
-        Raises:
-            JournalError: one was written by a later version of Roost.
-        """
-        runs = []
-        for number, form, *head, count in self._db.execute(
-            "SELECT run, format, version, policy, epoch_of_zero_s, began_s, config,"
-            " (SELECT count(*) FROM entry WHERE entry.run = run.run) FROM run ORDER BY run"
-        ):
-            if form > FORMAT:
-                raise JournalError(f"run {number} has format {form}; this version reads {FORMAT}")
-            version, policy, epoch_of_zero_s, began_s, config = head
-            runs.append(
-                Run(
-                    number,
-                    RunHead(
-                        version=version,
-                        policy=policy,
-                        epoch_of_zero_s=epoch_of_zero_s,
-                        began_s=began_s,
-                        config=config,
-                    ),
-                    count,
-                )
-            )
-        return runs
-
-    def steps(self, run: int) -> Iterator[Step]:
-        """Every step of a run, in order.
-
-        Raises:
-            JournalError: an entry is damaged.
-        """
-        for event, actions in self._db.execute(
-            "SELECT event, actions FROM entry WHERE run = ? ORDER BY sequence", (run,)
-        ):
-            yield Step(decode(event, _EVENT), decode(actions, _ACTIONS))
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
-
-
-# Unions are no `type` to mypy, but they are what the codec reads.
-_EVENT: type[Event] = Event  # type: ignore[assignment]
-_ACTIONS: type[tuple[Action, ...]] = tuple[Action, ...]
 
 
 def _connect(path: Path) -> sqlite3.Connection:
