@@ -11,7 +11,7 @@ import structlog
 from roostd import failpoint
 from roostd.adapters.slurm import JobNotWaiting, SlurmPort
 from roostd.config import Mode
-from roostd.core.actions import LetGo, Place, Wait
+from roostd.core.actions import LetGo, Place, Preempt, Wait
 from roostd.core.errors import SlurmError, UnknownJob
 from roostd.core.events import Event, PlacementRefused
 from roostd.core.jobs import JobRecord, JobState
@@ -65,7 +65,7 @@ class Applier:
         """Whether nothing is being carried out."""
         return not self._queues
 
-    def submit(self, action: Place | LetGo | Wait, ticket: int) -> None:
+    def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
         """Take an action; see loop.ActionSink. A draining daemon takes none."""
         if self._is_draining:
             return

@@ -11,7 +11,7 @@ import structlog
 
 from roostd import failpoint
 from roostd.adapters.slurm import difference
-from roostd.core.actions import Action, LetGo, Place, Wait, WakeAt
+from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.events import Event, JobChanged, JobEnded, JobQueued, JobStarted, NodeSeen, Tick
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
@@ -27,7 +27,7 @@ _TURN_EVENTS = 200  # after so many, callers of the gRPC services get their turn
 class ActionSink(Protocol):
     """Carries out what the engine asks for."""
 
-    def submit(self, action: Place | LetGo | Wait, ticket: int) -> None:
+    def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
         """Take an action at once; `ticket` is its place in the journal."""
 
     def forget(self, job_id: JobId) -> None:
@@ -142,6 +142,9 @@ class DecisionLoop:
                 self._sink.submit(action, ticket)
             case Wait():
                 _log.info("job_waits", job_id=action.job_id, reason=action.reason)
+                self._sink.submit(action, ticket)
+            case Preempt():
+                _log.info("job_preempted", job_id=action.job_id, reason=action.reason)
                 self._sink.submit(action, ticket)
 
     def _count(self, action: Place) -> None:

@@ -15,14 +15,30 @@ from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
 from roost_sim.world import Change, Ended, Started, World
-from roostd.core.actions import LetGo, Place, Wait, WakeAt
+from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.engine import Engine
-from roostd.core.events import Event, JobChanged, JobEnded, JobQueued, JobStarted, Tick
+from roostd.core.events import (
+    Event,
+    JobChanged,
+    JobEnded,
+    JobQueued,
+    JobsStopped,
+    JobStarted,
+    SpeedSeen,
+    Tick,
+)
 from roostd.core.features import COLUMN
 from roostd.core.jobs import JobState, shares_of
-from roostd.core.model import JobId, JobSpec, Placement
+from roostd.core.model import JobId, JobSpec, NodeShare, Placement
+
+RestartCost: TypeAlias = Callable[[JobId, int], float]
 
 _TIER = COLUMN["tier_frac"]
+
+
+def no_restart_cost(job_id: JobId, gpu_count: int) -> float:
+    """A stopped job runs on at once, as several published simulators have it."""
+    return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +71,8 @@ class JobResult:
         held_gpu_count: GPUs of the placement.
         tier: 0 one node, 1 one rack, 2 across racks.
         link_score, best_link_score: of the placement, and of the same shape on idle nodes.
+        preempted_count: how often it was stopped; a lease renewed on the same GPUs is none.
+        ran_s: how long it held GPUs, all runs together.
         left_out: why the engine would not place it; "" for every other job.
     """
 
@@ -68,6 +86,8 @@ class JobResult:
     tier: int | None = None
     link_score: int = 0
     best_link_score: int = 0
+    preempted_count: int = 0
+    ran_s: float = 0.0
     left_out: str = ""
 
 
@@ -99,6 +119,9 @@ class _Job:
 
     Attributes:
         remaining_s: work left at `since_s`, in seconds at rate 1.
+        run_since_s: start of the present run.
+        stands_until_s: it loads its checkpoint until then.
+        stopped: at which instant it was stopped, and on what, until it starts again.
         due: number of the moment at which it starts or ends; older moments of it are void.
     """
 
@@ -108,6 +131,9 @@ class _Job:
     since_s: float = 0.0
     due: int = -1
     placement: Placement | None = None
+    run_since_s: float = 0.0
+    stands_until_s: float = 0.0
+    stopped: tuple[float, tuple[NodeShare, ...]] | None = None
 
 
 _Moment: TypeAlias = tuple[float, _Kind, int, "_Job | Arrival | Event"]
@@ -122,16 +148,21 @@ class Driver:
         world: how fast jobs run.
         start_delay_s: between the decision and the start, as Slurm needs; below the engine's
             start_timeout_s.
+        restart_s: what it takes a stopped job to run on, from (job, GPUs).
+        tells_speed: whether the engine hears how fast jobs run; only some policies ask.
         clock: seconds for decision times; they never influence the run.
     """
 
     engine: Engine
     world: World
     start_delay_s: float = 0.0
+    restart_s: RestartCost = no_restart_cost
+    tells_speed: bool = False
     clock: Callable[[], float] = time.perf_counter
     _moments: list[_Moment] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _active: dict[JobId, _Job] = field(default_factory=dict)
+    _running: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
     _event_count: int = 0
@@ -216,7 +247,7 @@ class Driver:
 
     def _cancel(self, job: _Job, at_s: float) -> None:
         job.due = next(self._numbers)  # void: its end or, where it is about to, its start
-        if job.result.started_s is not None:
+        if job.result.job_id in self._running:
             self._end(job, at_s)
             return
         del self._active[job.result.job_id]
@@ -240,14 +271,33 @@ class Driver:
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
         job_id, shares = job.result.job_id, shares_of(job.placement)
-        job.result.started_s = job.since_s = at_s
+        job.run_since_s = job.since_s = job.stands_until_s = at_s
+        if job.result.started_s is None:
+            job.result.started_s = at_s
+        if job.stopped is not None and job.stopped != (at_s, shares):
+            job.result.preempted_count += 1
+            job.stands_until_s = at_s + self.restart_s(job_id, job.result.gpu_count)
+        job.stopped = None
+        self._running[job_id] = shares
         self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
         self._change_rates(Started(job_id, shares), at_s)
+
+    def _stop(self, job_ids: list[JobId], at_s: float) -> None:
+        """Stop running jobs, which lose nothing but the time that they will need to start again."""
+        for job_id in job_ids:
+            job = self._active[job_id]
+            self._advance(job, at_s)
+            job.due, job.rate = -1, 0.0
+            job.result.ran_s += at_s - job.run_since_s
+            job.stopped = at_s, self._running.pop(job_id)
+            self._change_rates(Ended(job_id), at_s)
+        self._step(JobsStopped(at_s=at_s, job_ids=tuple(job_ids)))
 
     def _end(self, job: _Job, at_s: float) -> None:
         job_id = job.result.job_id
         job.result.ended_s = at_s
-        del self._active[job_id]
+        job.result.ran_s += at_s - job.run_since_s
+        del self._active[job_id], self._running[job_id]
         self._change_rates(Ended(job_id), at_s)
         self._step(JobEnded(at_s=at_s, job_id=job_id))
 
@@ -256,11 +306,19 @@ class Driver:
             if not (isfinite(rate) and rate >= 0):
                 raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
             job = self._active[job_id]
-            job.remaining_s = max(0.0, job.remaining_s - job.rate * (at_s - job.since_s))
-            job.rate, job.since_s, job.due = rate, at_s, next(self._numbers)
+            self._advance(job, at_s)
+            job.rate, job.due = rate, next(self._numbers)
             if rate > 0:
-                ends_s = at_s + job.remaining_s / rate
+                ends_s = max(at_s, job.stands_until_s) + job.remaining_s / rate
                 heappush(self._moments, (ends_s, _Kind.END, job.due, job))
+            if self.tells_speed:
+                self._step(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
+
+    def _advance(self, job: _Job, at_s: float) -> None:
+        """Bring what is left of a job up to date."""
+        ran_s = max(0.0, at_s - max(job.since_s, job.stands_until_s))
+        job.remaining_s = max(0.0, job.remaining_s - job.rate * ran_s)
+        job.since_s = at_s
 
     # -- the engine ------------------------------------------------------------------------
 
@@ -273,11 +331,13 @@ class Driver:
         actions = self.engine.step(event)
         took_s = self.clock() - began_s
         self._event_count += 1
-        placed = list[_Job]()
+        placed, stopped = list[_Job](), list[JobId]()
         for action in actions:
             match action:
                 case Place():
                     placed.append(self._note_placement(action))
+                case Preempt():
+                    stopped.append(action.job_id)
                 case WakeAt():
                     self._wake_s = action.at_s
                 case LetGo():
@@ -289,6 +349,8 @@ class Driver:
         if placed:
             self._decision_s += [took_s / len(placed)] * len(placed)
             self._start_all(placed, event.at_s)
+        if stopped:
+            self._stop(stopped, event.at_s)
 
     def _note_placement(self, action: Place) -> _Job:
         job = self._active[action.job_id]

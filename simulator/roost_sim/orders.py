@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import PriorityOrder, SortKey
-
-_BY_SUBMISSION = PriorityOrder()
+from roostd.core.policy import SortKey, ranked_by_key, submission_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +19,14 @@ class OrderBy:
 
     value: Callable[[JobSpec], float | int]
 
-    def key(self, job: JobSpec) -> SortKey:
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See core.policy.KeyedOrder."""
-        return self.value(job), *_BY_SUBMISSION.key(job)
+        assert job.spec is not None
+        return self.value(job.spec), *submission_key(job.spec)
 
-    def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
         """See core.policy.OrderPolicy."""
-        return [job.job_id for job in sorted(jobs, key=self.key)]
+        return ranked_by_key(self, jobs, at_s)
 
 
 def shortest_first(work_s: Mapping[JobId, float]) -> OrderBy:

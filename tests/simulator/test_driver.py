@@ -12,8 +12,8 @@ from roost_sim.world import Change, Ended, FullSpeed, Started
 from roostd.core.actions import Action
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, JobEnded, JobQueued, JobStarted, Tick
-from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import Allow, Defer, GateVerdict
+from roostd.core.model import JobId
+from roostd.core.policy import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roostd.testing.builders import shape
 
 
@@ -59,10 +59,13 @@ class WaitsFor:
     def __init__(self, patience_s: float) -> None:
         self.patience_s = patience_s
 
-    def decide(self, job: JobSpec, waited_s: float, tier: int, at_s: float) -> GateVerdict:
-        if waited_s >= self.patience_s:
+    def decide(self, offer: Offer) -> GateVerdict:
+        if offer.waited_s >= self.patience_s:
             return Allow()
-        return Defer(until_s=at_s - waited_s + self.patience_s, reason="waits")
+        return Defer(until_s=offer.at_s - offer.waited_s + self.patience_s, reason="waits")
+
+    def note(self, outcome: WaitEnded) -> None:
+        pass
 
 
 def test_runs_each_job_for_its_work() -> None:

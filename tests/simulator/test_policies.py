@@ -18,7 +18,7 @@ from roost_sim.policies import (
 from roostd.core.engine import EngineConfig
 from roostd.core.model import JobId
 from roostd.core.policy import KeyedOrder
-from roostd.testing.builders import shape
+from roostd.testing.builders import shape, waiting
 
 # One node of 8 GPUs is busy until 100; then the order decides. (id, submission, work, GPUs)
 BUSY = ("1", 0.0, 100.0, 8)
@@ -95,8 +95,8 @@ def test_every_order_keeps_its_keys() -> None:
     for name, part in ORDERS.items():
         order = part.build(knowledge)
         assert isinstance(order, KeyedOrder), name
-        job = arrival("1", 0, 1).spec
-        assert order.key(job) == order.key(job)
+        job = waiting(arrival("1", 0, 1).spec)
+        assert order.key(job, 0.0) == order.key(job, 5.0)
         assert order.rank([job], 5.0) == ["1"]
 
 

@@ -64,6 +64,19 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Preempt:
+    """Stop a running job and let it wait again; answered by JobsStopped or PreemptionRefused.
+
+    Attributes:
+        for_job: who gets its GPUs; None: whoever is next, it may be the job itself.
+    """
+
+    job_id: JobId
+    reason: str
+    for_job: JobId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
     """Hand the job back to plain Slurm: Roost can do nothing for it."""
 
@@ -78,4 +91,4 @@ class WakeAt:
     at_s: float
 
 
-Action: TypeAlias = Place | Wait | LetGo | WakeAt
+Action: TypeAlias = Place | Wait | Preempt | LetGo | WakeAt

@@ -5,7 +5,7 @@ worse-linked set of a node than the best one. Several nodes: Slurm gives each no
 same indices, so a candidate is a node set and one index set that is free on all of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -49,6 +49,12 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.masks)
+
+    def also_excluding(self, reason: str, node_count: int) -> "Candidates":
+        """The same with one more reason why nodes were ruled out, unless it is among them."""
+        if not node_count or reason in dict(self.exclusions):
+            return self
+        return replace(self, exclusions=(*self.exclusions, (reason, node_count)))
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""

@@ -5,7 +5,8 @@ says overrides what was planned: two jobs may claim one GPU for a moment (a plan
 that Slurm started first), so holders are counted, and a GPU is free when nobody claims it.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
@@ -175,9 +176,34 @@ class Cluster:
         self._book(shares, -1)
         return bool(shares)
 
+    @contextmanager
+    def without(self, job_ids: Sequence[JobId]) -> Iterator[None]:
+        """As if these jobs held nothing, for as long as the context lasts."""
+        roomier = dict(self._roomier)
+        held = [share for job_id in job_ids for share in self.shares(job_id)]
+        self._book(held, -1)
+        try:
+            yield
+        finally:
+            self._book(held, 1)
+            self._roomier = roomier
+
     def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """What a job holds; empty when nothing."""
         return self._shares.get(job_id, ())
+
+    def has_free(self, shares: Iterable[NodeShare]) -> bool:
+        """Whether all of this could be held now, on nodes that may be used."""
+        for share in shares:
+            row = self.row.get(share.node)
+            if row is None or not self.usable[row]:
+                return False
+            wanted = mask_of(share.gpu_indices)
+            if wanted & ~int(self.free_mask[row]) or self.cpu_free[row] < share.cpu_count:
+                return False
+            if self.memory_free[row] < share.memory_bytes:
+                return False
+        return True
 
     def held_jobs(self) -> Iterable[JobId]:
         """Every job that holds something, in the order they began to."""

@@ -120,6 +120,36 @@ class PlacementRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobsStopped:
+    """Running jobs were stopped before their end, as Preempt asked, and wait again from now on."""
+
+    at_s: float
+    job_ids: tuple[JobId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionRefused:
+    """Slurm would not stop a job: it goes on running, and who was to follow it waits on."""
+
+    at_s: float
+    job_id: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedSeen:
+    """How fast a running job goes from now on.
+
+    Attributes:
+        speed_frac: of its speed alone on the best GPUs it could have; 1 is ideal.
+    """
+
+    at_s: float
+    job_id: JobId
+    speed_frac: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -138,5 +168,8 @@ Event: TypeAlias = (
     | JobStarted
     | JobEnded
     | PlacementRefused
+    | JobsStopped
+    | PreemptionRefused
+    | SpeedSeen
     | Tick
 )

@@ -1,18 +1,21 @@
 """What the engine remembers of each job."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 from roostd.core.actions import Decision
-from roostd.core.model import JobSpec, NodeShare, Placement, Shape
+from roostd.core.model import JobId, JobSpec, NodeShare, Placement, Shape
 
 
 class JobState(StrEnum):
     """Where a job stands, by the engine's knowledge."""
 
     WAITING = "waiting"
+    CLEARING = "clearing"  # others are being stopped to make room for it
     PLACING = "placing"  # Slurm was asked to start it
     RUNNING = "running"
+    STOPPING = "stopping"  # runs until Slurm has stopped it
     LET_GO = "let_go"  # plain Slurm's
     ENDED = "ended"
 
@@ -23,13 +26,20 @@ class JobRecord:
 
     Attributes:
         spec: the request; None for a job that Slurm started on its own.
-        queued_s: engine time at which it could first have been placed.
+        queued_s: engine time at which it could first have been placed, in this spell of waiting.
         reason: why it is in this state, for a human.
         until_s: when a waiting job is decided at the latest, if that is known.
         exclusions: (reason, number of nodes) of the last try of a waiting job.
         placement: what was chosen, also in shadow mode.
         decision: how.
         shares: what Slurm allocated.
+        started_s: of the present run.
+        earlier_run_s: seconds it ran before it was stopped, all runs together.
+        stop_count: how often it was stopped.
+        work_s: seconds that what it has done would have taken at ideal speed, by SpeedSeen.
+        speed_frac: its speed since `speed_since_s`; None: nobody has told.
+        safe_until_s: before that it is not asked to stop.
+        awaited: running jobs that must stop before it can be placed.
     """
 
     spec: JobSpec | None
@@ -46,6 +56,52 @@ class JobRecord:
     start_deadline_s: float = 0.0
     started_s: float | None = None
     ended_s: float | None = None
+    earlier_run_s: float = 0.0
+    stop_count: int = 0
+    work_s: float = 0.0
+    speed_frac: float | None = None
+    speed_since_s: float = 0.0
+    safe_until_s: float = inf
+    awaited: dict[JobId, None] = field(default_factory=dict)
+
+    @property
+    def job_id(self) -> JobId:
+        """Of a job whose request is known."""
+        assert self.spec is not None
+        return self.spec.job_id
+
+    def run_s(self, at_s: float) -> float:
+        """Seconds it has held GPUs by then, all runs together."""
+        return self.earlier_run_s + (at_s - self.started_s if self.started_s is not None else 0.0)
+
+    def attained_gpu_s(self, at_s: float) -> float:
+        """GPU-seconds it has had by then: what least-attained-service orders go by."""
+        return self.run_s(at_s) * (self.spec.gpu_count if self.spec is not None else 0)
+
+    def efficiency(self, at_s: float) -> float:
+        """Ideal time of its work over the time it took; 0 for a job that never ran.
+
+        The work-weighted harmonic mean of its speeds, which needs no knowledge of its length
+        (Dally's S, with the total number of iterations cancelled).
+        """
+        run_s = self.run_s(at_s)
+        if run_s <= 0:
+            return 0.0
+        return self._work_s(at_s) / run_s
+
+    def remember_runs(self, earlier: "JobRecord", at_s: float) -> None:
+        """Carry over what it had before it came back into the queue."""
+        self.earlier_run_s = earlier.run_s(at_s)
+        self.work_s = earlier._work_s(at_s)
+        self.stop_count = earlier.stop_count + (earlier.started_s is not None)
+
+    def note_speed(self, speed_frac: float | None, at_s: float) -> None:
+        """Go on at another speed from now on; None: it stands or nobody can tell."""
+        self.work_s = self._work_s(at_s)
+        self.speed_frac, self.speed_since_s = speed_frac, at_s
+
+    def _work_s(self, at_s: float) -> float:
+        return self.work_s + (self.speed_frac or 0.0) * (at_s - self.speed_since_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ class JobSpec:
     required_nodes: tuple[NodeName, ...] = ()  # -w: the placement holds all of these
     excluded_nodes: tuple[NodeName, ...] = ()  # -x
     binding: bool = True  # False in shadow and advise: decide and record, reserve nothing
+    name: str = ""  # Slurm's job name, as given
+    model: str = ""  # what the user says it trains: a name of the speed profiles
+    checkpoint_s: float | None = None  # it saves its state so often; None: it must not be stopped
 
     @property
     def gpu_count(self) -> int:

@@ -1,24 +1,33 @@
-"""The plug-ins of a pass over the queue: one Protocol a decision, one method each.
+"""The plug-ins of a pass over the queue: one Protocol a decision.
 
-All are pure: the same arguments give the same answer. Learned ones live behind adapters and raise
-PolicyError when they cannot answer; the engine then asks the heuristic beside them.
+The order, the score and the candidates are pure: the same arguments give the same answer. A gate
+may learn from what it is told, and nothing else, so that a replay tells it the same. Learned ones
+live behind adapters and raise PolicyError when they cannot answer; the engine then asks the
+heuristic beside them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.core.model import JobId, JobSpec
+from roostd.core.candidates import Candidates, find_candidates
+from roostd.core.cluster import Cluster
+from roostd.core.eligibility import KEPT_FREE, has_room
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId, JobSpec, Shape
+
+# -- order -------------------------------------------------------------------------------------
 
 
 class OrderPolicy(Protocol):
     """Who is offered GPUs next?"""
 
-    def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
-        """Return every job's id, first served first."""
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+        """Return every job's id, first served first. Each record has a spec."""
 
 
 SortKey: TypeAlias = tuple[int | float | str, ...]
@@ -26,10 +35,13 @@ SortKey: TypeAlias = tuple[int | float | str, ...]
 
 @runtime_checkable
 class KeyedOrder(OrderPolicy, Protocol):
-    """An order in which a job's place hangs on nothing but the job: it is found by its key."""
+    """An order in which a waiting job's place hangs on that job alone, and stays while it waits."""
 
-    def key(self, job: JobSpec) -> SortKey:
-        """Return what to sort by, ascending; the same at any time."""
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return what to sort by, ascending. For a waiting job it is the same at any time."""
+
+
+# -- gate --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +60,97 @@ class Defer:
 GateVerdict: TypeAlias = Allow | Defer
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """GPUs that a job could have now.
+
+    Attributes:
+        job: what is known of the job; its spec is there.
+        waited_s: seconds since it could first have been placed, in this spell of waiting.
+        shape: of the candidates.
+        tier: of the best candidate: 0 one node, 1 one rack, 2 across racks.
+        cluster: as it is now; to be read only.
+    """
+
+    job: JobRecord
+    waited_s: float
+    shape: Shape
+    tier: int
+    cluster: Cluster
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitEnded:
+    """How a spell of waiting came out.
+
+    Attributes:
+        job: what is known of the job.
+        waited_s: seconds since it could first have been placed.
+        tier: of what it got; None when it left the queue without: its wait is censored.
+    """
+
+    job: JobRecord
+    waited_s: float
+    tier: int | None
+    at_s: float
+
+
 class GatePolicy(Protocol):
     """Now, or wait for a better place? Until when?"""
 
-    def decide(self, job: JobSpec, waited_s: float, tier: int, at_s: float) -> GateVerdict:
-        """Judge an offer.
+    def decide(self, offer: Offer) -> GateVerdict:
+        """Judge an offer."""
+
+    def note(self, outcome: WaitEnded) -> None:
+        """Learn how a wait came out. Called once for every spell, whoever placed the job."""
+
+
+# -- candidates --------------------------------------------------------------------------------
+
+
+class CandidatePolicy(Protocol):
+    """Which placements are worth scoring?"""
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None) -> Candidates:
+        """List the placements that Slurm could start now; empty when there are none.
 
         Args:
-            job: the job that has the offer.
-            waited_s: seconds since it could first have been placed.
-            tier: of the best candidate: 0 one node, 1 one rack, 2 across racks.
-            at_s: engine time.
+            cluster: the nodes.
+            job: whose shapes, partition, features and node lists count.
+            kept: bool [row], nodes kept free for a job that is served before this one.
         """
+
+    def may_use(self, cluster: Cluster, job: JobSpec, rows: Sequence[int]) -> bool:
+        """Whether a job that found nothing could find something now that `rows` have more room.
+
+        May err towards yes.
+        """
+
+
+class ShapeByShape:
+    """The candidates of the first of the job's shapes that has any: Roost's own rule."""
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None) -> Candidates:
+        """See CandidatePolicy."""
+        kept_count = 0
+        for shape in job.shapes:
+            found = find_candidates(cluster, job, shape, kept)
+            if len(found):
+                return found
+            kept_count = max(kept_count, dict(found.exclusions).get(KEPT_FREE, 0))
+        return found.also_excluding(KEPT_FREE, kept_count)
+
+    def may_use(self, cluster: Cluster, job: JobSpec, rows: Sequence[int]) -> bool:
+        """See CandidatePolicy."""
+        return any(
+            cluster.roomy_count(shape.gpus_per_node) >= shape.node_count
+            and any(has_room(cluster, job, shape, row) for row in rows)
+            for shape in job.shapes
+        )
+
+
+# -- score -------------------------------------------------------------------------------------
 
 
 class ScorePolicy(Protocol):
@@ -83,23 +174,94 @@ class ScorePolicy(Protocol):
         """
 
 
+# -- preemption --------------------------------------------------------------------------------
+
+
+class PreemptPolicy(Protocol):
+    """Whom to stop, for whom, and when?"""
+
+    def lease_s(self, job: JobRecord) -> float:
+        """How long a started job is safe, in seconds from its start; inf: it may never be stopped.
+
+        When `rebids` is true the job gives its GPUs up by then and bids anew.
+        """
+
+    @property
+    def rebids(self) -> bool:
+        """Whether a job whose lease has ended bids anew, though nobody may want its GPUs."""
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """Return those that may be stopped now, the first to go first.
+
+        Args:
+            running: jobs whose lease has ended, in the order they were first seen.
+            at_s: engine time.
+        """
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """Whether a waiting job may have the GPUs of a running one."""
+
+    def review_s(self, at_s: float) -> float:
+        """When to look again though nothing happens; inf: never."""
+
+
+# -- the defaults ------------------------------------------------------------------------------
+
+
 class PriorityOrder:
     """Slurm's own order: higher priority first, then the earlier submission, then the lower id."""
 
-    def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
         """See OrderPolicy."""
-        return [job.job_id for job in sorted(jobs, key=self.key)]
+        return ranked_by_key(self, jobs, at_s)
 
-    def key(self, job: JobSpec) -> SortKey:
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See KeyedOrder."""
-        number, _, task = job.job_id.partition("_")
-        # Length first: digits then sort as numbers do.
-        return -job.priority, job.submit_s, len(number), number, len(task), task
+        return submission_key(job.spec)
 
 
 class OpenGate:
     """Takes every offer at once: no delay scheduling."""
 
-    def decide(self, job: JobSpec, waited_s: float, tier: int, at_s: float) -> GateVerdict:
+    def decide(self, offer: Offer) -> GateVerdict:
         """See GatePolicy."""
         return Allow()
+
+    def note(self, outcome: WaitEnded) -> None:
+        """See GatePolicy."""
+
+
+class NoPreemption:
+    """A job that started runs until it ends."""
+
+    rebids = False
+
+    def lease_s(self, job: JobRecord) -> float:
+        """See PreemptPolicy."""
+        return inf
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See PreemptPolicy."""
+        return ()
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """See PreemptPolicy."""
+        return False
+
+    def review_s(self, at_s: float) -> float:
+        """See PreemptPolicy."""
+        return inf
+
+
+def submission_key(job: JobSpec | None) -> SortKey:
+    """Slurm's order as a key; also what settles ties of other orders."""
+    assert job is not None
+    number, _, task = job.job_id.partition("_")
+    # Length first: digits then sort as numbers do.
+    return -job.priority, job.submit_s, len(number), number, len(task), task
+
+
+def ranked_by_key(order: KeyedOrder, jobs: Sequence[JobRecord], at_s: float) -> list[JobId]:
+    """What `rank` is for an order that has keys."""
+    keyed = sorted((order.key(job, at_s), job.job_id) for job in jobs)
+    return [job_id for _, job_id in keyed]

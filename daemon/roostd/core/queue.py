@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import has_room
-from roostd.core.jobs import Demand
+from roostd.core.jobs import Demand, JobRecord
 from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import KeyedOrder, OrderPolicy, SortKey
+from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
 
 _Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
 _MANY_ROWS = 64  # after so many changes to nodes at once, everything is tried anew
@@ -79,7 +78,7 @@ class JobQueue:
         self._keyed = order if isinstance(order, KeyedOrder) else None
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
-        self._jobs: dict[JobId, JobSpec] = {}
+        self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
         self._is_ranked = True
         self._is_due = False  # whether a pass could change anything
@@ -87,16 +86,18 @@ class JobQueue:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
-    def add(self, job: JobSpec, since_s: float) -> Candidates | None:
+    def add(self, record: JobRecord, at_s: float) -> Candidates | None:
         """Queue a job. Returns the empty candidates when it is already known to have no room."""
+        job, since_s = record.spec, record.queued_s
+        assert job is not None
         demand = Demand.of(job)
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
             group = self._groups[demand] = Group(self._group_count, job)
         left = self._take_out(job.job_id)
-        key = self._keyed.key(job) if self._keyed else ()
-        self._jobs[job.job_id] = job
+        key = self._keyed.key(record, at_s) if self._keyed else ()
+        self._jobs[job.job_id] = record
         self._entries[job.job_id] = group, key
         insort(group.job_ids, (key, job.job_id))
         group.since_s[job.job_id] = since_s
@@ -127,11 +128,13 @@ class JobQueue:
         for group in self._groups.values():
             self._recall(group)
 
-    def begin_pass(self, cluster: Cluster, at_s: float) -> bool:
+    def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
         """Recall who may have room now, and rank. Returns whether a pass could change anything."""
         rows = cluster.take_roomier_rows()
         for group in self._groups.values() if rows else ():
-            if (group.nothing is not None or group.deferred) and _may_use(cluster, group, rows):
+            if (group.nothing is not None or group.deferred) and _may_use(
+                cluster, candidates, group, rows
+            ):
                 self._recall(group)
         is_due, self._is_due = self._is_due, False
         if is_due and not self._is_ranked:
@@ -157,6 +160,24 @@ class JobQueue:
             elif not was_without_room:
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
+
+    def has_blocked(self) -> bool:
+        """Whether some queued job found no room."""
+        return any(group.nothing is not None for group in self._groups.values())
+
+    def blocked(self) -> Iterator[JobId]:
+        """Give the first job of each group without room, in order.
+
+        A group that lost its first one meanwhile gives its next.
+        """
+        turns: list[_Turn] = []
+        for group in self._groups.values():
+            _push(turns, group, _head(group) if group.nothing is not None else None)
+        while turns:
+            _, _, job_id, group = heappop(turns)
+            yield job_id
+            if job_id not in group.since_s:
+                _push(turns, group, _head(group))
 
     def postpone(self) -> None:
         """Go on with the pass after the next event."""
@@ -215,12 +236,5 @@ def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None)
         heappush(turns, (entry[0], group.number, entry[1], group))
 
 
-def _may_use(cluster: Cluster, group: Group, rows: list[int]) -> bool:
-    if len(rows) > _MANY_ROWS:
-        return True
-    job = group.sample
-    return any(
-        cluster.roomy_count(shape.gpus_per_node) >= shape.node_count
-        and any(has_room(cluster, job, shape, row) for row in rows)
-        for shape in job.shapes
-    )
+def _may_use(cluster: Cluster, candidates: CandidatePolicy, group: Group, rows: list[int]) -> bool:
+    return len(rows) > _MANY_ROWS or candidates.may_use(cluster, group.sample, rows)

@@ -14,7 +14,7 @@ from roostd.core.events import (
     Tick,
     TopologySeen,
 )
-from roostd.core.jobs import JobState, shares_of
+from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.model import (
     GpuUuid,
     JobId,
@@ -95,6 +95,11 @@ def job(
         excluded_nodes=tuple(NodeName(name) for name in excluded),
         binding=binding,
     )
+
+
+def waiting(spec: JobSpec, queued_s: float = 0.0) -> JobRecord:
+    """What the engine knows of a job that waits."""
+    return JobRecord(spec=spec, state=JobState.WAITING, queued_s=queued_s)
 
 
 def share(name: str, *gpu_indices: int, cpu_count: int = 1, memory_bytes: int = 0) -> NodeShare:

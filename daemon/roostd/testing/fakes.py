@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.errors import PolicyError
-from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import Allow, GateVerdict
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId
+from roostd.core.policy import Allow, GateVerdict, Offer, WaitEnded
 
 
 class FakeScore:
@@ -59,11 +60,16 @@ class ScriptedGate:
     def __init__(self, *verdicts: GateVerdict) -> None:
         self._verdicts = list(verdicts)
         self.asked: list[tuple[JobId, float, int]] = []
+        self.noted: list[tuple[JobId, float, int | None]] = []
 
-    def decide(self, job: JobSpec, waited_s: float, tier: int, at_s: float) -> GateVerdict:
+    def decide(self, offer: Offer) -> GateVerdict:
         """See core.policy.GatePolicy."""
-        self.asked.append((job.job_id, waited_s, tier))
+        self.asked.append((offer.job.job_id, offer.waited_s, offer.tier))
         return self._verdicts.pop(0) if self._verdicts else Allow()
+
+    def note(self, outcome: WaitEnded) -> None:
+        """See core.policy.GatePolicy."""
+        self.noted.append((outcome.job.job_id, outcome.waited_s, outcome.tier))
 
 
 class FixedOrder:
@@ -73,7 +79,7 @@ class FixedOrder:
         self.job_ids = job_ids
         self.call_count = 0
 
-    def rank(self, jobs: Sequence[JobSpec], at_s: float) -> Sequence[JobId]:
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
         """See core.policy.OrderPolicy."""
         self.call_count += 1
         known = {job_id: position for position, job_id in enumerate(self.job_ids)}

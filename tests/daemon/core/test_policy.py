@@ -2,8 +2,9 @@
 
 from random import Random
 
-from roostd.core.policy import Allow, KeyedOrder, OpenGate, PriorityOrder
-from roostd.testing.builders import job
+from roostd.core.cluster import Cluster
+from roostd.core.policy import Allow, KeyedOrder, Offer, OpenGate, PriorityOrder
+from roostd.testing.builders import job, shape, waiting
 from roostd.testing.fakes import FixedOrder
 
 
@@ -17,7 +18,7 @@ def test_serves_by_priority_then_submission_then_number() -> None:
     ]
     shuffled = list(jobs)
     Random(0).shuffle(shuffled)
-    ranked = PriorityOrder().rank(shuffled, at_s=0.0)
+    ranked = PriorityOrder().rank([waiting(spec) for spec in shuffled], at_s=0.0)
     assert ranked == [spec.job_id for spec in jobs]
 
 
@@ -27,8 +28,9 @@ def test_its_keys_sort_as_it_ranks() -> None:
         job(f"{random.randint(1, 99)}_{number}", priority=random.randint(0, 3))
         for number in range(50)
     ]
-    by_key = sorted(jobs, key=order.key)
-    assert order.rank(jobs, at_s=0.0) == [spec.job_id for spec in by_key]
+    records = [waiting(spec) for spec in jobs]
+    by_key = sorted(records, key=lambda record: order.key(record, 0.0))
+    assert order.rank(records, at_s=0.0) == [record.job_id for record in by_key]
 
 
 def test_only_some_orders_have_keys() -> None:
@@ -37,4 +39,7 @@ def test_only_some_orders_have_keys() -> None:
 
 
 def test_the_open_gate_allows_everything() -> None:
-    assert OpenGate().decide(job("1"), waited_s=0.0, tier=2, at_s=0.0) == Allow()
+    offer = Offer(
+        job=waiting(job("1")), waited_s=0.0, shape=shape(1), tier=2, cluster=Cluster(), at_s=0.0
+    )
+    assert OpenGate().decide(offer) == Allow()

@@ -6,9 +6,9 @@ import pytest
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
 from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import PriorityOrder
+from roostd.core.policy import PriorityOrder, ShapeByShape
 from roostd.core.queue import JobQueue
-from roostd.testing.builders import job, node, share
+from roostd.testing.builders import job, node, share, waiting
 from roostd.testing.fakes import FixedOrder
 
 
@@ -31,7 +31,7 @@ def one_pass(
 ) -> list[str]:
     """Try every offer; nobody has room. Returns who was offered."""
     offered = []
-    if queue.begin_pass(cluster, 0.0):
+    if queue.begin_pass(cluster, ShapeByShape(), 0.0):
         for group, job_id in queue.offers(impatient_s):
             offered.append(job_id)
             group.nothing = no_room(cluster, group.sample)
@@ -43,26 +43,26 @@ def one_pass(
 def test_one_of_each_kind_is_offered_in_order() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     for spec in (job("4", gpus=2), job("3", gpus=1), job("2", gpus=2), job("5", gpus=1)):
-        assert queue.add(spec, 0.0) is None
+        assert queue.add(waiting(spec, 0.0), 0.0) is None
     assert one_pass(queue, cluster) == ["2", "3"]
     assert one_pass(queue, cluster) == []
 
 
 def test_a_kind_without_room_answers_at_once() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=2), 0.0)
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     one_pass(queue, cluster)
-    nothing = queue.add(job("2", gpus=2), 0.0)
+    nothing = queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     assert nothing is not None
     assert nothing.exclusions == (("too few free GPUs", 2),)
-    assert not queue.begin_pass(cluster, 0.0)
+    assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
 
 
 @pytest.mark.parametrize(("freed", "offered"), [(1, ["1"]), (2, ["1", "2"]), (8, ["1", "2", "3"])])
 def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: list[str]) -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     for position, gpus in enumerate((1, 2, 4), start=1):
-        queue.add(job(f"{position}", gpus=gpus), 0.0)
+        queue.add(waiting(job(f"{position}", gpus=gpus), 0.0), 0.0)
     one_pass(queue, cluster)
     cluster.hold(JobId("b"), [share("b", *range(8 - freed))])
     assert one_pass(queue, cluster) == offered
@@ -70,7 +70,7 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
 
 def test_after_many_changes_everything_is_recalled() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=8), 0.0)
+    queue.add(waiting(job("1", gpus=8), 0.0), 0.0)
     one_pass(queue, cluster)
     for number in range(70):
         cluster.see_node(node(f"n{number}", 1))
@@ -79,27 +79,27 @@ def test_after_many_changes_everything_is_recalled() -> None:
 
 def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=2, priority=9), 50.0)
-    queue.add(job("2", gpus=2), 10.0)
-    queue.add(job("3", gpus=1, priority=5), 50.0)
+    queue.add(waiting(job("1", gpus=2, priority=9), 50.0), 50.0)
+    queue.add(waiting(job("2", gpus=2), 10.0), 10.0)
+    queue.add(waiting(job("3", gpus=1, priority=5), 50.0), 50.0)
     assert one_pass(queue, cluster, impatient_s=10.0) == ["1", "3", "2"]
-    queue.add(job("4", gpus=4), 60.0)
+    queue.add(waiting(job("4", gpus=4), 60.0), 60.0)
     assert one_pass(queue, cluster, impatient_s=10.0) == ["2", "4"]
 
 
 def test_a_head_that_is_impatient_has_one_turn() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=2), 0.0)
-    queue.add(job("2", gpus=2), 0.0)
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     assert one_pass(queue, cluster, impatient_s=0.0) == ["1"]
 
 
 def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=2), 0.0)
-    queue.add(job("2", gpus=1), 0.0)
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
     one_pass(queue, cluster, kept=True)
-    assert not queue.begin_pass(cluster, 0.0)
+    assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
     queue.remove(JobId("1"))
     assert one_pass(queue, cluster) == ["2"]
 
@@ -107,15 +107,15 @@ def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
 def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     spec = job("1", gpus=2)
-    queue.add(spec, 0.0)
-    queue.add(job("2", gpus=2), 0.0)
+    queue.add(waiting(spec, 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     queue.defer(JobId("1"))
     assert one_pass(queue, cluster) == ["2"]
     assert JobId("1") in queue
     cluster.release(JobId("b"))
     assert one_pass(queue, cluster) == ["1"]
     queue.defer(JobId("1"))
-    queue.add(spec, 0.0)
+    queue.add(waiting(spec, 0.0), 0.0)
     queue.check_invariants()
     queue.defer(JobId("1"))
     queue.remove(JobId("1"))
@@ -126,8 +126,8 @@ def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
 
 def test_a_job_that_asks_for_something_else_changes_groups() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(job("1", gpus=2), 0.0)
-    queue.add(job("1", gpus=4), 0.0)
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("1", gpus=4), 0.0), 0.0)
     assert one_pass(queue, cluster) == ["1"]
     queue.check_invariants()
 
@@ -136,7 +136,7 @@ def test_an_order_without_keys_is_asked_when_somebody_came() -> None:
     cluster, order = cluster_of_two(), FixedOrder("3", "1", "2")
     queue = JobQueue(order)
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 3)):
-        queue.add(job(job_id, gpus=gpus), 0.0)
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     queue.defer(JobId("2"))
     assert one_pass(queue, cluster) == ["3", "1"]
     queue.remove(JobId("3"))

@@ -1,0 +1,87 @@
+"""Room for a waiting job where others run: which of them to stop, and where it then goes."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from roostd.core.candidates import Candidates
+from roostd.core.cluster import Cluster
+from roostd.core.model import JobId, NodeShare
+
+Propose = Callable[[], Candidates]
+
+
+def find_room(
+    cluster: Cluster, victims: Sequence[JobId], propose: Propose
+) -> tuple[Candidates, int] | None:
+    """Find the candidates that a job would have if as few others as possible were stopped.
+
+    The victims are tried in front parts that double in length, so a search asks for candidates
+    at most 2 + log2(victims) times.
+
+    Args:
+        cluster: as it is; the same afterwards.
+        victims: running jobs, the first to go first.
+        propose: asks for candidates of the waiting job.
+
+    Returns:
+        The candidates, and of how many victims they hold the GPUs at most; None without room.
+    """
+    everybody = _with_room(cluster, victims, propose)
+    if not len(everybody):
+        return None
+    count = 1
+    while count < len(victims):
+        found = _with_room(cluster, victims[:count], propose)
+        if len(found):
+            return found, count
+        count *= 2
+    return everybody, len(victims)
+
+
+def holders(
+    cluster: Cluster, victims: Sequence[JobId], shares: Sequence[NodeShare]
+) -> tuple[JobId, ...]:
+    """Which of the victims hold a GPU, or CPUs and memory of a node, that is needed.
+
+    A node's CPUs and memory are not told apart: whoever holds GPUs that are wanted goes, and where
+    CPUs or memory still run short, whoever else of the victims is on that node.
+    """
+    wanted = {share.node: share for share in shares}
+    direct: dict[JobId, None] = {}
+    for job_id in victims:
+        for held in cluster.shares(job_id):
+            need = wanted.get(held.node)
+            if need is not None and not set(need.gpu_indices).isdisjoint(held.gpu_indices):
+                direct[job_id] = None
+    for need in shares:
+        row = cluster.row[need.node]
+        cpus, memory = int(cluster.cpu_free[row]), int(cluster.memory_free[row])
+        here = [(v, s) for v in victims for s in cluster.shares(v) if s.node == need.node]
+        for job_id, held in sorted(here, key=lambda pair: pair[0] not in direct):
+            if job_id not in direct and cpus >= need.cpu_count and memory >= need.memory_bytes:
+                break
+            direct[job_id] = None
+            cpus, memory = cpus + held.cpu_count, memory + held.memory_bytes
+    return tuple(direct)
+
+
+def vacated(
+    cluster: Cluster, planned: Sequence[NodeShare], awaited: Iterable[JobId]
+) -> tuple[NodeShare, ...]:
+    """The GPUs of a plan that no awaited job holds any more: nobody else may have them."""
+    taken = {
+        (share.node, gpu)
+        for job_id in awaited
+        for share in cluster.shares(job_id)
+        for gpu in share.gpu_indices
+    }
+    return tuple(
+        NodeShare(
+            share.node, tuple(gpu for gpu in share.gpu_indices if (share.node, gpu) not in taken)
+        )
+        for share in planned
+    )
+
+
+def _with_room(cluster: Cluster, victims: Sequence[JobId], propose: Propose) -> Candidates:
+    with cluster.without(victims):
+        return propose()
