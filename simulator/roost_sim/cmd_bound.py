@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 
 from roost_sim.bound import Demand, average_jct_bound_s
-from roost_sim.inputs import measured_span, read_workload, workload_options
+from roost_sim.inputs import load_option, measured_span, read_workload, workload_options
 
 
 @click.command(epilog="Example: roost-sim bound --trace jobs.csv --cluster small --json")
 @workload_options
+@load_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def bound(
     trace_path: Path,

@@ -5,9 +5,16 @@ from pathlib import Path
 
 import click
 
-from roost_sim.inputs import measured_span, read_workload, workload_options
+from roost_sim.inputs import (
+    engine_options,
+    load_option,
+    measured_span,
+    read_workload,
+    workload_options,
+)
 from roost_sim.metrics import TIER_NAMES
 from roost_sim.policies import find_policy
+from roost_sim.run_document import run_document
 from roost_sim.simulation import Report, Run, simulate
 from roost_sim.world import FullSpeed
 from roostd.core.engine import EngineConfig
@@ -15,6 +22,7 @@ from roostd.core.engine import EngineConfig
 
 @click.command(epilog="Example: roost-sim run --trace jobs.csv --cluster small --policy sjf --json")
 @workload_options
+@load_option
 @click.option(
     "--policy",
     "policy_name",
@@ -23,20 +31,7 @@ from roostd.core.engine import EngineConfig
     help="A name of `roost-sim policies`, or order+placement+gate+preemption.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what the policy draws.")
-@click.option(
-    "--start-delay-s",
-    type=click.FloatRange(0, 10, max_open=True),
-    default=0.0,
-    show_default=True,
-    help="From a decision to the start of the job.",
-)
-@click.option(
-    "--patience-s",
-    type=click.FloatRange(0),
-    default=EngineConfig().patience_s,
-    show_default=True,
-    help="After waiting so long a job keeps nodes free for itself.",
-)
+@engine_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
     trace_path: Path,
@@ -77,30 +72,6 @@ def run(
     for name, value in (*run_document(policy.name, seed, report).items(), *_details(report)):
         shown = f"{value:.6g}" if isinstance(value, float) else "-" if value is None else value
         click.echo(f"{name:>18}  {shown}")
-
-
-def run_document(policy_name: str, seed: int, report: Report) -> dict[str, object]:
-    """The JSON object of one run. Page: docs/simulator/README.md."""
-    figures = report.metrics
-    return {
-        "policy": policy_name,
-        "seed": seed,
-        "jobs": figures.jobs,
-        "completed": figures.completed,
-        "avg_jct_s": figures.avg_jct_s,
-        "median_jct_s": figures.median_jct_s,
-        "p95_jct_s": figures.p95_jct_s,
-        "p99_jct_s": figures.p99_jct_s,
-        "makespan_s": figures.makespan_s,
-        "avg_queue_s": figures.avg_queue_s,
-        "comm_share": None,  # FullSpeed knows no communication
-        "occupancy": figures.occupancy,
-        "preemptions": 0,  # the engine has no such action
-        "decisions": figures.decisions,
-        "decision_p99_ms": figures.decision_p99_ms,
-        "bound_avg_jct_s": figures.bound_avg_jct_s,
-        "wall_s": report.wall_s,
-    }
 
 
 def _details(report: Report) -> list[tuple[str, object]]:

@@ -12,10 +12,20 @@ from roost_sim.metrics import Span
 from roost_sim.trace import Trace
 from roost_sim.trace_formats import load_trace
 from roost_sim.trace_rows import LoadedTrace
+from roostd.core.engine import EngineConfig
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
 _Frac = click.FloatRange(0, 1, max_open=True)
+
+
+def load_option(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add the option for one load; commands that take several have their own."""
+    return click.option(
+        "--load",
+        type=click.FloatRange(0, min_open=True),
+        help="Stretch the arrivals to this load: GPU-seconds asked for over those there.",
+    )(command)
 
 
 def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
@@ -36,11 +46,6 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
             help="Leave the first so many arrivals out of job times.",
         ),
         click.option("--strict", is_flag=True, help="Stop at the first bad row of the trace."),
-        click.option(
-            "--load",
-            type=click.FloatRange(0, min_open=True),
-            help="Stretch the arrivals to this load: GPU-seconds asked for over those there.",
-        ),
         click.option("--limit", type=click.IntRange(1), help="Take the first so many jobs."),
         click.option(
             "--cluster",
@@ -56,6 +61,28 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
             metavar="FILE",
             type=click.Path(path_type=Path),
             help="The jobs: CSV, sacct -P, Philly's JSON or a journal of roostd; plain or .gz.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add the options that say how the engine is set and how soon its decisions take effect."""
+    for option in (
+        click.option(
+            "--patience-s",
+            type=click.FloatRange(0),
+            default=EngineConfig().patience_s,
+            show_default=True,
+            help="After waiting so long a job keeps nodes free for itself.",
+        ),
+        click.option(
+            "--start-delay-s",
+            type=click.FloatRange(0, 10, max_open=True),
+            default=0.0,
+            show_default=True,
+            help="From a decision to the start of the job.",
         ),
     ):
         command = option(command)
