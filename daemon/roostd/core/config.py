@@ -1,0 +1,26 @@
+"""The numbers of the engine."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The numbers of the engine. Page: docs/configuration.md.
+
+    Attributes:
+        patience_s: after waiting this long a job keeps nodes free for itself.
+        start_timeout_s: a placed job that Slurm has not started by then is decided anew.
+        stop_timeout_s: a plan for which Slurm has not stopped the victims by then is dropped.
+        refusal_backoff_s: pause after the first refusal; doubles with each one.
+        refusal_limit: after so many refusals in a row the job is handed back to plain Slurm.
+        window_count: how many jobs of the queue one pass tries; the next one goes on from there.
+        ended_job_count: how many ended jobs can still be explained.
+    """
+
+    patience_s: float = 600.0
+    start_timeout_s: float = 10.0
+    stop_timeout_s: float = 60.0
+    refusal_backoff_s: float = 2.0
+    refusal_limit: int = 6
+    window_count: int = 1000
+    ended_job_count: int = 1000

@@ -1,0 +1,179 @@
+"""Stopping running jobs for waiting ones: plans that wait until their room is clear.
+
+A plan names the waiting job's GPUs and the jobs in its way. These are asked to stop; as they leave,
+their GPUs pass to the waiting job, so nobody else slips in; when the last has left, it is placed.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from roostd.core.actions import Action, Place, Preempt
+from roostd.core.candidates import Candidates
+from roostd.core.chooser import Chooser
+from roostd.core.displacement import find_room, holders, vacated
+from roostd.core.jobs import JobRecord, JobState, shares_of
+from roostd.core.ledger import MAX_BACKOFF_S, Ledger
+from roostd.core.model import JobId
+from roostd.core.policy import CandidatePolicy, Defer, GateVerdict, PreemptPolicy
+
+AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+
+
+class Preemption:
+    """Asks a preemption policy whom to stop, and sees each stop through."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        policy: PreemptPolicy,
+        candidates: CandidatePolicy,
+        chooser: Chooser,
+        ask_gate: AskGate,
+    ) -> None:
+        self._ledger, self._policy, self._candidates = ledger, policy, candidates
+        self._chooser, self._ask_gate = chooser, ask_gate
+
+    def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
+        """Note from when on a job that starts may be asked to stop."""
+        if record.spec is None:
+            return
+        record.safe_until_s = at_s + self._policy.lease_s(record)
+        if record.safe_until_s < inf:
+            self._ledger.running[job_id] = None
+            if self._policy.rebids:
+                self._ledger.alarm(record.safe_until_s, job_id)
+
+    def consider(self, at_s: float, actions: list[Action]) -> None:
+        """Stop those whose lease has ended, or those that a waiting job may displace."""
+        policy = self._policy
+        if not policy.rebids and not self._ledger.queue.has_blocked():
+            return
+        records = (self._ledger.jobs[job_id] for job_id in self._ledger.running)
+        over = [record for record in records if record.safe_until_s <= at_s]
+        if not over:
+            return
+        ranked = policy.first_to_go(over, at_s)
+        if policy.rebids:
+            for record in ranked:
+                self._ask_to_stop(record, "its lease ended", None, actions)
+            return
+        for job_id in self._ledger.queue.blocked():
+            record = self._ledger.jobs[job_id]
+            self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
+
+    def _victims(
+        self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
+    ) -> Sequence[JobRecord]:
+        """The front part of those that may be stopped, as far as this job may displace them."""
+        victims = []
+        for record in ranked:
+            if record.state is JobState.RUNNING:
+                if not self._policy.displaces(job, record, at_s):
+                    break
+                victims.append(record)
+        return victims
+
+    def _displace(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        victims: Sequence[JobRecord],
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        """Plan a waiting job's placement where victims run, and ask those in its way to stop."""
+        job, cluster = record.spec, self._ledger.cluster
+        assert job is not None
+        if not job.binding or not victims:
+            return
+        ids = [victim.job_id for victim in victims]
+        found = find_room(cluster, ids, lambda: self._candidates.propose(cluster, job, None))
+        if found is None or isinstance(self._ask_gate(record, found[0], at_s), Defer):
+            return
+        candidates, count = found
+        with cluster.without(ids[:count]):
+            decision = self._chooser.decide(cluster, candidates, at_s)
+        placement = decision.candidates[0]
+        leaving = holders(cluster, ids[:count], shares_of(placement))
+        if not leaving:
+            return  # there is room, but it is kept for somebody else
+        self._ledger.unqueue(job_id)
+        self._ledger.clearing[job_id] = None
+        record.decision, record.placement = decision, placement
+        record.state, record.until_s = JobState.CLEARING, None
+        record.reason = f"waits until {', '.join(leaving)} has stopped"
+        record.awaited = dict.fromkeys(leaving)
+        record.start_deadline_s = at_s + self._ledger.config.stop_timeout_s
+        self._ledger.alarm(record.start_deadline_s, job_id)
+        cluster.hold(job_id, vacated(cluster, shares_of(placement), leaving))
+        for victim in victims:
+            if victim.job_id in record.awaited:
+                self._ask_to_stop(victim, f"makes room for {job_id}", job_id, actions)
+
+    def _ask_to_stop(
+        self, victim: JobRecord, reason: str, for_job: JobId | None, actions: list[Action]
+    ) -> None:
+        victim.state, victim.reason = JobState.STOPPING, reason
+        self._ledger.running.pop(victim.job_id, None)
+        actions.append(Preempt(job_id=victim.job_id, reason=reason, for_job=for_job))
+
+    def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+        """A running job was stopped: it waits again."""
+        record = self._ledger.jobs.get(job_id)
+        stoppable = (JobState.RUNNING, JobState.STOPPING)
+        if record is not None and record.spec is not None and record.state in stoppable:
+            self._ledger.take_job(record.spec, at_s, actions)
+
+    def keep_running(self, job_id: JobId, at_s: float) -> None:
+        """Leave a job alone that was asked to stop."""
+        record = self._ledger.jobs.get(job_id)
+        if record is None or record.state is not JobState.STOPPING:
+            return
+        record.state, record.reason = JobState.RUNNING, ""
+        record.safe_until_s = at_s + MAX_BACKOFF_S
+        self._ledger.running[job_id] = None
+
+    def go_on(self, at_s: float, actions: list[Action]) -> None:
+        """Place those whose room is free now; drop the plans of those whose will not be."""
+        cluster = self._ledger.cluster
+        for job_id in tuple(self._ledger.clearing):
+            record = self._ledger.jobs[job_id]
+            assert record.placement is not None
+            assert record.decision is not None
+            states = {victim: self._state(victim) for victim in record.awaited}
+            record.awaited = {v: None for v, s in states.items() if s is JobState.STOPPING}
+            if JobState.RUNNING in states.values() or at_s >= record.start_deadline_s:
+                self._drop_plan(job_id, record, at_s, actions)
+                continue
+            planned = shares_of(record.placement)
+            cluster.hold(job_id, vacated(cluster, planned, record.awaited))
+            if record.awaited:
+                continue
+            cluster.release(job_id)
+            if not cluster.has_free(planned):
+                self._drop_plan(job_id, record, at_s, actions)
+                continue
+            del self._ledger.clearing[job_id]
+            self._ledger.begin_placing(job_id, record, record.placement, at_s)
+            actions.append(
+                Place(job_id=job_id, placement=record.placement, decision=record.decision)
+            )
+
+    def _state(self, job_id: JobId) -> JobState:
+        record = self._ledger.jobs.get(job_id)
+        return JobState.ENDED if record is None else record.state
+
+    def _drop_plan(
+        self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
+    ) -> None:
+        """Let a job wait on whose room did not become free; who was to stop for it runs on."""
+        self._ledger.unqueue(job_id)
+        self._ledger.cluster.release(job_id)
+        for victim in record.awaited:
+            self.keep_running(victim, at_s)
+        record.awaited, record.placement, record.state = {}, None, JobState.WAITING
+        record.not_before_s = at_s + self._ledger.config.refusal_backoff_s
+        self._ledger.waiting[job_id] = None
+        self._ledger.alarm(record.not_before_s, job_id)
+        dropped = "pauses: what should have made room for it did not stop"
+        self._ledger.wait(job_id, record, dropped, record.not_before_s, actions)
