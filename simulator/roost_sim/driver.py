@@ -32,6 +32,7 @@ from roostd.core.jobs import JobState, shares_of
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement
 
 RestartCost: TypeAlias = Callable[[JobId, int], float]
+HoldSeen: TypeAlias = Callable[[tuple[NodeShare, ...], float, float], None]
 
 _TIER = COLUMN["tier_frac"]
 
@@ -150,6 +151,7 @@ class Driver:
             start_timeout_s.
         restart_s: what it takes a stopped job to run on, from (job, GPUs).
         tells_speed: whether the engine hears how fast jobs run; only some policies ask.
+        hold_seen: told of each stretch for which a job held GPUs: which, from when, until when.
         clock: seconds for decision times; they never influence the run.
     """
 
@@ -158,6 +160,7 @@ class Driver:
     start_delay_s: float = 0.0
     restart_s: RestartCost = no_restart_cost
     tells_speed: bool = False
+    hold_seen: HoldSeen | None = None
     clock: Callable[[], float] = time.perf_counter
     _moments: list[_Moment] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
@@ -288,18 +291,24 @@ class Driver:
             job = self._active[job_id]
             self._advance(job, at_s)
             job.due, job.rate = -1, 0.0
-            job.result.ran_s += at_s - job.run_since_s
-            job.stopped = at_s, self._running.pop(job_id)
+            job.stopped = at_s, self._release(job, at_s)
             self._change_rates(Ended(job_id), at_s)
         self._step(JobsStopped(at_s=at_s, job_ids=tuple(job_ids)))
 
     def _end(self, job: _Job, at_s: float) -> None:
         job_id = job.result.job_id
         job.result.ended_s = at_s
-        job.result.ran_s += at_s - job.run_since_s
-        del self._active[job_id], self._running[job_id]
+        self._release(job, at_s)
+        del self._active[job_id]
         self._change_rates(Ended(job_id), at_s)
         self._step(JobEnded(at_s=at_s, job_id=job_id))
+
+    def _release(self, job: _Job, at_s: float) -> tuple[NodeShare, ...]:
+        shares = self._running.pop(job.result.job_id)
+        job.result.ran_s += at_s - job.run_since_s
+        if self.hold_seen is not None:
+            self.hold_seen(shares, job.run_since_s, at_s)
+        return shares
 
     def _change_rates(self, change: Change, at_s: float) -> None:
         for job_id, rate in self.world.rates_after(change):

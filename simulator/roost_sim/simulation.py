@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from roost_sim.cluster_spec import ClusterSpec
-from roost_sim.driver import Driver, Outcome
+from roost_sim.driver import Driver, HoldSeen, Outcome
 from roost_sim.metrics import Metrics, Span, measure
 from roost_sim.policies import Composition, Knowledge
 from roost_sim.trace import Trace
@@ -25,6 +25,7 @@ class Run:
     Attributes:
         start_delay_s: between a decision and the start.
         span: which jobs the job times are about.
+        hold_seen: told of every stretch for which a job holds GPUs.
     """
 
     trace: Trace
@@ -35,6 +36,7 @@ class Run:
     start_delay_s: float = 0.0
     span: Span = field(default_factory=Span)
     engine_config: EngineConfig = field(default_factory=EngineConfig)
+    hold_seen: HoldSeen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ def simulate(run: Run) -> Report:
     policies = run.policy.build(Knowledge(work_s=work_s, seed=run.seed))
     engine = Engine(run.policy.engine_config(run.engine_config), policies)
     jobs = arrivals(trace, run.policy.shapes, cluster.largest_node_gpu_count, PARTITION)
-    driver = Driver(engine, run.world, start_delay_s=run.start_delay_s)
+    driver = Driver(engine, run.world, start_delay_s=run.start_delay_s, hold_seen=run.hold_seen)
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(outcome, cluster.gpu_count, run.span)
     return Report(outcome=outcome, metrics=metrics, wall_s=time.perf_counter() - began_s)
