@@ -35,6 +35,7 @@ from roostd.core.events import (
     PreemptionRefused,
     SpeedSeen,
     Tick,
+    TimerPinned,
     TopologySeen,
 )
 from roostd.core.features import HeuristicScore
@@ -173,6 +174,8 @@ class Engine:
             case SpeedSeen():
                 if (running := self._ledger.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)
+            case TimerPinned():
+                self._ledger.pin(event)
             case Tick():
                 pass  # every event brings the time
             case _:

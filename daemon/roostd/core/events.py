@@ -150,6 +150,20 @@ class SpeedSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimerPinned:
+    """An operator set a timer of the gate by hand, or gave it back.
+
+    Attributes:
+        timer: its name, as core.timer_class.TimerClass writes it.
+        pinned_s: what it is from now on; None: what the gate finds best.
+    """
+
+    at_s: float
+    timer: str
+    pinned_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -171,5 +185,6 @@ Event: TypeAlias = (
     | JobsStopped
     | PreemptionRefused
     | SpeedSeen
+    | TimerPinned
     | Tick
 )

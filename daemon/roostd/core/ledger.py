@@ -11,11 +11,11 @@ from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.config import EngineConfig
 from roostd.core.errors import UnknownJob
-from roostd.core.events import JobEnded, JobStarted, JobWithdrawn
+from roostd.core.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
 from roostd.core.features import COLUMN
 from roostd.core.jobs import JobRecord, JobState, room_wanted, shares_of
 from roostd.core.model import JobId, JobSpec, Placement
-from roostd.core.policy import GatePolicy, OrderPolicy, WaitEnded
+from roostd.core.policy import GatePolicy, OrderPolicy, RunEnded, TunedGate, WaitEnded
 from roostd.core.queue import JobQueue
 
 MAX_BACKOFF_S = 300.0
@@ -45,6 +45,7 @@ class Ledger:
         self.ended: dict[JobId, JobRecord] = {}
         self.alarms: list[tuple[float, JobId]] = []
         self._gate = gate
+        self._tuned = gate if isinstance(gate, TunedGate) else None
 
     def record(self, job_id: JobId) -> JobRecord:
         """What is known of a job.
@@ -145,6 +146,7 @@ class Ledger:
         if record is not None:
             self.note_unplaced(record, event.at_s)
             record.state, record.ended_s, record.reason = JobState.ENDED, event.at_s, ""
+            self._note_run(record, event.at_s)
             self.ended[event.job_id] = record
             if len(self.ended) > self.config.ended_job_count:
                 del self.ended[next(iter(self.ended))]
@@ -224,6 +226,12 @@ class Ledger:
 
     # -- what the gate hears -----------------------------------------------------------------
 
+    def pin(self, event: TimerPinned) -> None:
+        """Set a timer of the gate; whoever waits by it is offered GPUs anew."""
+        if self._tuned is not None:
+            self._tuned.pin(event.timer, event.pinned_s)
+            self.queue.recall_all()
+
     def _note_started(self, record: JobRecord, at_s: float) -> None:
         """Tell the gate how a wait came out."""
         if record.state is JobState.PLACING:
@@ -241,6 +249,10 @@ class Ledger:
     def _note_wait(self, record: JobRecord, tier: int | None, at_s: float) -> None:
         waited_s = max(0.0, at_s - record.queued_s)
         self._gate.note(WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s))
+
+    def _note_run(self, record: JobRecord, at_s: float) -> None:
+        if self._tuned is not None and record.spec is not None and record.started_s is not None:
+            self._tuned.ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
 
     # -- for tests -------------------------------------------------------------------------
 

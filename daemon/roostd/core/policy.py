@@ -96,14 +96,39 @@ class WaitEnded:
     at_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """How a job that was placed came out.
+
+    Attributes:
+        job: what is known of the job; its spec is there, and the shares it held last.
+        cluster: as it is now; to be read only. Its loads still are those of the run.
+    """
+
+    job: JobRecord
+    cluster: Cluster
+    at_s: float
+
+
 class GatePolicy(Protocol):
     """Now, or wait for a better place? Until when?"""
 
     def decide(self, offer: Offer) -> GateVerdict:
-        """Judge an offer."""
+        """Judge an offer. A Defer ends later than now."""
 
     def note(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out. Called once for every spell, whoever placed the job."""
+
+
+@runtime_checkable
+class TunedGate(GatePolicy, Protocol):
+    """A gate that also learns from how jobs ran, and whose timers an operator may set by hand."""
+
+    def ended(self, run: RunEnded) -> None:
+        """Learn how a job ran. Called once for every job that ran, at its end."""
+
+    def pin(self, timer: str, pinned_s: float | None) -> None:
+        """Set a timer by hand, or with None give it back; a name that is no timer's is ignored."""
 
 
 # -- candidates --------------------------------------------------------------------------------
