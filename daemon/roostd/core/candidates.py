@@ -32,7 +32,8 @@ class Candidates:
     Attributes:
         shape: the shape they all have.
         rows: int64 [candidate, node], ascending in each row.
-        masks: int64 [candidate], the index set on each of the nodes.
+        masks: int64 [candidate], the index set on each of the nodes; or [candidate, node] where
+            they are scattered, as policies of the literature have it.
         features: float32 [candidate, feature], columns core.features.COLUMNS.
         link_scores: int64 [candidate], summed over nodes.
         tier: of the closest candidate: 0 one node, 1 one rack, 2 across racks.
@@ -64,11 +65,13 @@ class Candidates:
         """Spell out some candidates."""
         names, shape = cluster.names, self.shape
         rows, masks = self.rows[positions].tolist(), self.masks[positions].tolist()
-        if shape.node_count == 1:
+        if shape.node_count == 1 and self.masks.ndim == 1:
             pairs = zip(rows, masks, strict=True)
             return tuple(
                 Placement((names[row],), indices_of(mask), shape) for (row,), mask in pairs
             )
+        if self.masks.ndim > 1:
+            return tuple(self._scattered(*pair, cluster) for pair in zip(rows, masks, strict=True))
         return tuple(
             Placement(tuple(sorted(names[row] for row in each)), indices_of(mask), shape)
             for each, mask in zip(rows, masks, strict=True)
@@ -76,9 +79,13 @@ class Candidates:
 
     def best_link_score(self, position: int, cluster: Cluster) -> int:
         """What the shape could reach if the nodes of one candidate were idle."""
-        size = self.shape.gpus_per_node
-        full = ((cluster.table(row), row) for row in self.rows[position])
-        return sum(table.best_score(table.full_mask, size) for table, _ in full)
+        tables = [cluster.table(row) for row in self.rows[position]]
+        sizes = POPCOUNT[self.masks[position]]
+        each = sizes.tolist() if self.masks.ndim > 1 else [int(sizes)] * len(tables)
+        return sum(
+            table.best_score(table.full_mask, size)
+            for table, size in zip(tables, each, strict=True)
+        )
 
     def shortlist(self, order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         """The candidates worth remembering: the best of each node, then the best of the rest.
@@ -104,6 +111,13 @@ class Candidates:
         return tuple(
             NodeShare(cluster.names[row], indices_of(int(cluster.free_mask[row]))) for row in rows
         )
+
+    def _scattered(self, rows: list[int], masks: list[int], cluster: Cluster) -> Placement:
+        named = sorted(
+            (cluster.names[row], indices_of(mask)) for row, mask in zip(rows, masks, strict=True)
+        )
+        nodes, indices = zip(*named, strict=True)
+        return Placement(nodes, (), self.shape, indices)
 
 
 def find_candidates(

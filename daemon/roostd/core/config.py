@@ -1,6 +1,15 @@
 """The numbers of the engine."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Passing(StrEnum):
+    """Which jobs may pass one that has no room."""
+
+    PATIENCE = "patience"  # all, until it has waited so long; then nodes are kept free for it
+    EASY = "easy"  # those that do not delay it, by the time limits of all
+    NOBODY = "nobody"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -8,6 +17,7 @@ class EngineConfig:
     """The numbers of the engine. Page: docs/configuration.md.
 
     Attributes:
+        passing: who may pass a job that has no room.
         patience_s: after waiting this long a job keeps nodes free for itself.
         start_timeout_s: a placed job that Slurm has not started by then is decided anew.
         stop_timeout_s: a plan for which Slurm has not stopped the victims by then is dropped.
@@ -17,6 +27,7 @@ class EngineConfig:
         ended_job_count: how many ended jobs can still be explained.
     """
 
+    passing: Passing = Passing.PATIENCE
     patience_s: float = 600.0
     start_timeout_s: float = 10.0
     stop_timeout_s: float = 60.0

@@ -72,14 +72,21 @@ def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int
 
     The nodes that the job requires come first. Empty when too few nodes could ever hold it.
     """
-    rows = _usable_rows(cluster, job, shape).rows
-    required = required_rows(cluster, job, rows)
+    rows, required = usable_rows(cluster, job, shape)
     if len(rows) < shape.node_count or required is None:
         return rows[:0]
     busy = MAX_GPUS - cluster.gpu_free[rows]
     if len(required):
         busy[np.isin(rows, required)] = -1
     return rows[np.argsort(busy, kind="stable")[: shape.node_count]]
+
+
+def usable_rows(
+    cluster: Cluster, job: JobSpec, shape: Shape
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """The rows that a shape could use if they were idle, and which the job requires of them."""
+    rows = _usable_rows(cluster, job, shape).rows
+    return rows, required_rows(cluster, job, rows)
 
 
 def required_rows(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from roostd.core.actions import Action, Place, WakeAt
 from roostd.core.candidates import Candidates
 from roostd.core.chooser import Chooser
-from roostd.core.config import EngineConfig
+from roostd.core.config import EngineConfig, Passing
 from roostd.core.eligibility import KEPT_FREE, could_ever_fit, rows_to_keep
 from roostd.core.events import (
     Event,
@@ -58,8 +58,9 @@ from roostd.core.policy import (
 )
 from roostd.core.preemption import Preemption
 from roostd.core.queue import Group
+from roostd.core.reservation import Reservation, reserve
 
-__all__ = ["Engine", "EngineConfig", "Policies"]
+__all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
 
 _KEEPER_COUNT = 8  # jobs past patience that may keep nodes free at one time
 
@@ -185,7 +186,9 @@ class Engine:
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the queued jobs in order."""
-        impatient_s = at_s - self.config.patience_s
+        passing = self.config.passing
+        is_patient = passing is Passing.PATIENCE
+        impatient_s = at_s - self.config.patience_s if is_patient else at_s
         kept = np.zeros(len(self.cluster), dtype=np.bool_)
         keeper_count = try_count = 0
         for group, job_id in self._ledger.queue.offers(impatient_s):
@@ -198,11 +201,45 @@ class Engine:
                 self._try(job_id, record, group, at_s, kept, actions)
             if group.nothing is None or record.queued_s > impatient_s:
                 continue
-            if keeper_count < _KEEPER_COUNT:
+            if passing is Passing.NOBODY:
+                return
+            if passing is Passing.EASY and not keeper_count:
+                keeper_count = 1
+                reservation = self._reserve(record, at_s)
+                kept = kept.copy()
+                kept[reservation.rows] = True
+            if is_patient and keeper_count < _KEEPER_COUNT:
                 assert record.spec is not None
                 kept = kept.copy()  # groups remember what was kept from them
                 kept[rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])] = True
                 keeper_count += 1
+
+        if passing is Passing.EASY and keeper_count:
+            self._backfill(reservation.start_s, at_s, actions)
+
+    def _reserve(self, record: JobRecord, at_s: float) -> Reservation:
+        ends_s = {
+            job_id: other.started_s + other.spec.time_limit_s
+            for job_id, other in self._ledger.jobs.items()
+            if other.started_s is not None
+            and other.spec is not None
+            and other.spec.time_limit_s is not None
+        }
+        assert record.spec is not None
+        return reserve(self.cluster, record.spec, record.spec.shapes[0], ends_s, at_s)
+
+    def _backfill(self, start_s: float, at_s: float, actions: list[Action]) -> None:
+        """Let jobs use reserved nodes that will be gone, by their time limit, when it starts."""
+        nothing_kept = np.zeros(len(self.cluster), dtype=np.bool_)
+        for group, job_id in self._ledger.queue.kept_from(self.config.window_count):
+            record = self._ledger.jobs[job_id]
+            assert record.spec is not None
+            limit_s = record.spec.time_limit_s
+            if limit_s is not None and at_s + limit_s <= start_s:
+                found, kept = group.nothing, group.kept
+                self._try(job_id, record, group, at_s, nothing_kept, actions)
+                if group.nothing is None:  # it was placed; the others are kept out as before
+                    group.nothing, group.kept = found, kept
 
     def _try(
         self,

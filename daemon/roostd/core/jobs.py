@@ -121,11 +121,23 @@ class Demand:
 
 
 def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
-    """What a job holds once Slurm has started it as planned."""
-    shape = placement.shape
+    """What a job holds once Slurm has started it as planned.
+
+    Of a scattered placement each node gives CPUs and memory in proportion to its GPUs.
+    """
+    shape, size = placement.shape, placement.shape.gpus_per_node
+    if not placement.indices_by_node:
+        cpus, memory_bytes = shape.cpus_per_node, shape.memory_per_node_bytes
+        indices = placement.gpu_indices
+        return tuple(NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes)
     return tuple(
-        NodeShare(node, placement.gpu_indices, shape.cpus_per_node, shape.memory_per_node_bytes)
-        for node in placement.nodes
+        NodeShare(
+            node,
+            indices,
+            -(-len(indices) * shape.cpus_per_node // size),
+            -(-len(indices) * shape.memory_per_node_bytes // size),
+        )
+        for node, indices in placement.by_node()
     )
 
 

@@ -4,7 +4,9 @@ Indices are gres indices: GPU i of a node is the one Slurm calls IDX:i and types
 translate NVML's numbering, PCI bus ids and UUIDs (docs/design/0004-gpu-numbering.md).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import NewType
 
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of an array
@@ -79,8 +81,25 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a gang goes: Slurm gives every node of a job the same index list."""
+    """Where a gang goes: Slurm gives every node of a job the same index list.
 
-    nodes: tuple[NodeName, ...]  # ascending
-    gpu_indices: tuple[int, ...]  # ascending, the same on each node
+    Attributes:
+        nodes: ascending.
+        gpu_indices: ascending, the same on each node; empty where `indices_by_node` tells them.
+        shape: what is asked for; of a scattered placement only its totals count.
+        indices_by_node: as `nodes`, ascending; only of a scattered placement, which policies of
+            the literature make in a simulation and Slurm could not be asked for.
+    """
+
+    nodes: tuple[NodeName, ...]
+    gpu_indices: tuple[int, ...]
     shape: Shape
+    indices_by_node: tuple[tuple[int, ...], ...] = ()
+
+    def by_node(self) -> Iterator[tuple[NodeName, tuple[int, ...]]]:
+        """Each node with its GPUs."""
+        return zip(
+            self.nodes,
+            self.indices_by_node or repeat(self.gpu_indices, len(self.nodes)),
+            strict=True,
+        )

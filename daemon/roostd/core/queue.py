@@ -179,6 +179,21 @@ class JobQueue:
             if job_id not in group.since_s:
                 _push(turns, group, _head(group))
 
+    def kept_from(self, count: int) -> Iterator[tuple[Group, JobId]]:
+        """Give jobs of groups that found room only on kept nodes, in order, at most so many.
+
+        A group that finds no room there either gives no more.
+        """
+        waiting = sorted(
+            (key, group.number, job_id, group)
+            for group in self._groups.values()
+            if group.kept is not None
+            for key, job_id in group.job_ids
+        )
+        for _, _, job_id, group in waiting[:count]:
+            if group.kept is not None and job_id in group.since_s:
+                yield group, job_id
+
     def postpone(self) -> None:
         """Go on with the pass after the next event."""
         self._is_due = True

@@ -76,6 +76,7 @@ def job(
     priority: int = 0,
     submit_s: float = 0.0,
     eligible_s: float = 0.0,
+    time_limit_s: float | None = None,
     features: Sequence[str] = (),
     required: Sequence[str] = (),
     excluded: Sequence[str] = (),
@@ -90,6 +91,7 @@ def job(
         priority=priority,
         submit_s=submit_s,
         eligible_s=eligible_s,
+        time_limit_s=time_limit_s,
         features=tuple(features),
         required_nodes=tuple(NodeName(name) for name in required),
         excluded_nodes=tuple(NodeName(name) for name in excluded),
@@ -236,8 +238,8 @@ class EngineHarness:
 
     def gpus(self, job_id: str) -> tuple[str, ...]:
         """Every GPU that was chosen for a job, as "node:index"."""
-        placement = self.placement(job_id)
-        return tuple(f"{name}:{gpu}" for name in placement.nodes for gpu in placement.gpu_indices)
+        pairs = self.placement(job_id).by_node()
+        return tuple(f"{name}:{gpu}" for name, indices in pairs for gpu in indices)
 
     def reason(self, job_id: str) -> str:
         """Why a job is in its state."""

@@ -1,0 +1,80 @@
+"""Who may pass a job that has no room: EASY backfill, nobody, or all until patience ends."""
+
+from math import inf
+
+import pytest
+from tests.daemon.core.conftest import HarnessFactory
+
+from roostd.core.cluster import Cluster
+from roostd.core.config import EngineConfig, Passing
+from roostd.core.model import JobId
+from roostd.core.reservation import reserve
+from roostd.testing.builders import EngineHarness, bridges, job, node, shape, share
+
+
+def easy(make_harness: HarnessFactory, *names: str) -> EngineHarness:
+    nodes = [node(name) for name in names]
+    return make_harness(nodes, bridges(), config=EngineConfig(passing=Passing.EASY))
+
+
+def placed_of(harness: EngineHarness, *job_ids: str) -> list[bool]:
+    waiting = harness.engine.waiting()
+    return [JobId(job_id) not in waiting for job_id in job_ids]
+
+
+def test_a_job_that_will_be_gone_in_time_passes_and_others_do_not(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = easy(make_harness, "a")
+    harness.run(job("1", gpus=4, time_limit_s=100.0))
+    # Job 2 needs all eight GPUs: by the limit of job 1 it starts 100 s after that one did.
+    harness.queue(
+        job("2", gpus=8, time_limit_s=100.0, submit_s=1.0),
+        job("3", gpus=4, time_limit_s=101.0, submit_s=2.0),
+        job("4", gpus=4, submit_s=3.0),
+        job("5", gpus=4, time_limit_s=90.0, submit_s=4.0),
+    )
+    assert placed_of(harness, "2", "3", "4", "5") == [False, False, False, True]
+
+
+def test_a_job_on_nodes_that_are_not_reserved_passes(make_harness: HarnessFactory) -> None:
+    harness = easy(make_harness, "a", "b")
+    harness.run(job("1", gpus=8, time_limit_s=50.0), job("2", gpus=6, time_limit_s=500.0))
+    # The node of job 1 is free soonest and is reserved; the other one has two GPUs for anybody.
+    harness.queue(
+        job("3", gpus=8, time_limit_s=100.0, submit_s=1.0),
+        job("4", gpus=2, time_limit_s=10_000.0, submit_s=2.0),
+    )
+    assert placed_of(harness, "3", "4") == [False, True]
+
+
+def test_nobody_passes_when_nobody_may(make_harness: HarnessFactory) -> None:
+    config = EngineConfig(passing=Passing.NOBODY)
+    harness = make_harness([node("a")], bridges(), config=config)
+    harness.run(job("1", gpus=4))
+    harness.queue(job("2", gpus=8, submit_s=1.0), job("3", gpus=1, submit_s=2.0))
+    assert placed_of(harness, "2", "3") == [False, False]
+    harness.end("1")
+    assert placed_of(harness, "2", "3") == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "rows", "start_s"),
+    [
+        ({"x": 40.0, "y": 30.0, "z": 20.0}, [2, 1], 30.0),
+        ({"x": 5.0, "y": 30.0, "z": 20.0}, [0, 2], 20.0),  # job x is overdue: it ends now
+        ({"x": 40.0, "y": 30.0}, [1, 0], 40.0),  # nobody knows when job z ends
+        ({"x": 40.0}, [0, 1], inf),
+    ],
+)
+def test_reserves_the_nodes_that_are_free_soonest(
+    ends_s: dict[str, float], rows: list[int], start_s: float
+) -> None:
+    cluster = Cluster()
+    for name, holder in zip("abc", "xyz", strict=True):
+        cluster.see_node(node(name))
+        cluster.hold(JobId(holder), [share(name, *range(8))])
+    known = {JobId(name): end_s for name, end_s in ends_s.items()}
+    wide = shape(4, 2)
+    reservation = reserve(cluster, job("1", wide), wide, known, at_s=10.0)
+    assert (reservation.rows.tolist(), reservation.start_s) == (rows, start_s)
