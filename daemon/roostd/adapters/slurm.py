@@ -400,7 +400,7 @@ def _node_range(counts: tuple[int, int | None]) -> str:
 def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
     """Say how what a job got differs from what was chosen; None when it does not."""
     got = {share.node: share.gpu_indices for share in shares}
-    wanted = dict.fromkeys(placement.nodes, placement.gpu_indices)
+    wanted = dict(placement.by_node())
     if got == wanted:
         return None
     return f"chosen {_spell(wanted)}, allocated {_spell(got)}"

@@ -327,8 +327,8 @@ def _waited_until_s(record: JobRecord, now_s: float) -> float:
 
 
 def _planned(placement: Placement) -> Iterator[pb.NodeAllocation]:
-    for name in placement.nodes:
-        yield pb.NodeAllocation(node=name, gpu_indices=placement.gpu_indices)
+    for name, gpu_indices in placement.by_node():
+        yield pb.NodeAllocation(node=name, gpu_indices=gpu_indices)
 
 
 def _allocation(share: NodeShare) -> pb.NodeAllocation:

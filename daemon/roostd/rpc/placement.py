@@ -79,9 +79,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         if not _is_bound(record):
             return None
         place = state.place(job_id, record)
-        if place is None or node not in place.placement.nodes:
-            return None
-        return place.placement.gpu_indices
+        return None if place is None else dict(place.placement.by_node()).get(node)
 
 
 def _is_bound(record: JobRecord) -> bool:
