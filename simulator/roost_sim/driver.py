@@ -6,6 +6,7 @@ the same events, byte for byte.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -14,6 +15,7 @@ from itertools import count
 from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
+from roost_sim.progress import PastRun, Progress, ProgressBook
 from roost_sim.world import Change, Ended, Started, World
 from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.engine import Engine
@@ -119,21 +121,17 @@ class _Job:
     """A job in the simulation.
 
     Attributes:
-        remaining_s: work left at `since_s`, in seconds at rate 1.
+        progress: how far it has come.
         run_since_s: start of the present run.
-        stands_until_s: it loads its checkpoint until then.
         stopped: at which instant it was stopped, and on what, until it starts again.
         due: number of the moment at which it starts or ends; older moments of it are void.
     """
 
     result: JobResult
-    remaining_s: float
-    rate: float = 0.0
-    since_s: float = 0.0
+    progress: Progress
     due: int = -1
     placement: Placement | None = None
     run_since_s: float = 0.0
-    stands_until_s: float = 0.0
     stopped: tuple[float, tuple[NodeShare, ...]] | None = None
 
 
@@ -151,6 +149,7 @@ class Driver:
             start_timeout_s.
         restart_s: what it takes a stopped job to run on, from (job, GPUs).
         tells_speed: whether the engine hears how fast jobs run; only some policies ask.
+        book: how far jobs have come, for policies that are told.
         hold_seen: told of each stretch for which a job held GPUs: which, from when, until when.
         clock: seconds for decision times; they never influence the run.
     """
@@ -160,12 +159,15 @@ class Driver:
     start_delay_s: float = 0.0
     restart_s: RestartCost = no_restart_cost
     tells_speed: bool = False
+    book: ProgressBook = field(default_factory=ProgressBook)
     hold_seen: HoldSeen | None = None
     clock: Callable[[], float] = time.perf_counter
     _moments: list[_Moment] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _active: dict[JobId, _Job] = field(default_factory=dict)
     _running: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
+    _news: deque[Event] = field(default_factory=deque)
+    _untold: dict[JobId, None] = field(default_factory=dict)
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
     _event_count: int = 0
@@ -253,7 +255,7 @@ class Driver:
         if job.result.job_id in self._running:
             self._end(job, at_s)
             return
-        del self._active[job.result.job_id]
+        del self._active[job.result.job_id], self.book.jobs[job.result.job_id]
         job.result.left_out = "cancelled before it could start"
         self._step(JobEnded(at_s=at_s, job_id=job.result.job_id))
 
@@ -268,29 +270,31 @@ class Driver:
             gpu_count=arrival.gpu_count,
         )
         self._results.append(result)
-        self._active[spec.job_id] = _Job(result=result, remaining_s=arrival.work_s)
+        progress = Progress(work_s=arrival.work_s, remaining_s=arrival.work_s)
+        self.book.jobs[spec.job_id] = progress
+        self._active[spec.job_id] = _Job(result=result, progress=progress)
         self._step(JobQueued(at_s=arrival.at_s, job=spec))
 
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
-        job_id, shares = job.result.job_id, shares_of(job.placement)
-        job.run_since_s = job.since_s = job.stands_until_s = at_s
+        job_id, shares, progress = job.result.job_id, shares_of(job.placement), job.progress
+        job.run_since_s = progress.since_s = progress.stands_until_s = at_s
         if job.result.started_s is None:
             job.result.started_s = at_s
         if job.stopped is not None and job.stopped != (at_s, shares):
             job.result.preempted_count += 1
-            job.stands_until_s = at_s + self.restart_s(job_id, job.result.gpu_count)
+            progress.stands_until_s = at_s + self.restart_s(job_id, job.result.gpu_count)
         job.stopped = None
         self._running[job_id] = shares
-        self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
         self._change_rates(Started(job_id, shares), at_s)
+        self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
 
     def _stop(self, job_ids: list[JobId], at_s: float) -> None:
         """Stop running jobs, which lose nothing but the time that they will need to start again."""
         for job_id in job_ids:
             job = self._active[job_id]
-            self._advance(job, at_s)
-            job.due, job.rate = -1, 0.0
+            job.progress.advance(at_s)
+            job.due, job.progress.rate = -1, 0.0
             job.stopped = at_s, self._release(job, at_s)
             self._change_rates(Ended(job_id), at_s)
         self._step(JobsStopped(at_s=at_s, job_ids=tuple(job_ids)))
@@ -299,7 +303,8 @@ class Driver:
         job_id = job.result.job_id
         job.result.ended_s = at_s
         self._release(job, at_s)
-        del self._active[job_id]
+        del self._active[job_id], self.book.jobs[job_id]
+        self.book.past.append(PastRun(job_id, job.result.gpu_count, job.result.ran_s))
         self._change_rates(Ended(job_id), at_s)
         self._step(JobEnded(at_s=at_s, job_id=job_id))
 
@@ -315,24 +320,39 @@ class Driver:
             if not (isfinite(rate) and rate >= 0):
                 raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
             job = self._active[job_id]
-            self._advance(job, at_s)
-            job.rate, job.due = rate, next(self._numbers)
+            job.progress.advance(at_s)
+            job.progress.rate, job.due = rate, next(self._numbers)
             if rate > 0:
-                ends_s = max(at_s, job.stands_until_s) + job.remaining_s / rate
-                heappush(self._moments, (ends_s, _Kind.END, job.due, job))
+                heappush(self._moments, (job.progress.ends_at(at_s), _Kind.END, job.due, job))
             if self.tells_speed:
-                self._step(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
-
-    def _advance(self, job: _Job, at_s: float) -> None:
-        """Bring what is left of a job up to date."""
-        ran_s = max(0.0, at_s - max(job.since_s, job.stands_until_s))
-        job.remaining_s = max(0.0, job.remaining_s - job.rate * ran_s)
-        job.since_s = at_s
+                self._untold[job_id] = None
 
     # -- the engine ------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
-        """Feed the engine and do what it asks for."""
+        """Feed the engine and do what it asks for, and so on until it asks for nothing more.
+
+        What is done about its answers is news in turn. It is told in order and never while the
+        engine's answer to something earlier is still being carried out.
+        """
+        self._news.append(event)
+        if len(self._news) > 1:
+            return
+        while self._news:
+            self._tell(self._news[0])
+            self._news.popleft()
+            if not self._news:
+                self._tell_speeds(event.at_s)
+
+    def _tell_speeds(self, at_s: float) -> None:
+        """Tell of new speeds, after what brought them about."""
+        for job_id in self._untold:
+            if job_id in self._running:
+                rate = self._active[job_id].progress.rate
+                self._news.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
+        self._untold.clear()
+
+    def _tell(self, event: Event) -> None:
         self._now_s = event.at_s
         if self._wake_s <= event.at_s:
             self._wake_s = inf
@@ -351,6 +371,7 @@ class Driver:
                     self._wake_s = action.at_s
                 case LetGo():
                     self._active.pop(action.job_id).result.left_out = action.reason
+                    del self.book.jobs[action.job_id]
                 case Wait():
                     pass
                 case _:
