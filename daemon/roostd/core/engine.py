@@ -254,7 +254,7 @@ class Engine:
         job = record.spec
         assert job is not None
         group.nothing = group.kept = None
-        candidates = self.policies.candidates.propose(self.cluster, job, kept)
+        candidates = self.policies.candidates.propose(self.cluster, job, kept, at_s)
         if len(candidates):
             self._offer(job_id, record, job, candidates, at_s, actions)
             return

@@ -1,7 +1,8 @@
 """The plug-ins of a pass over the queue: one Protocol a decision.
 
-The order, the score and the candidates are pure: the same arguments give the same answer. A gate
-may learn from what it is told, and nothing else, so that a replay tells it the same. Learned ones
+The order and the score are pure: the same arguments give the same answer. A gate may learn from
+what it is told, and candidates may remember what they were asked, and nothing else, so that a
+replay tells them the same. Learned ones
 live behind adapters and raise PolicyError when they cannot answer; the engine then asks the
 heuristic beside them.
 """
@@ -137,13 +138,16 @@ class TunedGate(GatePolicy, Protocol):
 class CandidatePolicy(Protocol):
     """Which placements are worth scoring?"""
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None) -> Candidates:
+    def propose(
+        self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None, at_s: float
+    ) -> Candidates:
         """List the placements that Slurm could start now; empty when there are none.
 
         Args:
             cluster: the nodes.
             job: whose shapes, partition, features and node lists count.
             kept: bool [row], nodes kept free for a job that is served before this one.
+            at_s: engine time.
         """
 
     def may_use(self, cluster: Cluster, job: JobSpec, rows: Sequence[int]) -> bool:
@@ -156,7 +160,9 @@ class CandidatePolicy(Protocol):
 class ShapeByShape:
     """The candidates of the first of the job's shapes that has any: Roost's own rule."""
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None) -> Candidates:
+    def propose(
+        self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None, at_s: float
+    ) -> Candidates:
         """See CandidatePolicy."""
         kept_count = 0
         for shape in job.shapes:

@@ -87,7 +87,7 @@ class Preemption:
         if not job.binding or not victims:
             return
         ids = [victim.job_id for victim in victims]
-        found = find_room(cluster, ids, lambda: self._candidates.propose(cluster, job, None))
+        found = find_room(cluster, ids, lambda: self._candidates.propose(cluster, job, None, at_s))
         if found is None or isinstance(self._ask_gate(record, found[0], at_s), Defer):
             return
         candidates, count = found
