@@ -6,11 +6,10 @@ import click
 
 from roost_sim.cmd_bound import bound
 from roost_sim.cmd_policies import policies
+from roost_sim.cmd_replay import replay
 from roost_sim.cmd_run import run
 from roost_sim.errors import SimError
-
-EXIT_REFUSED = 1
-EXIT_INTERRUPTED = 130  # as shells report SIGINT
+from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_REFUSED
 
 
 class _ExitCodeGroup(click.Group):
@@ -29,14 +28,15 @@ class _ExitCodeGroup(click.Group):
 @click.group(
     cls=_ExitCodeGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 a file or a name is wrong, 2 wrong usage.",
+    epilog="Exit codes: 0 done, 1 done and the answer is no (replay), 2 a file, a name or an "
+    "option is wrong, 130 interrupted.",
 )
 @click.version_option(package_name="roost", prog_name="roost-sim")
 def cli() -> None:
     """Replay job traces through the engine of roostd, without a cluster."""
 
 
-for _command in (run, policies, bound):
+for _command in (run, policies, bound, replay):
     cli.add_command(_command)
 
 

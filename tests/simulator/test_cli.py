@@ -143,9 +143,9 @@ def test_policies_for_people_names_every_part() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["--policy", "fifa"], 1, "no policy 'fifa': did you mean fifo?"),
-        (["--cluster", "nowhere"], 1, "nowhere: no such file, and no preset"),
-        (["--trace", "/nonexistent.csv"], 1, "/nonexistent.csv"),
+        (["--policy", "fifa"], 2, "no policy 'fifa': did you mean fifo?"),
+        (["--cluster", "nowhere"], 2, "nowhere: no such file, and no preset"),
+        (["--trace", "/nonexistent.csv"], 2, "/nonexistent.csv"),
         (["--warm-up-frac", "0.6", "--cool-down-frac", "0.4"], 2, "leave no job to measure"),
         (["--load", "0"], 2, "--load"),
         (["--start-delay-s", "10"], 2, "--start-delay-s"),
@@ -164,7 +164,7 @@ def test_a_trace_without_gpu_jobs_is_refused(tmp_path: Path, cluster: Path) -> N
     path = tmp_path / "cpu.csv"
     path.write_text("submit_s,duration_s,num_gpus\n0,10,0\n")
     result = run("run", "--trace", path, "--cluster", cluster)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert "no GPU job" in result.stderr
 
 
@@ -175,7 +175,7 @@ def test_bad_rows_are_reported_and_strict_stops_at_them(tmp_path: Path, cluster:
     lenient = run(*arguments)
     assert document(lenient)["jobs"] == 1
     assert "bad.csv:3" in lenient.stderr
-    assert run(*arguments, "--strict").exit_code == 1
+    assert run(*arguments, "--strict").exit_code == 2
 
 
 @pytest.mark.parametrize("policy", ["fifo", "random-order", "sjf"])

@@ -8,13 +8,16 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from roostd.adapters.codec import FORMAT, decode
 from roostd.adapters.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
+from roostd.core.actions import Action
 from roostd.core.errors import JournalError
+from roostd.core.events import Event
 
+_T = TypeVar("_T")
 _MAGIC = b"SQLite format 3\x00"
 _PIECE_ROWS = 2_000
 _DAMAGED = (
@@ -128,25 +131,36 @@ class JournalReader:
             JournalError: as `entries`, or a record cannot be read.
         """
         for entry in self.entries(run):
-            yield self.step(entry)
+            yield Step(self.event(entry), self.actions(entry))
 
-    def step(self, entry: Entry) -> Step:
-        """What an entry says.
+    def event(self, entry: Entry) -> Event:
+        """What the engine was told.
 
         Raises:
-            JournalError: it cannot be read; names it.
+            JournalError: the record cannot be read; names it.
         """
+        return self._decode(entry, entry.event, EVENT)
+
+    def actions(self, entry: Entry) -> tuple[Action, ...]:
+        """What the engine answered.
+
+        Raises:
+            JournalError: the record cannot be read; names it.
+        """
+        return self._decode(entry, entry.actions, ACTIONS)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _decode(self, entry: Entry, record: bytes, kind: type[_T]) -> _T:
         try:
-            return Step(decode(entry.event, EVENT), decode(entry.actions, ACTIONS))
+            return decode(record, kind)
         except JournalError as error:
             raise JournalError(
                 f"{self.path}: entry {entry.sequence}: {error}; was it written by a later version"
                 " of Roost, or changed?"
             ) from error
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._db.close()
 
     def _rows(self, query: str, arguments: tuple[int, ...], what: str) -> list[tuple[Any, ...]]:
         """All at once: a cursor that is left open would hold its view of the log."""

@@ -1,0 +1,248 @@
+"""A journal of roostd as the simulator reads it: its runs, and an engine like that of each run.
+
+The only module of the simulator that knows roostd's adapters, by name in the import contract:
+a replay proves something only when it reads with the daemon's own reader and asks the daemon's own
+model loader. Both read files and nothing else.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_sim.errors import SimError
+from roostd.adapters.codec import decode, encode
+from roostd.adapters.journal_reader import Entry as Entry
+from roostd.adapters.journal_reader import JournalReader
+from roostd.adapters.journal_reader import Run as Run
+from roostd.adapters.onnx_policy import BUILTIN_MODEL, MAX_MODEL_BYTES, load_onnx_score
+from roostd.core.actions import Action, Place
+from roostd.core.engine import Engine, EngineConfig, Policies
+from roostd.core.errors import JournalError, PolicyError
+from roostd.core.events import Event
+from roostd.core.features import HeuristicScore
+from roostd.core.policy import ScorePolicy
+
+_ONNX = "onnx:"
+_REASON, _NO_REASON = b'"fallback_reason":', b'"fallback_reason":""'
+
+
+class RecordingError(SimError):
+    """A journal cannot be used, or what it takes to repeat it is not at hand."""
+
+
+class Recording:
+    """An open journal.
+
+    Args:
+        path: the file, or the folder that has it.
+
+    Raises:
+        RecordingError: it cannot be read, or holds no run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with _as_refusal():
+            self._reader = JournalReader(path)
+            self.path = self._reader.path
+            try:
+                self.runs: Sequence[Run] = self._reader.runs()
+            except JournalError:
+                self._reader.close()
+                raise
+        if not any(run.step_count for run in self.runs):
+            self.close()
+            raise RecordingError(f"{self.path}: holds no event yet; let roostd run for a while")
+
+    def __enter__(self) -> "Recording":
+        """Use it in a `with` block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the file."""
+        self.close()
+
+    @property
+    def event_count(self) -> int:
+        """Of all runs."""
+        return sum(run.step_count for run in self.runs)
+
+    def entries(self, run: Run) -> Iterator[Entry]:
+        """The entries of a run, in order.
+
+        Raises:
+            RecordingError: the journal is damaged.
+        """
+        with _as_refusal():
+            yield from self._reader.entries(run)
+
+    def event(self, entry: Entry) -> Event:
+        """What the engine was told.
+
+        Raises:
+            RecordingError: it cannot be read.
+        """
+        with _as_refusal():
+            return self._reader.event(entry)
+
+    def actions(self, entry: Entry) -> tuple[Action, ...]:
+        """What the engine answered.
+
+        Raises:
+            RecordingError: it cannot be read.
+        """
+        with _as_refusal():
+            return self._reader.actions(entry)
+
+    def config(self, run: Run) -> EngineConfig:
+        """The engine's numbers in a run.
+
+        Raises:
+            RecordingError: they cannot be read.
+        """
+        try:
+            return decode(run.head.config, EngineConfig)
+        except JournalError as error:
+            raise RecordingError(
+                f"{self.path}: run {run.number}: its configuration: {error}; roostd"
+                f" {run.head.version} wrote it, this may be an older one"
+            ) from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()
+
+
+class RecordedScore:
+    """A run's model, which fails where it failed then.
+
+    Whether a model answered in time hangs on the machine, not on the events. So the replay's model
+    is never too slow, and a failure is taken from the record like an event.
+    """
+
+    def __init__(self, model: ScorePolicy) -> None:
+        self._model, self.name = model, model.name
+        self._failures: list[str] = []
+
+    def expect(self, recorded: Sequence[Action]) -> None:
+        """Take in what the next step was recorded to answer."""
+        self._failures = [
+            action.decision.fallback_reason for action in recorded if isinstance(action, Place)
+        ]
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See core.policy.ScorePolicy."""
+        reason = self._failures.pop(0) if self._failures else ""
+        if reason:
+            raise PolicyError(reason)
+        return self._model.score(features)
+
+
+class ModelShelf:
+    """The models at hand for runs that a model scored.
+
+    Args:
+        paths: of models, each with its manifest beside it; the packaged one is always there.
+    """
+
+    def __init__(self, paths: Sequence[Path] = ()) -> None:
+        self._paths = (*paths, BUILTIN_MODEL)
+
+    def score_of(self, run: Run, source: Path) -> ScorePolicy:
+        """The score policy that a run was recorded with.
+
+        Raises:
+            RecordingError: its model is not at hand, or does not load.
+        """
+        name = run.head.policy
+        if name == HeuristicScore.name:
+            return HeuristicScore()
+        where = f"{source}: run {run.number} was scored by {name}"
+        if not name.startswith(_ONNX):
+            raise RecordingError(f"{where}, which this version does not know: update Roost")
+        path = self._find(name.removeprefix(_ONNX))
+        if path is None:
+            at_hand = ", ".join(f"{path} is {_ONNX}{_digest(path)[:12]}" for path in self._paths)
+            raise RecordingError(
+                f"{where}, and that model is not at hand ({at_hand}); give its file, with the"
+                " manifest beside it, by --model FILE"
+            )
+        try:
+            return load_onnx_score(path, clock=lambda: 0.0)
+        except PolicyError as error:
+            cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
+            raise RecordingError(f"{where}: {path}: {error}{cure}") from error
+
+    def _find(self, digits: str) -> Path | None:
+        return next((path for path in self._paths if _digest(path).startswith(digits)), None)
+
+
+def policies_of(recording: Recording, run: Run, models: ModelShelf) -> Policies:
+    """Make the plug-ins that roostd made for a run (roostd.service).
+
+    Raises:
+        RecordingError: its model is not at hand.
+    """
+    score = models.score_of(run, recording.path)
+    return Policies(score=score if isinstance(score, HeuristicScore) else RecordedScore(score))
+
+
+class RepeatedRun:
+    """A run that is repeated step by step by a fresh engine.
+
+    Raises:
+        RecordingError: what it takes is not at hand.
+    """
+
+    def __init__(self, recording: Recording, run: Run, models: ModelShelf) -> None:
+        self._recording = recording
+        policies = policies_of(recording, run, models)
+        self._score = policies.score
+        self.engine = Engine(recording.config(run), policies)
+
+    def step(self, entry: Entry, event: Event) -> tuple[Action, ...]:
+        """Give the engine the event of an entry, and a model what failed then.
+
+        Raises:
+            RecordingError: the recorded actions are needed and cannot be read.
+        """
+        if isinstance(self._score, RecordedScore):
+            failed = entry.actions.count(_REASON) != entry.actions.count(_NO_REASON)
+            self._score.expect(self._recording.actions(entry) if failed else ())
+        return self.engine.step(event)
+
+    def is_as_recorded(self, entry: Entry, got: tuple[Action, ...]) -> bool:
+        """Whether the engine answered, byte for byte, what was recorded.
+
+        A record of an earlier version may lack fields that have a default now; it is then read and
+        written anew before it is compared.
+
+        Raises:
+            RecordingError: the recorded actions cannot be read.
+        """
+        answer = encode(got)
+        return answer == entry.actions or answer == encode(self._recording.actions(entry))
+
+
+@contextmanager
+def _as_refusal() -> Iterator[None]:
+    try:
+        yield
+    except JournalError as error:
+        raise RecordingError(str(error)) from error
+
+
+def _digest(path: Path) -> str:
+    """The sha256 of a model.
+
+    Raises:
+        RecordingError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.sha256(file.read(MAX_MODEL_BYTES + 1)).hexdigest()
+    except OSError as error:
+        raise RecordingError(f"{path}: {error.strerror}; --model names an ONNX file") from error
