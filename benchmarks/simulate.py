@@ -19,7 +19,7 @@ from roost_sim.policies import find_policy
 from roost_sim.simulation import Run, simulate
 from roost_sim.trace import Trace
 from roost_sim.trace_formats import load_trace
-from roost_sim.world import FullSpeed
+from roost_sim.world_spec import Speed, WorldSpec
 from roostd.testing.builders import nvswitch
 
 NODE_COUNT, GPUS_PER_NODE, NODES_PER_RACK = 256, 8, 16
@@ -40,7 +40,7 @@ def main() -> int:
         trace=trace,
         cluster=cluster,
         policy=find_policy(options.policy),
-        world=FullSpeed(),
+        world=WorldSpec(speed=Speed.TRACE),
         seed=options.seed,
     )
     report = simulate(run)

@@ -6,7 +6,7 @@ below it at full speed, divided by the tier's oversubscription.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from roostd.core.model import NodeName, NodeSpec
@@ -153,6 +153,22 @@ class ClusterSpec:
         """
         up = self.tiers[Tier.CORE]
         return self._pod_sizes[pod] * up.bandwidth_bytes_per_s / up.oversubscription
+
+    def congested(self, divisor: float) -> "ClusterSpec":
+        """The same with so many times less bandwidth on every tier above the nodes.
+
+        Raises:
+            ValueError: less than 1.
+        """
+        if not divisor >= 1:
+            raise ValueError(f"want to divide by 1 or more, got {divisor:g}")
+        tiers = {
+            tier: replace(spec, bandwidth_bytes_per_s=spec.bandwidth_bytes_per_s / divisor)
+            if tier > Tier.NODE
+            else spec
+            for tier, spec in self.tiers.items()
+        }
+        return replace(self, tiers=tiers)
 
     def node_specs(self, partition: str) -> tuple[NodeSpec, ...]:
         """The nodes as the engine is told of them, all in one partition."""

@@ -16,7 +16,8 @@ from roost_sim.metrics import TIER_NAMES
 from roost_sim.policies import find_policy
 from roost_sim.run_document import run_document
 from roost_sim.simulation import Report, Run, simulate
-from roost_sim.world import FullSpeed
+from roost_sim.world_options import world_options
+from roost_sim.world_spec import WorldSpec
 from roostd.core.engine import EngineConfig
 
 
@@ -30,8 +31,11 @@ from roostd.core.engine import EngineConfig
     show_default=True,
     help="A name of `roost-sim policies`, or order+placement+gate+preemption.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of what the policy draws.")
+@click.option(
+    "--seed", type=int, default=0, show_default=True, help="Of what the policy and jobs draw."
+)
 @engine_options
+@world_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def run(
     trace_path: Path,
@@ -45,12 +49,10 @@ def run(
     seed: int,
     start_delay_s: float,
     patience_s: float,
+    world: WorldSpec,
     as_json: bool,
 ) -> None:
-    """Replay a trace through the engine of roostd and print what it came to.
-
-    Every job runs at the speed of the trace, wherever it is placed.
-    """
+    """Replay a trace through the engine of roostd and print what it came to."""
     policy = find_policy(policy_name)
     span = measured_span(warm_up_frac, cool_down_frac)
     trace, cluster = read_workload(trace_path, cluster_name, limit, load, strict)
@@ -59,7 +61,7 @@ def run(
             trace=trace,
             cluster=cluster,
             policy=policy,
-            world=FullSpeed(),
+            world=world,
             seed=seed,
             start_delay_s=start_delay_s,
             span=span,
@@ -80,7 +82,6 @@ def _details(report: Report) -> list[tuple[str, object]]:
     details: list[tuple[str, object]] = [
         ("measured", figures.measured),
         ("link_frac", figures.link_frac),
-        ("decision_p50_ms", figures.decision_p50_ms),
     ]
     tiers = zip(TIER_NAMES, figures.tier_counts, strict=True)
     details += [(f"placed {name}", count) for name, count in tiers]

@@ -50,6 +50,7 @@ class TraceModel:
         weekday_weights: [7], Monday first, mean 1.
         burst_frac: how many jobs belong to their predecessor's burst.
         burst_gap_s: mean seconds between jobs of a burst.
+        models: (name, probability) of what jobs train; empty: the trace did not say.
     """
 
     source: str
@@ -62,6 +63,7 @@ class TraceModel:
     weekday_weights: tuple[float, ...]
     burst_frac: float
     burst_gap_s: float
+    models: tuple[tuple[str, float], ...] = ()
 
 
 def generate(
@@ -71,6 +73,7 @@ def generate(
     *,
     jobs_per_day: float | None = None,
     max_gpu_count: int | None = None,
+    is_batch: bool = False,
 ) -> Trace:
     """Make a trace. The same arguments give the same trace.
 
@@ -80,6 +83,7 @@ def generate(
         seed: of the random numbers.
         jobs_per_day: instead of the model's; Trace.at_load sets a load.
         max_gpu_count: leaves larger sizes out and draws the others in proportion.
+        is_batch: all jobs arrive at once, in the order in which they were drawn.
 
     Raises:
         ValueError: no job, or no size that is small enough.
@@ -88,8 +92,8 @@ def generate(
         raise ValueError(f"want 1 job or more, got {job_count}")
     if jobs_per_day is not None and not jobs_per_day > 0:
         raise ValueError(f"want more than 0 jobs a day, got {jobs_per_day}")
-    streams = np.random.SeedSequence(seed).spawn(4)
-    rng_size, rng_burst, rng_arrival, rng_duration = map(np.random.default_rng, streams)
+    streams = np.random.SeedSequence(seed).spawn(5)
+    rng_size, rng_burst, rng_arrival, rng_duration, rng_model = map(np.random.default_rng, streams)
     is_new = rng_burst.random(job_count) >= model.burst_frac
     is_new[0] = True
     burst = np.cumsum(is_new) - 1
@@ -102,10 +106,12 @@ def generate(
     submit_s = starts_s[burst] + since_s - since_s[is_new][burst]
     return make_trace(
         f"generated like {model.source}, seed {seed}",
-        np.round(submit_s - submit_s.min()),
+        np.zeros(job_count) if is_batch else np.round(submit_s - submit_s.min()),
         draw_durations(model, sizes, rng_duration),
         sizes.astype(np.int32),
-        epoch_of_zero_s=MONDAY_S + float(submit_s.min()),
+        model_id=_draw_models(model, job_count, rng_model),
+        model_names=[name for name, _ in model.models],
+        epoch_of_zero_s=None if is_batch else MONDAY_S + float(submit_s.min()),
     )
 
 
@@ -124,6 +130,16 @@ def draw_durations(
         sigmas = np.array([part.log_sigma for part in size_class.durations])[part]
         durations_s[members] = np.exp(rng.normal(means, sigmas))
     return np.clip(np.round(durations_s), 1.0, model.longest_s)
+
+
+def _draw_models(
+    model: TraceModel, count: int, rng: np.random.Generator
+) -> NDArray[np.int32] | None:
+    if not model.models:
+        return None
+    chances = np.array([chance for _, chance in model.models])
+    chosen = rng.choice(len(chances), size=count, p=chances / chances.sum())
+    return chosen.astype(np.int32)
 
 
 def _draw_sizes(

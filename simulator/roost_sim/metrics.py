@@ -4,14 +4,18 @@ Job times are means over the measured jobs: those that completed, less the first
 to arrive, while the cluster fills and empties. The jobs left out still load the cluster.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.bound import Demand, average_jct_bound_s
+from roost_sim.communication import communication_of
 from roost_sim.driver import JobResult, Outcome
+from roost_sim.fairness import Fairness, fairness_of
+from roost_sim.occupancy import Holds, occupancy_of
+from roostd.core.model import JobId
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")
 
@@ -60,6 +64,11 @@ class Metrics:
         avg_queue_s: from submission to start.
         makespan_s: from the first submission to the last end.
         occupancy: GPU-seconds held over GPU-seconds there in the makespan, 0..1.
+        occupancy_loss: GPU-seconds idle while jobs waited for as many, over the same, 0..1.
+        avg_comm_s: exposed communication of one measured job; None: the speed model has none.
+        comm_share: GPU-seconds of it over GPU-seconds run, of the measured jobs, 0..1.
+        fairness: finish-time fairness of the measured jobs.
+        preemptions: jobs that were stopped and started again, each time.
         tier_counts: placements on one node, in one rack, across racks.
         link_frac: mean link score of a placement over that of the same shape on idle nodes, 0..1;
             over placements that have links.
@@ -79,6 +88,11 @@ class Metrics:
     avg_queue_s: float | None
     makespan_s: float | None
     occupancy: float | None
+    occupancy_loss: float | None
+    avg_comm_s: float | None
+    comm_share: float | None
+    fairness: Fairness | None
+    preemptions: int
     tier_counts: tuple[int, int, int]
     link_frac: float | None
     decisions: int
@@ -88,13 +102,29 @@ class Metrics:
     left_out: tuple[tuple[str, int], ...]
 
 
-def measure(outcome: Outcome, cluster_gpu_count: int, span: Span) -> Metrics:
+def no_restart_s(job_id: JobId, gpu_count: int) -> float:
+    """A job that is started again works at once."""
+    return 0.0
+
+
+def measure(
+    outcome: Outcome,
+    cluster_gpu_count: int,
+    span: Span,
+    *,
+    holds: Holds | None = None,
+    compute_frac: Callable[[JobId, int], float] | None = None,
+    restart_s: Callable[[JobId, int], float] = no_restart_s,
+) -> Metrics:
     """Work out the figures of a run.
 
     Args:
         outcome: of the driver.
         cluster_gpu_count: GPUs that can be used.
         span: which jobs the job times are about.
+        holds: who held GPUs when; None: no job was ever stopped.
+        compute_frac: see roost_sim.world_spec.BuiltWorld.
+        restart_s: the same.
     """
     done = [job for job in outcome.jobs if job.ended_s is not None]
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
@@ -108,6 +138,9 @@ def measure(outcome: Outcome, cluster_gpu_count: int, span: Span) -> Metrics:
     )
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
     tiers = [job.tier for job in outcome.jobs]
+    held = Holds.of_jobs(outcome.jobs) if holds is None else holds
+    used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
+    waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
         jobs=len(outcome.jobs),
         completed=len(done),
@@ -118,7 +151,12 @@ def measure(outcome: Outcome, cluster_gpu_count: int, span: Span) -> Metrics:
         p99_jct_s=_percentile(jct_s, 99),
         avg_queue_s=_mean([_start_s(job) - job.submit_s for job in measured]),
         makespan_s=makespan_s,
-        occupancy=_occupancy(done, makespan_s, cluster_gpu_count),
+        occupancy=None if used is None else used.held_frac,
+        occupancy_loss=None if used is None else used.lost_frac,
+        avg_comm_s=None if waited is None else waited.mean_s,
+        comm_share=None if waited is None else waited.share_frac,
+        fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
+        preemptions=sum(job.preempted_count for job in outcome.jobs),
         tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
         link_frac=_mean(
             [job.link_score / job.best_link_score for job in done if job.best_link_score > 0]
@@ -143,13 +181,6 @@ def _end_s(job: JobResult) -> float:
 
 def _jct_s(job: JobResult) -> float:
     return _end_s(job) - job.submit_s
-
-
-def _occupancy(done: Sequence[JobResult], makespan_s: float | None, gpu_count: int) -> float | None:
-    if not makespan_s:
-        return None
-    held_gpu_s = sum(job.held_gpu_count * (_end_s(job) - _start_s(job)) for job in done)
-    return held_gpu_s / (gpu_count * makespan_s)
 
 
 def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:

@@ -6,7 +6,7 @@ Page: docs/simulator/README.md.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from math import inf
@@ -20,7 +20,8 @@ from roost_sim.orders import (
     smallest_first,
 )
 from roost_sim.shapes import every_even_shape, tightest_shapes
-from roostd.core.engine import EngineConfig, Policies
+from roost_sim.tier_efficiency import JobProfile, TierEfficiency
+from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.features import HeuristicScore
 from roostd.core.model import JobId, Shape
 from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder, ScorePolicy
@@ -46,12 +47,21 @@ class Knowledge:
     """What a policy may be built from.
 
     Attributes:
-        work_s: ideal run time of every job of the trace; for oracles.
+        work_s: ideal run time of every job of the trace; for oracles. Where the simulation's
+            fidelity says so these are predictions or limits.
         seed: of whatever it draws.
+        profile_of: what each job is like; empty where jobs run at the speed of the trace.
+        tiers: how fast a profile is on one node, in one rack and across racks; None: no cluster.
+        predict: ideal run times as a site could predict them, of every job.
+        limits: time limits as users would ask for them, of every job.
     """
 
     work_s: Mapping[JobId, float]
     seed: int
+    profile_of: Mapping[JobId, JobProfile] = field(default_factory=dict)
+    tiers: TierEfficiency | None = None
+    predict: Callable[[], Mapping[JobId, float]] = dict
+    limits: Callable[[], Mapping[JobId, float]] = dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +88,15 @@ class GatePart:
 
     Attributes:
         patience_s: after waiting so long a job keeps nodes free for itself; None: as configured.
+        passing: who may pass a job without room; None: as configured.
+        regime: what it is told of run times.
     """
 
     source: str
     build: Callable[[Knowledge], GatePolicy]
     patience_s: float | None = None
+    passing: Passing | None = None
+    regime: Regime = Regime.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +134,12 @@ class Composition:
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
         """The engine's numbers, with what the policy is defined by."""
-        patience_s = GATES[self.gate].patience_s
-        if patience_s is None:
-            return default
-        return replace(default, patience_s=patience_s)
+        gate = GATES[self.gate]
+        if gate.patience_s is not None:
+            default = replace(default, patience_s=gate.patience_s)
+        if gate.passing is not None:
+            default = replace(default, passing=gate.passing)
+        return default
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
@@ -183,6 +199,18 @@ GATES: Mapping[str, GatePart] = {
         source="takes every offer; nobody keeps nodes free, so large jobs may starve",
         build=lambda knowledge: OpenGate(),
         patience_s=inf,
+    ),
+    "easy": GatePart(
+        source="Lifka, JSSPP 1995: EASY backfill, the first job without room has a reservation "
+        "by the time limits of all",
+        build=lambda knowledge: OpenGate(),
+        passing=Passing.EASY,
+        regime=Regime.LIMIT,
+    ),
+    "block": GatePart(
+        source="takes every offer; nobody passes the first job without room",
+        build=lambda knowledge: OpenGate(),
+        passing=Passing.NOBODY,
     ),
 }
 

@@ -11,6 +11,7 @@ one GPU alone. Three terms describe what was measured (docs/simulator/speed.md):
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import log2
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,9 +66,20 @@ class Profile:
         return max(found, self.local_overhead(gpu_count))
 
 
+class HasFamily(Protocol):
+    """What can be chosen by the family of its model."""
+
+    @property
+    def family(self) -> str:
+        """Of the model."""
+
+
+_Chosen = TypeVar("_Chosen", bound=HasFamily)
+
+
 def select_profiles(
-    profiles: Sequence[Profile], exclude_families: Collection[str] = ()
-) -> tuple[Profile, ...]:
+    profiles: Sequence[_Chosen], exclude_families: Collection[str] = ()
+) -> tuple[_Chosen, ...]:
     """The profiles without some families.
 
     Raises:
@@ -83,7 +95,7 @@ def select_profiles(
     return left
 
 
-def assign_profiles(trace: Trace, profiles: Sequence[Profile], seed: int) -> NDArray[np.int32]:
+def assign_profiles(trace: Trace, profiles: Sequence[HasFamily], seed: int) -> NDArray[np.int32]:
     """Give each job of a trace a profile: of its own model if that is known here, else at random.
 
     Public traces do not say what a job ran. Families are equally likely, and within a family its

@@ -1,28 +1,34 @@
 """One run, whole: a trace, a cluster and a policy in, figures out."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from roost_sim.cluster_spec import ClusterSpec
 from roost_sim.driver import Driver, HoldSeen, Outcome
+from roost_sim.durations import limits_s, predicted_s
 from roost_sim.metrics import Metrics, Span, measure
-from roost_sim.policies import Composition, Knowledge
+from roost_sim.occupancy import Holds
+from roost_sim.policies import Composition, Knowledge, Regime
+from roost_sim.tier_efficiency import TierEfficiency
 from roost_sim.trace import Trace
 from roost_sim.workload import arrivals, job_ids
-from roost_sim.world import World
+from roost_sim.world_spec import BuiltWorld, WorldSpec
 from roostd.core.engine import Engine, EngineConfig
 from roostd.core.events import NodeSeen, TopologySeen
-from roostd.core.model import GpuUuid
+from roostd.core.model import GpuUuid, JobId, NodeShare
 
 PARTITION = "main"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What is to be simulated.
+    """What is to be simulated: plain data but for `hold_seen`, so that any process can do it.
 
     Attributes:
+        world: how fast jobs run, and what hinders them.
+        seed: of the jobs' profiles and of whatever the policy draws.
         start_delay_s: between a decision and the start.
         span: which jobs the job times are about.
         hold_seen: told of every stretch for which a job holds GPUs.
@@ -31,7 +37,7 @@ class Run:
     trace: Trace
     cluster: ClusterSpec
     policy: Composition
-    world: World
+    world: WorldSpec = field(default_factory=WorldSpec)
     seed: int = 0
     start_delay_s: float = 0.0
     span: Span = field(default_factory=Span)
@@ -41,25 +47,97 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a run came to; `wall_s` is for the simulation alone, reading files excluded."""
+    """What a run came to.
+
+    Attributes:
+        knowledge: what the policy was told of run times.
+        wall_s: of the simulation alone, reading files excluded.
+    """
 
     outcome: Outcome
     metrics: Metrics
+    knowledge: Regime
     wall_s: float
 
 
 def simulate(run: Run) -> Report:
-    """Run a fresh engine over a trace."""
+    """Run a fresh engine over a trace.
+
+    Raises:
+        ProfileError: the world excludes a model that does not exist, or all of them.
+    """
     began_s = time.perf_counter()
-    trace, cluster = run.trace, run.cluster
-    work_s = dict(zip(job_ids(trace), trace.duration_s.tolist(), strict=True))
-    policies = run.policy.build(Knowledge(work_s=work_s, seed=run.seed))
-    engine = Engine(run.policy.engine_config(run.engine_config), policies)
+    trace, cluster, holds = run.trace, run.cluster, Holds()
+    built = run.world.build(cluster, trace, run.seed)
+    told = _told(run)
+    policies = run.policy.build(_knowledge(run, built, told))
+    driver = Driver(
+        Engine(run.policy.engine_config(run.engine_config), policies),
+        built.world,
+        start_delay_s=run.start_delay_s,
+        restart_s=built.restart_s,
+        hold_seen=_both(holds, run.hold_seen),
+    )
     jobs = arrivals(trace, run.policy.shapes, cluster.largest_node_gpu_count, PARTITION)
-    driver = Driver(engine, run.world, start_delay_s=run.start_delay_s, hold_seen=run.hold_seen)
     outcome = driver.run(introduce(cluster), jobs)
-    metrics = measure(outcome, cluster.gpu_count, run.span)
-    return Report(outcome=outcome, metrics=metrics, wall_s=time.perf_counter() - began_s)
+    metrics = measure(
+        outcome,
+        cluster.gpu_count,
+        run.span,
+        holds=holds,
+        compute_frac=built.compute_frac,
+        restart_s=built.restart_s,
+    )
+    wall_s = time.perf_counter() - began_s
+    return Report(outcome=outcome, metrics=metrics, knowledge=told, wall_s=wall_s)
+
+
+def _told(run: Run) -> Regime:
+    """What the policy is told of run times: an oracle only as much as the fidelity allows."""
+    listed = run.policy.regime
+    return run.world.fidelity.durations if listed is Regime.ORACLE else listed
+
+
+def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
+    predict, limits = partial(_predicted, run.trace), partial(_limits, run.trace, run.seed)
+    match told:
+        case Regime.PREDICTED if run.policy.regime is Regime.ORACLE:
+            work_s = predict()
+        case Regime.LIMIT if run.policy.regime is Regime.ORACLE:
+            work_s = limits()
+        case _:
+            work_s = _by_job(run.trace, run.trace.duration_s.tolist())
+    return Knowledge(
+        work_s=work_s,
+        seed=run.seed,
+        profile_of=built.profile_of,
+        tiers=TierEfficiency.of(run.cluster, run.world.compute_scale, run.world.congestion),
+        predict=predict,
+        limits=limits,
+    )
+
+
+def _predicted(trace: Trace) -> Mapping[JobId, float]:
+    return _by_job(trace, predicted_s(trace).tolist())
+
+
+def _limits(trace: Trace, seed: int) -> Mapping[JobId, float]:
+    return _by_job(trace, limits_s(trace, seed).tolist())
+
+
+def _by_job(trace: Trace, values: list[float]) -> Mapping[JobId, float]:
+    return dict(zip(job_ids(trace), values, strict=True))
+
+
+def _both(first: HoldSeen, second: HoldSeen | None) -> HoldSeen:
+    if second is None:
+        return first
+
+    def tell(shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
+        first(shares, begin_s, end_s)
+        second(shares, begin_s, end_s)
+
+    return tell
 
 
 def introduce(cluster: ClusterSpec) -> Iterator[NodeSeen | TopologySeen]:

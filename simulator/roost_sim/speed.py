@@ -44,7 +44,8 @@ class SpeedModel:
     """Rates on one cluster.
 
     Attributes:
-        far_factor: by tier, how many times longer the network part takes than inside a rack.
+        far_factor: by tier, how many times longer the network part takes than inside a rack of the
+            machines measured.
         gpus_per_node: of the largest node, which decides what the closest placement is.
         communication_scale: multiplies all communication. 1: the ratio of network to GPU speed is
             that of the machines measured. Above 1: faster GPUs on the same network.
@@ -55,12 +56,24 @@ class SpeedModel:
     communication_scale: float = 1.0
 
     @classmethod
-    def of(cls, cluster: ClusterSpec, communication_scale: float = 1.0) -> "SpeedModel":
+    def of(
+        cls, cluster: ClusterSpec, communication_scale: float = 1.0, congestion: float = 1.0
+    ) -> "SpeedModel":
         """The model of a cluster: tiers with less bandwidth than a rack are slower in proportion.
 
         Oversubscription is not in it: it bites when several jobs meet on an uplink, which is what
         `share_frac` is for.
+
+        Args:
+            cluster: whose tiers.
+            communication_scale: see the attribute.
+            congestion: everything above the nodes is so many times slower than measured.
+
+        Raises:
+            ValueError: a scale below 0, or a congestion below 1.
         """
+        if not congestion >= 1:
+            raise ValueError(f"want a congestion of 1 or more, got {congestion}")
         if not communication_scale >= 0:
             raise ValueError(f"want a scale of 0 or more, got {communication_scale}")
         rack_bytes_per_s = cluster.tiers[Tier.RACK].bandwidth_bytes_per_s
@@ -69,46 +82,46 @@ class SpeedModel:
             for tier in (Tier.POD, Tier.CORE)
         }
         factor[Tier.CORE] = max(factor[Tier.CORE], factor[Tier.POD])  # the way leads through both
-        factor[Tier.NODE] = factor[Tier.RACK] = 1.0
+        factor[Tier.RACK] = 1.0
+        factor = {tier: value * congestion for tier, value in factor.items()}
+        factor[Tier.NODE] = 1.0
         return cls(factor, cluster.largest_node_gpu_count, communication_scale)
 
-    def overhead(self, profile: Profile, spot: Spot, share_frac: float = 1.0) -> float:
+    def overhead(
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
+    ) -> float:
         """Exposed communication over compute.
 
         Args:
             profile: what the job is like.
             spot: where it is.
             share_frac: what it gets of its narrowest link, 1 alone; plays no part in one node.
+            node_stretch: how many times longer it takes beside the neighbours on its nodes.
         """
+        scale = self.communication_scale * node_stretch
         if spot.tier == Tier.NODE:
-            return profile.local_overhead(spot.gpu_count) * self.communication_scale
+            return profile.local_overhead(spot.gpu_count) * scale
         near = profile.spread_overhead(spot.gpu_count, spot.node_count, spot.fullest_gpu_count)
         stretch = self.far_factor[spot.tier] / min(max(share_frac, LEAST_SHARE_FRAC), 1.0)
-        return near * stretch * self.communication_scale
+        return near * stretch * scale
 
-    def communication_frac(self, profile: Profile, spot: Spot, share_frac: float = 1.0) -> float:
-        """How much of a step is exposed communication, 0 to 1."""
-        overhead = self.overhead(profile, spot, share_frac)
+    def communication_frac(
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
+    ) -> float:
+        """How much of a step is exposed communication, 0 to 1. Arguments: see overhead."""
+        overhead = self.overhead(profile, spot, share_frac, node_stretch)
         return overhead / (1.0 + overhead)
 
     def rate(
-        self,
-        profile: Profile,
-        spot: Spot,
-        share_frac: float = 1.0,
-        neighbour_frac: float = 1.0,
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
     ) -> float:
         """Speed relative to the closest placement of as many GPUs, above 0 and at most 1.
 
-        Args:
-            profile: what the job is like.
-            spot: where it is.
-            share_frac: what it gets of its narrowest link, 1 alone.
-            neighbour_frac: what jobs on the same GPUs leave of its speed, 1 without any.
+        Arguments: see overhead.
         """
         closest = self.overhead(profile, self.closest(spot.gpu_count))
-        here = self.overhead(profile, spot, share_frac)
-        return min((1.0 + closest) / (1.0 + here), 1.0) * neighbour_frac
+        here = self.overhead(profile, spot, share_frac, node_stretch)
+        return min((1.0 + closest) / (1.0 + here), 1.0)
 
     def closest(self, gpu_count: int) -> Spot:
         """The best placement that the cluster allows for so many GPUs: the fewest nodes."""

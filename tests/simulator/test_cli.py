@@ -29,6 +29,13 @@ RUN_KEYS = [
     "decision_p99_ms",
     "bound_avg_jct_s",
     "wall_s",
+    "regime",
+    "avg_comm_s",
+    "occupancy_loss",
+    "fairness_mean",
+    "fairness_max",
+    "fairness_jain",
+    "decision_p50_ms",
 ]
 CLUSTER = """
 tiers:
@@ -79,7 +86,15 @@ def test_run_prints_one_object(trace: Path, cluster: Path) -> None:
     assert figures["avg_jct_s"] == pytest.approx((100 + 170 + 200) / 3)
     assert figures["avg_queue_s"] == pytest.approx((0 + 90 + 160) / 3)
     assert (figures["makespan_s"], figures["occupancy"]) == (220, 1.0)
-    assert figures["comm_share"] is None
+    assert (figures["preemptions"], figures["regime"]) == (0, "none")
+
+
+def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster: Path) -> None:
+    arguments = ("run", "--trace", trace, "--cluster", cluster, "--json")
+    assert document(run(*arguments, "--full-speed"))["comm_share"] is None
+    share = document(run(*arguments))["comm_share"]
+    assert isinstance(share, float)
+    assert 0 < share < 1
 
 
 def test_a_policy_changes_the_figures(trace: Path, cluster: Path) -> None:
@@ -196,6 +211,6 @@ def test_the_same_seed_prints_the_same_bytes_in_any_process(
             check=True,
         )
         figures = json.loads(done.stdout)
-        del figures["wall_s"], figures["decision_p99_ms"]
+        del figures["wall_s"], figures["decision_p99_ms"], figures["decision_p50_ms"]
         printed.add(json.dumps(figures))
     assert len(printed) == 1

@@ -1,17 +1,19 @@
+from dataclasses import replace
+
 import pytest
 
 from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
-from roost_sim.fitted_profiles import PROFILES
 from roost_sim.fitted_traces import HELIOS
 from roost_sim.generator import generate
 from roost_sim.link_shapes import SHAPES
 from roost_sim.measured_world import MeasuredWorld
+from roost_sim.neighbours import STRETCH_PER_PRESSURE
 from roost_sim.policies import find_policy
 from roost_sim.presets import preset
-from roost_sim.profiles import Profile, assign_profiles
+from roost_sim.profiles import Profile
 from roost_sim.simulation import Run, simulate
-from roost_sim.workload import job_ids
 from roost_sim.world import Ended, Started
+from roost_sim.world_spec import WorldSpec
 from roostd.core.model import JobId, NodeName, NodeShare
 
 CHATTY = Profile(
@@ -34,9 +36,16 @@ def cluster(oversubscription: float = 1.0) -> ClusterSpec:
     return ClusterSpec("test", "by hand", make_racks(kind, {"r0": 4, "r1": 4}), tiers)
 
 
-def world(oversubscription: float = 1.0, *, is_contended: bool = True) -> MeasuredWorld:
+def world(
+    oversubscription: float = 1.0, *, is_contended: bool = True, has_neighbours: bool = False
+) -> MeasuredWorld:
     profiles = dict.fromkeys((A, B, C), CHATTY)
-    return MeasuredWorld(cluster(oversubscription), profiles, is_contended=is_contended)
+    return MeasuredWorld(
+        cluster(oversubscription),
+        profiles,
+        is_contended=is_contended,
+        has_neighbours=has_neighbours,
+    )
 
 
 def start(job: JobId, *nodes: int) -> Started:
@@ -79,6 +88,25 @@ def test_without_contention_neighbours_are_not_felt() -> None:
     assert dict(both.rates_after(start(B, 1, 5))) == pytest.approx({B: 0.5})
 
 
+def test_neighbours_on_a_node_stretch_the_exposed_part() -> None:
+    # Each is exposed half of the time. B holds both GPUs of node 1 that are not A's: pressure 0.5.
+    both = world(has_neighbours=True)
+    assert dict(both.rates_after(start(A, 0, 1))) == pytest.approx({A: 0.5})
+    slowed = 1 / (1 + 1 + 0.5 * STRETCH_PER_PRESSURE)
+    assert dict(both.rates_after(start(B, 1, 2))) == pytest.approx({A: slowed, B: slowed})
+    assert dict(both.rates_after(Ended(B))) == pytest.approx({A: 0.5})
+
+
+def test_a_job_inside_an_nvlinked_node_neither_slows_nor_is_slowed() -> None:
+    kind = NodeKind(name="joined", links=SHAPES["a100x4"])
+    tiers = dict.fromkeys(Tier, TierSpec(bandwidth_bytes_per_s=8e9))
+    spec = ClusterSpec("test", "by hand", make_racks(kind, {"r0": 2}), tiers)
+    talks = replace(CHATTY, local=0.5)
+    both = MeasuredWorld(spec, dict.fromkeys((A, B), talks), has_neighbours=True)
+    both.rates_after(start(A, 0))
+    assert list(both.rates_after(start(B, 0))) == [(B, 1.0)]
+
+
 def test_a_job_that_ended_is_forgotten() -> None:
     alone = world()
     alone.rates_after(start(A, 0, 1))
@@ -90,14 +118,8 @@ def test_a_job_that_ended_is_forgotten() -> None:
 
 def test_a_whole_run_only_ever_costs_time() -> None:
     trace = generate(HELIOS, 300, 1, max_gpu_count=16).at_load(0.8, 64)
-    spec = preset("small")
-    chosen = assign_profiles(trace, PROFILES, seed=0)
-    profiles = {job: PROFILES[index] for job, index in zip(job_ids(trace), chosen, strict=True)}
     run = Run(
-        trace=trace,
-        cluster=spec,
-        policy=find_policy("fifo"),
-        world=MeasuredWorld(spec, profiles),
+        trace=trace, cluster=preset("small"), policy=find_policy("fifo"), world=WorldSpec(), seed=0
     )
     jobs = simulate(run).outcome.jobs
     stretch = [

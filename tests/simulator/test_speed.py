@@ -45,8 +45,19 @@ def test_rate_by_hand() -> None:
     assert TEN_TIMES.rate(PROFILE, spot(Tier.RACK, 2, 4), 0.5) == pytest.approx(one_node / half)
 
 
-def test_neighbours_on_the_same_gpus_slow_a_job_everywhere() -> None:
-    assert TEN_TIMES.rate(PROFILE, spot(Tier.NODE, 1, 4), neighbour_frac=0.7) == 0.7
+def test_neighbours_stretch_what_is_exposed_and_nothing_else() -> None:
+    # Alone 1 + 0.1 · log2(4) = 1.2; the 0.2 takes twice as long beside such neighbours.
+    rate = TEN_TIMES.rate(PROFILE, spot(Tier.NODE, 1, 4), node_stretch=2.0)
+    assert rate == pytest.approx(1.2 / 1.4)
+    assert TEN_TIMES.rate(PROFILE, spot(Tier.NODE, 1, 1), node_stretch=2.0) == 1.0
+
+
+def test_congestion_slows_everything_above_the_nodes() -> None:
+    slow = SpeedModel.of(preset("philly"), congestion=4.0)
+    assert slow.overhead(PROFILE, spot(Tier.NODE, 1, 8)) == pytest.approx(0.3)
+    assert slow.overhead(PROFILE, spot(Tier.RACK, 2, 4)) == pytest.approx(4 * 1.85)
+    with pytest.raises(ValueError, match="1 or more"):
+        SpeedModel.of(preset("small"), congestion=0.5)
 
 
 def test_link_share_plays_no_part_inside_a_node() -> None:

@@ -1,0 +1,53 @@
+"""How long jobs waited for the network: the part of their run time that was not their compute.
+
+The work of a job is its run time on the closest placement; so much of it is compute, wherever the
+job runs. What it ran longer, and the rest of the work, is exposed communication, loading
+checkpoints after a stop excepted. Dally counts the same: GPU time less compute time.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from roost_sim.driver import JobResult
+from roostd.core.model import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """Of the measured jobs.
+
+    Attributes:
+        mean_s: exposed communication of one job.
+        share_frac: GPU-seconds of it over GPU-seconds run, 0..1.
+    """
+
+    mean_s: float
+    share_frac: float
+
+
+def communication_of(
+    jobs: Sequence[JobResult],
+    compute_frac: Callable[[JobId, int], float] | None,
+    restart_s: Callable[[JobId, int], float],
+) -> Communication | None:
+    """Work out what the network cost.
+
+    Args:
+        jobs: that ended.
+        compute_frac: (job, GPUs) to the part of its work that is compute; None: nobody knows.
+        restart_s: (job, GPUs) to seconds of one restart.
+
+    Returns:
+        None where compute is unknown or there is no job.
+    """
+    if compute_frac is None or not jobs:
+        return None
+    total_s = gpu_s = run_gpu_s = 0.0
+    for job in jobs:
+        standing_s = job.preempted_count * restart_s(job.job_id, job.gpu_count)
+        compute_s = job.work_s * compute_frac(job.job_id, job.gpu_count)
+        waited_s = max(job.ran_s - standing_s - compute_s, 0.0)
+        total_s += waited_s
+        gpu_s += job.gpu_count * waited_s
+        run_gpu_s += job.gpu_count * job.ran_s
+    return Communication(total_s / len(jobs), gpu_s / run_gpu_s if run_gpu_s else 0.0)

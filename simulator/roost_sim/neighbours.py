@@ -1,0 +1,109 @@
+"""What jobs on the other GPUs of a node cost a job: they share PCIe, memory and the way to the NIC.
+
+Every public table of co-located jobs (Gavel, MISO, Lucid) measured two jobs on one GPU. Here a GPU
+has one job, so those ratios do not apply. What was measured with a GPU a job each is ResNet-50 on
+Philly's P100 servers, spread over two servers, alone and beside other ResNet-50 jobs on the same
+servers: 98.0 and 75.6 images/s, at 49.6 % GPU utilisation when alone (Jeon et al., ATC 2019, table
+of locality and co-location). Taking as exposed what the GPUs do not compute, that part grew by
+1 + (98.0 / 75.6 - 1) / (1 - 0.496) = 1.588 beside neighbours that were exposed 0.504 of the time.
+One point gives one constant; that it grows in proportion is an assumption.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from roostd.core.model import JobId, NodeName, NodeShare
+
+_EXPOSED_FRAC = 1 - 0.496
+_GROWTH = (98.0 / 75.6 - 1) / _EXPOSED_FRAC
+STRETCH_PER_PRESSURE = _GROWTH / _EXPOSED_FRAC
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    gpus_on: dict[NodeName, int]
+    duty_frac: float
+
+
+@dataclass(slots=True)
+class NodeNeighbours:
+    """Who is on which node, and how hard it works what the node shares.
+
+    Attributes:
+        gpu_count_of: GPUs of each node that may be named.
+    """
+
+    gpu_count_of: dict[NodeName, int]
+    _guests: dict[JobId, _Guest] = field(default_factory=dict)
+    _jobs_on: dict[NodeName, dict[JobId, None]] = field(default_factory=dict)
+
+    def add(
+        self, job_id: JobId, shares: Iterable[NodeShare], duty_frac: float
+    ) -> tuple[JobId, ...]:
+        """Put a job on its nodes.
+
+        Args:
+            job_id: not here yet.
+            shares: what it holds.
+            duty_frac: how much of the time it works what the node shares when alone, 0 to 1.
+
+        Returns:
+            The other jobs whose stretch changed, each once.
+        """
+        gpus_on = {share.node: len(share.gpu_indices) for share in shares}
+        self._guests[job_id] = guest = _Guest(gpus_on, duty_frac)
+        felt = self._who_feels(guest)
+        for node in gpus_on:
+            self._jobs_on.setdefault(node, {})[job_id] = None
+        return felt
+
+    def remove(self, job_id: JobId) -> tuple[JobId, ...]:
+        """Take a job off its nodes; returns the jobs whose stretch changed.
+
+        Raises:
+            KeyError: it is not here.
+        """
+        guest = self._guests.pop(job_id)
+        for node in guest.gpus_on:
+            del self._jobs_on[node][job_id]
+        return self._who_feels(guest)
+
+    def stretch(self, job_id: JobId) -> float:
+        """How many times longer the exposed part of a job takes, 1 or more.
+
+        The pressure on a node is the mean duty of its GPUs that are not the job's own, an idle one
+        counting 0. A job on several nodes waits for the one under most pressure. A job without
+        duty feels nothing.
+
+        Raises:
+            KeyError: it is not here.
+        """
+        own = self._guests[job_id]
+        if not own.duty_frac:
+            return 1.0
+        pressure = max(self._pressure(node, job_id, gpus) for node, gpus in own.gpus_on.items())
+        return 1.0 + STRETCH_PER_PRESSURE * pressure
+
+    def _who_feels(self, guest: _Guest) -> tuple[JobId, ...]:
+        """Guests of the same nodes, if it is felt and they can feel."""
+        if not guest.duty_frac:
+            return ()
+        return tuple(
+            dict.fromkeys(
+                job
+                for node in guest.gpus_on
+                for job in self._jobs_on.get(node, ())
+                if self._guests[job].duty_frac
+            )
+        )
+
+    def _pressure(self, node: NodeName, job_id: JobId, own_gpus: int) -> float:
+        other_gpus = self.gpu_count_of[node] - own_gpus
+        if not other_gpus:
+            return 0.0
+        duty_gpus = sum(
+            self._guests[job].duty_frac * self._guests[job].gpus_on[node]
+            for job in self._jobs_on[node]
+            if job != job_id
+        )
+        return duty_gpus / other_gpus

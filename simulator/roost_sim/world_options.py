@@ -1,0 +1,126 @@
+"""The options that say in what world jobs run, shared by all commands that simulate."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import TypeVar
+
+import click
+
+from roost_sim.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Setting
+from roost_sim.policies import Regime
+from roost_sim.restart_cost import RestartRule
+from roost_sim.world_spec import Speed, WorldSpec
+
+_Result = TypeVar("_Result")
+_KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
+
+_OPTIONS = (
+    click.option(
+        "--regime",
+        type=click.Choice(list(Setting)),
+        help="All switches at once: paper leaves out contention, neighbours and most of the cost "
+        "of a restart, and runs on Dally's network; field has all, and durations are predicted. "
+        "Left out: field, but policies listed as oracles are oracles.",
+    ),
+    click.option("--contention/--no-contention", default=None, help="Jobs share links, or not."),
+    click.option(
+        "--neighbours/--no-neighbours", default=None, help="Jobs on a node slow each other, or not."
+    ),
+    click.option(
+        "--restart",
+        type=click.Choice(list(RestartRule)),
+        help="What a restart costs: as published systems report, 1 s a GPU, or nothing.",
+    ),
+    click.option(
+        "--durations",
+        type=click.Choice(_KNOWABLE),
+        help="What a policy is told that would be told true run times.",
+    ),
+    click.option(
+        "--speed",
+        type=click.Choice(list(Speed)),
+        help="How fast jobs run where they are: by measured profiles, on Dally's network, or as "
+        "the trace says.  [default: dally with --regime paper, else measured]",
+    ),
+    click.option(
+        "--full-speed", is_flag=True, help="Short for --speed trace: placement costs nothing."
+    ),
+    click.option(
+        "--exclude-model",
+        "exclude_families",
+        multiple=True,
+        metavar="NAME",
+        help="Give no job this model; can be repeated. `roost-sim profiles` lists them.",
+    ),
+    click.option(
+        "--compute-scale",
+        type=click.FloatRange(0, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Compute takes so many times as long; papers try 1, 3, 10 and 30.",
+    ),
+    click.option(
+        "--congestion",
+        type=click.FloatRange(1),
+        default=1.0,
+        show_default=True,
+        help="Links above the nodes are so many times slower; papers try 1, 2 and 4.",
+    ),
+)
+
+
+def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add the options of the world, and hand the command one `world` in place of them."""
+
+    @wraps(command)
+    def with_world(
+        *args: object,
+        regime: Setting | None,
+        contention: bool | None,
+        neighbours: bool | None,
+        restart: RestartRule | None,
+        durations: Regime | None,
+        speed: Speed | None,
+        full_speed: bool,
+        exclude_families: tuple[str, ...],
+        compute_scale: float,
+        congestion: float,
+        **others: object,
+    ) -> _Result:
+        if full_speed and speed not in (None, Speed.TRACE):
+            raise click.UsageError(f"--full-speed and --speed {speed} exclude each other")
+        world = WorldSpec(
+            speed=Speed.TRACE if full_speed else speed or _speed_of(regime),
+            fidelity=_fidelity(regime, contention, neighbours, restart, durations),
+            exclude_families=exclude_families,
+            compute_scale=compute_scale,
+            congestion=congestion,
+        )
+        return command(*args, world=world, **others)
+
+    found: Callable[..., _Result] = with_world
+    for option in reversed(_OPTIONS):
+        found = option(found)
+    return found
+
+
+def _speed_of(regime: Setting | None) -> Speed:
+    return Speed.DALLY if regime is Setting.PAPER else Speed.MEASURED
+
+
+def _fidelity(
+    regime: Setting | None,
+    contention: bool | None,
+    neighbours: bool | None,
+    restart: RestartRule | None,
+    durations: Regime | None,
+) -> Fidelity:
+    base = UNLESS_TOLD if regime is None else FIDELITIES[regime]
+    return replace(
+        base,
+        is_contended=base.is_contended if contention is None else contention,
+        has_neighbours=base.has_neighbours if neighbours is None else neighbours,
+        restart=restart or base.restart,
+        durations=durations or base.durations,
+    )
