@@ -6,17 +6,19 @@ same indices, so a candidate is a node set and one index set that is free on all
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import POPCOUNT, eligible_rows, first_largest, required_rows
+from roostd.core.eligibility import POPCOUNT, Room, first_largest, required_rows, room_for
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
 from roostd.core.gangs import gangs
+from roostd.core.late import Late
 from roostd.core.links import STATIC_COLUMNS, indices_of
 from roostd.core.model import JobSpec, NodeShare, Placement, Shape
+from roostd.core.row_sets import NO_ROWS, RowSet, row_array
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 _LOAD_COLUMNS = slice(STATIC_COLUMNS.stop, STATIC_COLUMNS.stop + 4 * len(LOAD_SCOPES))
@@ -26,7 +28,7 @@ TIER_NODE, TIER_RACK, TIER_CLUSTER = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidates:
+class Candidates(Late):
     """What is up for scoring.
 
     Attributes:
@@ -38,6 +40,7 @@ class Candidates:
         link_scores: int64 [candidate], summed over nodes.
         tier: of the closest candidate: 0 one node, 1 one rack, 2 across racks.
         exclusions: (reason, number of nodes), for the nodes that were ruled out.
+        held_back: nodes that have room but were kept free for others.
     """
 
     shape: Shape
@@ -47,15 +50,25 @@ class Candidates:
     link_scores: NDArray[np.int64]
     tier: int
     exclusions: tuple[tuple[str, int], ...]
+    held_back: RowSet = NO_ROWS
 
     def __len__(self) -> int:
         return len(self.masks)
 
-    def also_excluding(self, reason: str, node_count: int) -> "Candidates":
-        """The same with one more reason why nodes were ruled out, unless it is among them."""
-        if not node_count or reason in dict(self.exclusions):
+    def also_held_back(self, rows: RowSet, reason: str, node_count: int) -> "Candidates":
+        """The same, with nodes kept from another shape of the job.
+
+        Args:
+            rows: those nodes.
+            reason: why, to be added to the exclusions unless it is among them.
+            node_count: how many to name there.
+        """
+        if not rows & ~self.held_back:
             return self
-        return replace(self, exclusions=(*self.exclusions, (reason, node_count)))
+        excluded = self.exclusions
+        if reason not in dict(excluded):
+            excluded = (*excluded, (reason, node_count))
+        return replace(self, exclusions=excluded, held_back=self.held_back | rows)
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
@@ -121,7 +134,7 @@ class Candidates:
 
 
 def find_candidates(
-    cluster: Cluster, job: JobSpec, shape: Shape, kept: NDArray[np.bool_] | None = None
+    cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet = NO_ROWS
 ) -> Candidates:
     """List the placements of one shape that Slurm could start now.
 
@@ -129,17 +142,28 @@ def find_candidates(
         cluster: the nodes.
         job: whose partition, features and node lists count.
         shape: how many nodes, and what on each.
-        kept: bool [row], nodes kept free for a job that is served before this one.
+        kept: nodes kept free for a job that is served before this one.
     """
-    rows, exclusions = eligible_rows(cluster, job, shape, kept)
-    if len(rows) >= shape.node_count:
-        if shape.node_count == 1:
-            return _single_node(cluster, shape, rows, exclusions)
-        return _gang(cluster, job, shape, rows, exclusions)
-    return _none(shape, exclusions)
+    room = room_for(cluster, job, shape, kept)
+    if room.count < shape.node_count:
+        return _none(shape, room)
+    if shape.node_count == 1:
+        return _single_node(cluster, shape, room)
+    return _gang(cluster, job, shape, room)
 
 
-def _none(shape: Shape, exclusions: tuple[tuple[str, int], ...]) -> Candidates:
+def _none(shape: Shape, room: Room, *more: tuple[str, int]) -> Candidates:
+    """No candidates; why there are none is worked out if somebody asks."""
+    return Candidates.later(
+        partial(_explain_none, shape, room, more),
+        shape=shape,
+        masks=_nothing(shape.node_count)[1],
+        tier=TIER_NODE,
+        held_back=room.held_back,
+    )
+
+
+def _explain_none(shape: Shape, room: Room, more: tuple[tuple[str, int], ...]) -> Candidates:
     no_rows, no_numbers, no_features = _nothing(shape.node_count)
     return Candidates(
         shape=shape,
@@ -148,7 +172,8 @@ def _none(shape: Shape, exclusions: tuple[tuple[str, int], ...]) -> Candidates:
         features=no_features,
         link_scores=no_numbers,
         tier=TIER_NODE,
-        exclusions=exclusions,
+        exclusions=(*room.exclusions(), *more),
+        held_back=room.held_back,
     )
 
 
@@ -165,12 +190,8 @@ def _nothing(
 # -- one node ----------------------------------------------------------------------------------
 
 
-def _single_node(
-    cluster: Cluster,
-    shape: Shape,
-    rows: NDArray[np.int64],
-    exclusions: tuple[tuple[str, int], ...],
-) -> Candidates:
+def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
+    rows = row_array(room.rows)
     size = shape.gpus_per_node
     keys = _static_scores(cluster, rows, size) + cluster.load_mean[rows] * _NODE_LOAD_WEIGHT
     best_rows = rows[first_largest(keys, NODE_COUNT)]
@@ -195,7 +216,8 @@ def _single_node(
         features=features,
         link_scores=np.repeat([choice.link_score for choice in choices], counts),
         tier=TIER_NODE,
-        exclusions=exclusions,
+        exclusions=room.exclusions(),
+        held_back=room.held_back,
     )
 
 
@@ -210,19 +232,13 @@ def _static_scores(cluster: Cluster, rows: NDArray[np.int64], size: int) -> NDAr
 # -- several nodes -----------------------------------------------------------------------------
 
 
-def _gang(
-    cluster: Cluster,
-    job: JobSpec,
-    shape: Shape,
-    rows: NDArray[np.int64],
-    exclusions: tuple[tuple[str, int], ...],
-) -> Candidates:
-    required = required_rows(cluster, job, rows)
+def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidates:
+    required = required_rows(cluster, job, room.rows)
     if required is None:
-        return _none(shape, (*exclusions, ("not in the job's node list", len(rows))))
-    nodes, masks = gangs(cluster, shape, rows, required)
+        return _none(shape, room, ("not in the job's node list", room.count))
+    nodes, masks = gangs(cluster, shape, row_array(room.rows), row_array(required))
     if not len(masks):
-        return _none(shape, (*exclusions, ("no index set is free on enough nodes", len(rows))))
+        return _none(shape, room, ("no index set is free on enough nodes", room.count))
     features, link_scores = _gang_features(cluster, nodes, masks)
     return Candidates(
         shape=shape,
@@ -231,7 +247,8 @@ def _gang(
         features=features,
         link_scores=link_scores,
         tier=int(features[:, COLUMN["tier_frac"]].min() * 2),
-        exclusions=exclusions,
+        exclusions=room.exclusions(),
+        held_back=room.held_back,
     )
 
 

@@ -17,9 +17,11 @@ from roostd.core.events import LOAD_COLUMNS
 from roostd.core.features import load_fractions
 from roostd.core.links import MAX_GPUS, LinkTable, mask_of
 from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
+from roostd.core.row_sets import NO_ROWS, Levels, RowSet, row_set_where
 from roostd.core.topology import Level, Link, LinkMatrix
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_GPU_COUNTS = range(1, MAX_GPUS + 1)
 
 
 class Cluster:
@@ -27,13 +29,17 @@ class Cluster:
 
     Attributes, one entry a row unless said otherwise; read through `[: len(self)]` slices:
         names: NodeName.
-        gpu_count, cpu_free, memory_free: int64; the last in bytes, negative when overbooked.
+        gpu_count: int64.
+        cpu_free, memory_free: Levels; bytes the latter, negative when overbooked.
         free_mask: int64, GPUs that nobody claims and that are healthy.
-        gpu_free: int8, how many they are; small, so that sorting by it is quick.
+        gpu_free: Levels, how many they are.
+        free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
         rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
         load_mean: float32 [row], mean over GPUs and quantities.
+        load_told: the rows whose load a probe has told. The others with the same (kind, free mask)
+            are interchangeable.
         memo: what others derived from the nodes' specs; emptied when one of those changes.
     """
 
@@ -49,23 +55,29 @@ class Cluster:
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self.faults: dict[tuple[int, int], str] = {}
         self.memo: dict[Hashable, object] = {}
-        self._roomier: dict[int, None] = {}
+        self._roomier: RowSet = NO_ROWS
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
         self.cpu_count = np.zeros(64, dtype=np.int64)
-        self.cpu_free = np.zeros(64, dtype=np.int64)
+        self.cpu_free = Levels()
         self.memory_bytes = np.zeros(64, dtype=np.int64)
-        self.memory_free = np.zeros(64, dtype=np.int64)
+        self.memory_free = Levels()
         self.free_mask = np.zeros(64, dtype=np.int64)
-        self.gpu_free = np.zeros(64, dtype=np.int8)
+        self.gpu_free = Levels()
+        self.free_sets: dict[tuple[int, int], RowSet] = {}
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
         self.kind = np.zeros(64, dtype=np.int64)
         self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
         self.load_mean = np.zeros(64, dtype=np.float32)
         self.load_known_frac = np.zeros(64, dtype=np.float32)
-        self._free_counts = [0] * (MAX_GPUS + 1)  # how many rows have 0, 1, ... GPUs free
-        self._holders: list[list[int]] = []  # by row, then GPU; lists: touched one at a time
+        self.load_told: RowSet = NO_ROWS
+        # By row; lists, because they are touched one at a time.
+        self._holders: list[list[int]] = []  # of each GPU
+        self._unclaimed: list[int] = []  # mask of the GPUs without a holder
+        self._there: list[int] = []  # mask of all of them
+        self._broken: list[int] = []  # mask
+        self._free_as: list[tuple[int, int]] = []  # its key in free_sets
 
     def __len__(self) -> int:
         return len(self.names)
@@ -83,7 +95,7 @@ class Cluster:
         if old is None or old.gpu_count != spec.gpu_count:
             self._forget_probe(row)
             self._set_links(row, _unknown_links(spec.gpu_count))
-            self.gpu_count[row] = spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0
+            self._count_gpus(row, spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0)
         self.cpu_free[row] += spec.cpu_count - (old.cpu_count if old else 0)
         self.memory_free[row] += spec.memory_bytes - (old.memory_bytes if old else 0)
         self.cpu_count[row], self.memory_bytes[row] = spec.cpu_count, spec.memory_bytes
@@ -93,7 +105,7 @@ class Cluster:
         self.specs[row] = spec
         self.memo.clear()
         self._refresh(row)
-        self._roomier[row] = None
+        self._roomier |= 1 << row
         return old is None or replace(old, usable=spec.usable) != spec
 
     def lose_node(self, name: NodeName) -> None:
@@ -127,6 +139,7 @@ class Cluster:
             return False
         self.load[row, :count] = load_fractions(load)
         self.load_known_frac[row] = np.isfinite(load).any(axis=1).mean()
+        self.load_told |= 1 << row
         self.load_mean[row] = self.load[row, :count].mean()
         return True
 
@@ -140,7 +153,8 @@ class Cluster:
             self.faults[row, gpu_index] = fault
         else:
             self.faults.pop((row, gpu_index), None)
-            self._roomier[row] = None
+            self._roomier |= 1 << row
+        self._broken[row] = mask_of(tuple(gpu for at, gpu in self.faults if at == row))
         self._refresh(row)
         return before != fault
 
@@ -179,7 +193,7 @@ class Cluster:
     @contextmanager
     def without(self, job_ids: Sequence[JobId]) -> Iterator[None]:
         """As if these jobs held nothing, for as long as the context lasts."""
-        roomier = dict(self._roomier)
+        roomier = self._roomier
         held = [share for job_id in job_ids for share in self.shares(job_id)]
         self._book(held, -1)
         try:
@@ -209,25 +223,26 @@ class Cluster:
         """Every job that holds something, in the order they began to."""
         return self._shares.keys()
 
-    def take_roomier_rows(self) -> list[int]:
-        """The rows that may have got more room since this was last asked, in order of events."""
-        rows = list(self._roomier)
-        self._roomier.clear()
+    def take_roomier_rows(self) -> RowSet:
+        """The rows that may have got more room since this was last asked."""
+        rows, self._roomier = self._roomier, NO_ROWS
         return rows
 
     def free_count(self) -> int:
         """GPUs that are free and healthy on usable nodes."""
-        count = len(self)
-        return int(self.gpu_free[:count][self.usable[:count]].sum())
+        usable = row_set_where(self.usable[: len(self)])
+        counts = ((self.gpu_free.at_least(gpus) & usable).bit_count() for gpus in _GPU_COUNTS)
+        return sum(counts)
 
     def roomy_count(self, gpu_count: int) -> int:
         """On how many nodes so many GPUs are free and healthy, nodes out of use included."""
-        return sum(self._free_counts[gpu_count:])
+        return self.gpu_free.at_least(gpu_count).bit_count()
 
     def check_invariants(self) -> None:
         """Recompute every count from the shares; raise AssertionError where one has drifted."""
         holders = [[0] * MAX_GPUS for _ in range(len(self))]
-        cpus, memory = self.cpu_count.copy(), self.memory_bytes.copy()
+        cpus = self.cpu_count[: len(self)].tolist()
+        memory = self.memory_bytes[: len(self)].tolist()
         for shares in self._shares.values():
             for share in shares:
                 row = self.row[share.node]
@@ -236,41 +251,56 @@ class Cluster:
                 cpus[row] -= share.cpu_count
                 memory[row] -= share.memory_bytes
         assert holders == self._holders, "GPU holders drifted"
-        assert (cpus == self.cpu_free).all(), "free CPUs drifted"
-        assert (memory == self.memory_free).all(), "free memory drifted"
-        free_counts = np.bincount(self.gpu_free[: len(self)], minlength=MAX_GPUS + 1)
-        assert free_counts.tolist() == self._free_counts, "counts of free GPUs drifted"
+        free_sets: dict[tuple[int, int], RowSet] = {}
         for row in range(len(self)):
             free = self._free_mask(row)
             assert self.free_mask[row] == free, f"free mask of row {row} drifted"
-            assert self.gpu_free[row] == free.bit_count(), f"free count of row {row} drifted"
+            kind_and_free = int(self.kind[row]), free
+            free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_ROWS) | 1 << row
+        assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
+        masks = self.free_mask[: len(self)].tolist()
+        self.gpu_free.check([mask.bit_count() for mask in masks], "free GPUs")
+        self.cpu_free.check(cpus, "free CPUs")
+        self.memory_free.check(memory, "free memory")
 
     def _book(self, shares: Iterable[NodeShare], sign: int) -> None:
         for share in shares:
             row = self.row[share.node]
-            holders = self._holders[row]
+            holders, unclaimed = self._holders[row], self._unclaimed[row]
             for gpu in share.gpu_indices:
                 holders[gpu] += sign
+                unclaimed = unclaimed & ~(1 << gpu) if holders[gpu] else unclaimed | 1 << gpu
+            self._unclaimed[row] = unclaimed
             self.cpu_free[row] -= sign * share.cpu_count
             self.memory_free[row] -= sign * share.memory_bytes
             self._refresh(row)
             if sign < 0:
-                self._roomier[row] = None
+                self._roomier |= 1 << row
 
     # -- rows ------------------------------------------------------------------------------
 
     def _free_mask(self, row: int) -> int:
-        free = 0
-        for gpu, holder_count in enumerate(self._holders[row][: self.gpu_count[row]]):
-            free |= (not holder_count) << gpu
-        broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row)) if self.faults else 0
-        return free & ~broken
+        there = (1 << int(self.gpu_count[row])) - 1
+        claimed = mask_of(tuple(gpu for gpu, count in enumerate(self._holders[row]) if count))
+        broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row))
+        return there & ~claimed & ~broken
 
     def _refresh(self, row: int) -> None:
-        self.free_mask[row] = free = self._free_mask(row)
-        self._free_counts[self.gpu_free[row]] -= 1
+        """Work out anew which GPUs of a row are free: a holder, a fault or the links changed."""
+        kind = int(self.kind[row])
+        free = self._unclaimed[row] & ~self._broken[row] & self._there[row]
+        before = self._free_as[row]
+        if before == (kind, free):
+            return
+        others = self.free_sets[before] ^ 1 << row
+        if others:
+            self.free_sets[before] = others
+        else:
+            del self.free_sets[before]
+        now = self._free_as[row] = kind, free
+        self.free_sets[now] = self.free_sets.get(now, NO_ROWS) | 1 << row
+        self.free_mask[row] = free
         self.gpu_free[row] = free.bit_count()
-        self._free_counts[self.gpu_free[row]] += 1
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -279,8 +309,15 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
+        self.gpu_free.add_row()
+        self.cpu_free.add_row()
+        self.memory_free.add_row()
         self._holders.append([0] * MAX_GPUS)
-        self._free_counts[0] += 1
+        self._there.append(0)
+        self._unclaimed.append((1 << MAX_GPUS) - 1)
+        self._broken.append(0)
+        self._free_as.append((0, 0))
+        self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_ROWS) | 1 << row
         self.row[name] = row
         return row
 
@@ -288,6 +325,11 @@ class Cluster:
         self.uuids[row] = ()
         self.load[row] = 0
         self.load_mean[row] = self.load_known_frac[row] = 0
+        self.load_told &= ~(1 << row)
+
+    def _count_gpus(self, row: int, count: int) -> None:
+        self.gpu_count[row] = count
+        self._there[row] = (1 << count) - 1
 
     def _set_links(self, row: int, links: LinkMatrix) -> None:
         kind = self._kinds.get(links)
@@ -295,7 +337,7 @@ class Cluster:
             kind = self._kinds[links] = len(self.tables)
             self.tables.append(LinkTable(links))
         self.kind[row] = kind
-        self.gpu_count[row] = links.gpu_count
+        self._count_gpus(row, links.gpu_count)
         self._refresh(row)
 
     def _set_membership(self, row: int, old: NodeSpec | None, new: NodeSpec | None) -> None:
@@ -312,11 +354,8 @@ class Cluster:
     def _grow(self) -> None:
         self.gpu_count = _doubled(self.gpu_count)
         self.cpu_count = _doubled(self.cpu_count)
-        self.cpu_free = _doubled(self.cpu_free)
         self.memory_bytes = _doubled(self.memory_bytes)
-        self.memory_free = _doubled(self.memory_free)
         self.free_mask = _doubled(self.free_mask)
-        self.gpu_free = _doubled(self.gpu_free)
         self.usable = _doubled(self.usable)
         self.rack_id = _doubled(self.rack_id)
         self.kind = _doubled(self.kind)

@@ -13,53 +13,59 @@ from numpy.typing import NDArray
 from roostd.core.cluster import Cluster
 from roostd.core.links import MAX_GPUS, popcounts
 from roostd.core.model import JobSpec, NodeName, Shape
+from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_set, row_set_where
 
 KEPT_FREE = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
-_NO_ROWS = np.zeros(0, dtype=np.int64)
-_MEMO_LIMIT = 256  # of demands; each costs 8 bytes a node
+_SHORTAGES = ("too few free GPUs", "too few free CPUs", "too little free memory")
+_MEMO_LIMIT = 256  # of demands; each costs a bit a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
 
-def eligible_rows(
-    cluster: Cluster, job: JobSpec, shape: Shape, kept: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.int64], tuple[tuple[str, int], ...]]:
-    """The rows with room for one node's part of a shape, and why the others have none.
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """The rows with room for one node's part of a shape.
+
+    Attributes:
+        rows: those that may be used; nodes kept for others are not among them.
+        held_back: those that have room and are kept free for a job that is served before this one.
+        count: of `rows`.
+    """
+
+    rows: RowSet
+    held_back: RowSet
+    count: int
+    _usable: "_UsableRows"
+    _enough: tuple[RowSet, RowSet, RowSet]  # GPUs, CPUs, memory; read when somebody asks why
+
+    def exclusions(self) -> tuple[tuple[str, int], ...]:
+        """Why the other nodes have none: (reason, number of nodes)."""
+        found, left = list(self._usable.exclusions), self._usable.rows
+        for reason, enough in zip(_SHORTAGES, self._enough, strict=True):
+            if lacking := (left & ~enough).bit_count():
+                found.append((reason, lacking))
+            left &= enough
+        if self.held_back:
+            found.append((KEPT_FREE, self.held_back.bit_count()))
+        return tuple(found)
+
+
+def room_for(cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet = NO_ROWS) -> Room:
+    """Find the rows with room for one node's part of a shape.
 
     Args:
         cluster: the nodes.
         job: whose partition, features and node lists count.
         shape: what is asked of each node.
-        kept: bool [row], nodes kept free for a job that is served before this one.
+        kept: nodes kept free for a job that is served before this one.
     """
     usable = _usable_rows(cluster, job, shape)
-    rows, exclusions = usable.rows, list(usable.exclusions)
-    wants = (
-        ("too few free GPUs", cluster.gpu_free, shape.gpus_per_node),
-        ("too few free CPUs", cluster.cpu_free, shape.cpus_per_node),
-        ("too little free memory", cluster.memory_free, shape.memory_per_node_bytes),
-    )
-    for reason, free, wanted in wants:
-        enough = free[rows] >= wanted
-        if lacking := len(rows) - int(np.count_nonzero(enough)):
-            exclusions.append((reason, lacking))
-            rows = rows[enough]
-    if kept is not None and (kept_count := int(np.count_nonzero(kept[rows]))):
-        exclusions.append((KEPT_FREE, kept_count))
-        rows = rows[~kept[rows]]
-    return rows, tuple(exclusions)
-
-
-def has_room(cluster: Cluster, job: JobSpec, shape: Shape, row: int) -> bool:
-    """Whether one node has room for its part of a shape, kept nodes and node lists aside."""
-    return bool(
-        cluster.gpu_free[row] >= shape.gpus_per_node
-        and cluster.usable[row]
-        and cluster.cpu_free[row] >= shape.cpus_per_node
-        and cluster.memory_free[row] >= shape.memory_per_node_bytes
-        and cluster.members("partition", job.partition)[row]
-        and all(cluster.members("feature", feature)[row] for feature in job.features)
-    )
+    gpus = cluster.gpu_free.at_least(shape.gpus_per_node)
+    cpus = cluster.cpu_free.at_least(shape.cpus_per_node)
+    memory = cluster.memory_free.at_least(shape.memory_per_node_bytes)
+    room = usable.rows & gpus & cpus & memory
+    free = room & ~kept
+    return Room(free, room & kept, free.bit_count(), usable, (gpus, cpus, memory))
 
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
@@ -67,36 +73,39 @@ def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     return any(_usable_rows(cluster, job, shape).could_ever_fit for shape in job.shapes)
 
 
-def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> NDArray[np.int64]:
+def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
     """The nodes that will soonest have room for a shape: those with the most free GPUs now.
 
     The nodes that the job requires come first. Empty when too few nodes could ever hold it.
     """
     rows, required = usable_rows(cluster, job, shape)
-    if len(rows) < shape.node_count or required is None:
-        return rows[:0]
-    busy = MAX_GPUS - cluster.gpu_free[rows]
-    if len(required):
-        busy[np.isin(rows, required)] = -1
-    return rows[np.argsort(busy, kind="stable")[: shape.node_count]]
+    if rows.bit_count() < shape.node_count or required is None:
+        return NO_ROWS
+    chosen, missing = required, shape.node_count - required.bit_count()
+    for gpu_count in range(MAX_GPUS, -1, -1):
+        if not missing:
+            break
+        freest = rows & cluster.gpu_free.at_least(gpu_count) & ~chosen
+        taken = first_rows(freest, missing)
+        chosen |= taken
+        missing -= taken.bit_count()
+    return chosen
 
 
-def usable_rows(
-    cluster: Cluster, job: JobSpec, shape: Shape
-) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+def usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[RowSet, RowSet | None]:
     """The rows that a shape could use if they were idle, and which the job requires of them."""
     rows = _usable_rows(cluster, job, shape).rows
     return rows, required_rows(cluster, job, rows)
 
 
-def required_rows(
-    cluster: Cluster, job: JobSpec, rows: NDArray[np.int64]
-) -> NDArray[np.int64] | None:
-    """The rows of the job's node list; None when one of them is not among `rows`, ascending."""
+def required_rows(cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet | None:
+    """The rows of the job's node list; None when one of them is not among `rows`."""
     if not job.required_nodes:
-        return _NO_ROWS
-    required = np.array([cluster.row.get(name, -1) for name in job.required_nodes], dtype=np.int64)
-    return required if np.isin(required, rows).all() else None
+        return NO_ROWS
+    if not all(name in cluster.row for name in job.required_nodes):
+        return None
+    required = row_set(cluster.row[name] for name in job.required_nodes)
+    return None if required & ~rows else required
 
 
 def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
@@ -117,7 +126,7 @@ class _UsableRows:
         could_ever_fit: whether they, and those that Slurm would not use now, suffice.
     """
 
-    rows: NDArray[np.int64]
+    rows: RowSet
     exclusions: tuple[tuple[str, int], ...]
     could_ever_fit: bool
 
@@ -136,10 +145,10 @@ def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
 
 def _find_usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
     fitting, exclusions = _fitting(cluster, job, shape)
-    rows = np.flatnonzero(fitting)
-    enough = len(rows) >= shape.node_count and required_rows(cluster, job, rows) is not None
-    usable = rows[cluster.usable[rows]]
-    if removed := len(rows) - len(usable):
+    rows = row_set_where(fitting)
+    enough = rows.bit_count() >= shape.node_count and required_rows(cluster, job, rows) is not None
+    usable = rows & row_set_where(cluster.usable[: len(cluster)])
+    if removed := (rows & ~usable).bit_count():
         exclusions.append(("not usable by Slurm's word", removed))
     return _UsableRows(usable, tuple(exclusions), enough)
 

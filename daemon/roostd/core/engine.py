@@ -11,14 +11,11 @@ from heapq import heappop
 from math import inf
 from typing import assert_never
 
-import numpy as np
-from numpy.typing import NDArray
-
 from roostd.core.actions import Action, Place, WakeAt
 from roostd.core.candidates import Candidates
 from roostd.core.chooser import Chooser
 from roostd.core.config import EngineConfig, Passing
-from roostd.core.eligibility import KEPT_FREE, could_ever_fit, rows_to_keep
+from roostd.core.eligibility import could_ever_fit, rows_to_keep
 from roostd.core.events import (
     Event,
     GpuHealthChanged,
@@ -59,6 +56,7 @@ from roostd.core.policy import (
 from roostd.core.preemption import Preemption
 from roostd.core.queue import Group
 from roostd.core.reservation import Reservation, reserve
+from roostd.core.row_sets import NO_ROWS, RowSet
 
 __all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
 
@@ -189,7 +187,7 @@ class Engine:
         passing = self.config.passing
         is_patient = passing is Passing.PATIENCE
         impatient_s = at_s - self.config.patience_s if is_patient else at_s
-        kept = np.zeros(len(self.cluster), dtype=np.bool_)
+        kept = NO_ROWS
         keeper_count = try_count = 0
         for group, job_id in self._ledger.queue.offers(impatient_s):
             record = self._ledger.jobs[job_id]
@@ -206,12 +204,10 @@ class Engine:
             if passing is Passing.EASY and not keeper_count:
                 keeper_count = 1
                 reservation = self._reserve(record, at_s)
-                kept = kept.copy()
-                kept[reservation.rows] = True
+                kept = reservation.rows
             if is_patient and keeper_count < _KEEPER_COUNT:
                 assert record.spec is not None
-                kept = kept.copy()  # groups remember what was kept from them
-                kept[rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])] = True
+                kept |= rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])
                 keeper_count += 1
 
         if passing is Passing.EASY and keeper_count:
@@ -230,16 +226,16 @@ class Engine:
 
     def _backfill(self, start_s: float, at_s: float, actions: list[Action]) -> None:
         """Let jobs use reserved nodes that will be gone, by their time limit, when it starts."""
-        nothing_kept = np.zeros(len(self.cluster), dtype=np.bool_)
         for group, job_id in self._ledger.queue.kept_from(self.config.window_count):
             record = self._ledger.jobs[job_id]
             assert record.spec is not None
             limit_s = record.spec.time_limit_s
             if limit_s is not None and at_s + limit_s <= start_s:
-                found, kept = group.nothing, group.kept
-                self._try(job_id, record, group, at_s, nothing_kept, actions)
+                found = group.nothing
+                assert found is not None
+                self._try(job_id, record, group, at_s, NO_ROWS, actions)
                 if group.nothing is None:  # it was placed; the others are kept out as before
-                    group.nothing, group.kept = found, kept
+                    group.found_nothing(found)
 
     def _try(
         self,
@@ -247,20 +243,19 @@ class Engine:
         record: JobRecord,
         group: Group,
         at_s: float,
-        kept: NDArray[np.bool_],
+        kept: RowSet,
         actions: list[Action],
     ) -> None:
         """Place, defer or let go of one job, or find that its group has no room."""
         job = record.spec
         assert job is not None
-        group.nothing = group.kept = None
+        group.forget()
         candidates = self.policies.candidates.propose(self.cluster, job, kept, at_s)
         if len(candidates):
             self._offer(job_id, record, job, candidates, at_s, actions)
             return
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
-            kept_some = KEPT_FREE in dict(candidates.exclusions)
-            group.nothing, group.kept = candidates, kept if kept_some else None
+            group.found_nothing(candidates)
             self._ledger.wait_for_room(job_id, record, candidates, actions)
             return
         why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import KEPT_FREE, has_room
+from roostd.core.eligibility import KEPT_FREE, room_for
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
+from roostd.core.row_sets import NO_ROWS, RowSet
 
 # -- order -------------------------------------------------------------------------------------
 
@@ -138,19 +139,17 @@ class TunedGate(GatePolicy, Protocol):
 class CandidatePolicy(Protocol):
     """Which placements are worth scoring?"""
 
-    def propose(
-        self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None, at_s: float
-    ) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """List the placements that Slurm could start now; empty when there are none.
 
         Args:
             cluster: the nodes.
             job: whose shapes, partition, features and node lists count.
-            kept: bool [row], nodes kept free for a job that is served before this one.
+            kept: nodes kept free for a job that is served before this one.
             at_s: engine time.
         """
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: Sequence[int]) -> bool:
+    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
         """Whether a job that found nothing could find something now that `rows` have more room.
 
         May err towards yes.
@@ -160,25 +159,24 @@ class CandidatePolicy(Protocol):
 class ShapeByShape:
     """The candidates of the first of the job's shapes that has any: Roost's own rule."""
 
-    def propose(
-        self, cluster: Cluster, job: JobSpec, kept: NDArray[np.bool_] | None, at_s: float
-    ) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        kept_count = 0
+        held_back, kept_count = NO_ROWS, 0
         for shape in job.shapes:
             found = find_candidates(cluster, job, shape, kept)
             if len(found):
                 return found
-            kept_count = max(kept_count, dict(found.exclusions).get(KEPT_FREE, 0))
-        return found.also_excluding(KEPT_FREE, kept_count)
+            held_back |= found.held_back
+            kept_count = max(kept_count, found.held_back.bit_count())
+        return found.also_held_back(held_back, KEPT_FREE, kept_count)
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: Sequence[int]) -> bool:
+    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
         """See CandidatePolicy."""
-        return any(
-            cluster.roomy_count(shape.gpus_per_node) >= shape.node_count
-            and any(has_room(cluster, job, shape, row) for row in rows)
-            for shape in job.shapes
-        )
+        for shape in job.shapes:
+            room = room_for(cluster, job, shape)
+            if room.rows & rows and room.count >= shape.node_count:
+                return True
+        return False
 
 
 # -- score -------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import MAX_BACKOFF_S, Ledger
 from roostd.core.model import JobId
 from roostd.core.policy import CandidatePolicy, Defer, GateVerdict, PreemptPolicy
+from roostd.core.row_sets import NO_ROWS
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
@@ -87,7 +88,9 @@ class Preemption:
         if not job.binding or not victims:
             return
         ids = [victim.job_id for victim in victims]
-        found = find_room(cluster, ids, lambda: self._candidates.propose(cluster, job, None, at_s))
+        found = find_room(
+            cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
+        )
         if found is None or isinstance(self._ask_gate(record, found[0], at_s), Defer):
             return
         candidates, count = found

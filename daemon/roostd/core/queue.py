@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.jobs import Demand, JobRecord
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
+from roostd.core.row_sets import NO_ROWS, RowSet
 
 _Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
-_MANY_ROWS = 64  # after so many changes to nodes at once, everything is tried anew
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +31,8 @@ class Group:
         ages: the same as a heap; entries of jobs that left stay in.
         deferred: jobs that have an offer and wait for a better one.
         nothing: the last try, if it found no room.
-        kept: bool [row], which nodes were kept from that try, if that made a difference.
+        held_back: nodes with room that were kept from that try for others; none: there was no room
+            whoever may have them.
     """
 
     number: int
@@ -44,13 +42,19 @@ class Group:
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
     nothing: Candidates | None = None
-    kept: NDArray[np.bool_] | None = None
+    held_back: RowSet = NO_ROWS
 
-    def is_blocked(self, kept: NDArray[np.bool_]) -> bool:
+    def is_blocked(self, kept: RowSet) -> bool:
         """Whether a try would find no room, with these nodes kept from it."""
-        if self.nothing is None:
-            return False
-        return self.kept is None or not (self.kept & ~kept).any()
+        return self.nothing is not None and not self.held_back & ~kept
+
+    def found_nothing(self, nothing: Candidates) -> None:
+        """Remember a try without room."""
+        self.nothing, self.held_back = nothing, nothing.held_back
+
+    def forget(self) -> None:
+        """Let the next pass try anew."""
+        self.nothing, self.held_back = None, NO_ROWS
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
         """Where an entry of job_ids is."""
@@ -59,7 +63,7 @@ class Group:
     @property
     def is_without_room(self) -> bool:
         """Whether a try would find no room, whichever nodes are kept from it."""
-        return self.nothing is not None and self.kept is None
+        return self.nothing is not None and not self.held_back
 
     def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
         """The first in order of those that could have been placed by then."""
@@ -114,7 +118,7 @@ class JobQueue:
         """Take a job out, if it is in."""
         left = self._take_out(job_id)
         self._forget_if_empty(left)
-        if left is not None and any(other.kept is not None for other in self._groups.values()):
+        if left is not None and any(other.held_back for other in self._groups.values()):
             self._is_due = True  # it may have been the one for whom nodes were kept
 
     def defer(self, job_id: JobId) -> None:
@@ -132,9 +136,8 @@ class JobQueue:
         """Recall who may have room now, and rank. Returns whether a pass could change anything."""
         rows = cluster.take_roomier_rows()
         for group in self._groups.values() if rows else ():
-            if (group.nothing is not None or group.deferred) and _may_use(
-                cluster, candidates, group, rows
-            ):
+            waits = group.nothing is not None or group.deferred
+            if waits and candidates.may_use(cluster, group.sample, rows):
                 self._recall(group)
         is_due, self._is_due = self._is_due, False
         if is_due and not self._is_ranked:
@@ -187,11 +190,11 @@ class JobQueue:
         waiting = sorted(
             (key, group.number, job_id, group)
             for group in self._groups.values()
-            if group.kept is not None
+            if group.held_back
             for key, job_id in group.job_ids
         )
         for _, _, job_id, group in waiting[:count]:
-            if group.kept is not None and job_id in group.since_s:
+            if group.held_back and job_id in group.since_s:
                 yield group, job_id
 
     def postpone(self) -> None:
@@ -224,7 +227,7 @@ class JobQueue:
             del self._groups[Demand.of(group.sample)]
 
     def _recall(self, group: Group) -> None:
-        group.nothing = group.kept = None
+        group.forget()
         for job_id in group.deferred:
             insort(group.job_ids, (self._entries[job_id][1], job_id))
         group.deferred.clear()
@@ -249,7 +252,3 @@ def _head(group: Group) -> tuple[SortKey, JobId] | None:
 def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
     if entry is not None:
         heappush(turns, (entry[0], group.number, entry[1], group))
-
-
-def _may_use(cluster: Cluster, candidates: CandidatePolicy, group: Group, rows: list[int]) -> bool:
-    return len(rows) > _MANY_ROWS or candidates.may_use(cluster, group.sample, rows)

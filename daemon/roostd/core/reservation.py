@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
-import numpy as np
-from numpy.typing import NDArray
-
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import usable_rows
 from roostd.core.model import JobId, JobSpec, Shape
+from roostd.core.row_sets import NO_ROWS, RowSet, row_set, rows_in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,11 +19,11 @@ class Reservation:
     """Nodes that one waiting job is to have.
 
     Attributes:
-        rows: int64 [node], as many as its shape has nodes; empty when it can never have so many.
+        rows: as many as its shape has nodes; none when it can never have so many.
         start_s: engine time by which they have room, if everybody keeps to his time limit.
     """
 
-    rows: NDArray[np.int64]
+    rows: RowSet
     start_s: float
 
 
@@ -44,8 +42,8 @@ def reserve(
         at_s: engine time.
     """
     rows, required = usable_rows(cluster, job, shape)
-    if len(rows) < shape.node_count or required is None:
-        return Reservation(rows[:0], inf)
+    if rows.bit_count() < shape.node_count or required is None:
+        return Reservation(NO_ROWS, inf)
     ending: dict[int, list[tuple[float, int]]] = {}
     for job_id in cluster.held_jobs():
         end_s = max(ends_s.get(job_id, inf), at_s)
@@ -53,15 +51,14 @@ def reserve(
             row = cluster.row[share.node]
             ending.setdefault(row, []).append((end_s, len(share.gpu_indices)))
     wanted_gpus = shape.gpus_per_node
-    free_s = [
-        _free_at(int(cluster.gpu_free[row]), ending.get(row, []), wanted_gpus, at_s)
-        for row in rows.tolist()
-    ]
+    free_s = {
+        row: _free_at(cluster.gpu_free[row], ending.get(row, []), wanted_gpus, at_s)
+        for row in rows_in(rows)
+    }
     # Nodes that the job requires come first, whenever they have room.
-    is_optional = (~np.isin(rows, required)).tolist()
-    order = sorted(range(len(rows)), key=lambda place: (is_optional[place], free_s[place]))
+    order = sorted(free_s, key=lambda row: (not required >> row & 1, free_s[row]))
     chosen = order[: shape.node_count]
-    return Reservation(rows[chosen], max(free_s[place] for place in chosen))
+    return Reservation(row_set(chosen), max(free_s[row] for row in chosen))
 
 
 def _free_at(

@@ -6,6 +6,7 @@ import pytest
 from roostd.core.cluster import Cluster
 from roostd.core.links import MAX_GPUS
 from roostd.core.model import GpuUuid, JobId, NodeName, NodeSpec
+from roostd.core.row_sets import NO_ROWS
 from roostd.core.topology import LinkMatrix
 from roostd.testing.builders import GIB, bridges, node, nvswitch, share, topology
 
@@ -32,7 +33,7 @@ def test_holds_and_releases() -> None:
     job_id = JobId("1")
     cluster.hold(job_id, [share("a", 0, 2, cpu_count=6, memory_bytes=GIB), share("b", 3)])
     assert cluster.free_mask[:2].tolist() == [0b11111010, 0b0111]
-    assert cluster.cpu_free[:2].tolist() == [58, 63]
+    assert [cluster.cpu_free[row] for row in (0, 1)] == [58, 63]
     assert cluster.memory_free[0] == 511 * GIB
     assert cluster.free_count() == 9
     assert list(cluster.held_jobs()) == [job_id]
@@ -78,12 +79,12 @@ def test_overbooked_cpus_go_below_zero_and_come_back() -> None:
 
 def test_only_rows_that_got_roomier_are_told_and_once() -> None:
     cluster = cluster_of(node("a"), node("b"))
-    assert cluster.take_roomier_rows() == [0, 1]
+    assert cluster.take_roomier_rows() == 0b11
     cluster.hold(JobId("1"), [share("b", 0), share("a", 0)])
-    assert cluster.take_roomier_rows() == []
+    assert cluster.take_roomier_rows() == NO_ROWS
     cluster.release(JobId("1"))
-    assert cluster.take_roomier_rows() == [1, 0]
-    assert cluster.take_roomier_rows() == []
+    assert cluster.take_roomier_rows() == 0b11
+    assert cluster.take_roomier_rows() == NO_ROWS
 
 
 def test_holding_the_same_again_frees_nothing() -> None:
@@ -91,7 +92,7 @@ def test_holding_the_same_again_frees_nothing() -> None:
     cluster.hold(JobId("1"), [share("a", 0)])
     cluster.take_roomier_rows()
     cluster.hold(JobId("1"), [share("a", 0)])
-    assert cluster.take_roomier_rows() == []
+    assert cluster.take_roomier_rows() == NO_ROWS
 
 
 def test_a_node_changes() -> None:
@@ -178,10 +179,10 @@ def test_faults_take_gpus_away_and_give_them_back() -> None:
     assert cluster.set_fault(A, 3, "XID 79")
     assert not cluster.set_fault(A, 3, "XID 79")
     assert cluster.free_mask[0] == 0b11110111
-    assert cluster.take_roomier_rows() == []
+    assert cluster.take_roomier_rows() == NO_ROWS
     assert cluster.set_fault(A, 3, "")
     assert not cluster.set_fault(A, 3, "")
-    assert cluster.take_roomier_rows() == [0]
+    assert cluster.take_roomier_rows() == 0b01
     assert not cluster.set_fault(A, 8, "XID 79")
     assert not cluster.set_fault(NodeName("ghost"), 0, "XID 79")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import could_ever_fit, eligible_rows, first_largest, rows_to_keep
+from roostd.core.eligibility import could_ever_fit, first_largest, room_for, rows_to_keep
 from roostd.core.model import JobId, JobSpec, NodeName, Shape
+from roostd.core.row_sets import rows_in
 from roostd.testing.builders import GIB, job, node, shape, share
 
 
@@ -18,8 +19,9 @@ def cluster_of_three() -> Cluster:
 
 
 def eligible(cluster: Cluster, spec: JobSpec, wanted: Shape | None = None) -> str:
-    rows, _ = eligible_rows(cluster, spec, wanted or spec.shapes[0])
-    return "".join(cluster.names[row] for row in rows)
+    room = room_for(cluster, spec, wanted or spec.shapes[0])
+    assert room.count == room.rows.bit_count()
+    return "".join(cluster.names[row] for row in rows_in(room.rows))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_each_condition_rules_out_and_says_so(
 ) -> None:
     cluster = cluster_of_three()
     assert eligible(cluster, spec) == names
-    _, exclusions = eligible_rows(cluster, spec, spec.shapes[0])
+    exclusions = room_for(cluster, spec, spec.shapes[0]).exclusions()
     if exclusion is not None:
         assert exclusion in exclusions
 
@@ -61,19 +63,18 @@ def test_what_others_hold_rules_out() -> None:
     assert eligible(cluster, job("1", shape(6))) == ""
     assert eligible(cluster, job("1", shape(1, cpus_per_node=5))) == "b"
     assert eligible(cluster, job("1", shape(1, memory_bytes=13 * GIB))) == "b"
-    _, exclusions = eligible_rows(cluster, job("1"), shape(1, cpus_per_node=5))
+    exclusions = room_for(cluster, job("1"), shape(1, cpus_per_node=5)).exclusions()
     assert ("too few free CPUs", 1) in exclusions
-    _, exclusions = eligible_rows(cluster, job("1"), shape(1, memory_bytes=13 * GIB))
+    exclusions = room_for(cluster, job("1"), shape(1, memory_bytes=13 * GIB)).exclusions()
     assert ("too little free memory", 1) in exclusions
 
 
 def test_kept_nodes_are_counted_only_where_there_is_room() -> None:
     cluster = cluster_of_three()
     cluster.hold(JobId("9"), [share("b", 0, 1, 2, 3)])
-    kept = np.array([True, True, True])
-    rows, exclusions = eligible_rows(cluster, job("1"), shape(1), kept)
-    assert len(rows) == 0
-    assert exclusions == (
+    room = room_for(cluster, job("1"), shape(1), kept=0b111)
+    assert (room.rows, room.count, room.held_back) == (0, 0, 0b001)
+    assert room.exclusions() == (
         ("not usable by Slurm's word", 1),
         ("too few free GPUs", 1),
         ("kept free for a job that waits longer", 1),
@@ -101,7 +102,8 @@ def test_tells_what_could_never_fit(spec: JobSpec, fits: bool) -> None:
 
 
 def kept_names(cluster: Cluster, spec: JobSpec) -> str:
-    return "".join(cluster.names[row] for row in rows_to_keep(cluster, spec, spec.shapes[0]))
+    kept = rows_to_keep(cluster, spec, spec.shapes[0])
+    return "".join(cluster.names[row] for row in rows_in(kept))
 
 
 def test_keeps_the_nodes_with_most_free_gpus() -> None:
@@ -114,6 +116,13 @@ def test_keeps_the_nodes_with_most_free_gpus() -> None:
     assert kept_names(cluster, job("1", gpus=8, nodes=2, required=["a"])) == "ab"
     assert kept_names(cluster, job("1", gpus=8, excluded=["b"])) == "c"
     assert kept_names(cluster, job("1", gpus=8, nodes=5)) == ""
+
+
+def test_why_is_remembered_as_it_was() -> None:
+    cluster = cluster_of_three()
+    room = room_for(cluster, job("1"), shape(8))
+    cluster.hold(JobId("9"), [share("a", 0)])
+    assert room.exclusions() == (("has too few GPUs", 1), ("not usable by Slurm's word", 1))
 
 
 def test_keeps_nothing_on_a_node_that_slurm_would_not_use() -> None:

@@ -1,13 +1,14 @@
 """roostd.core.queue: groups of one demand, tried once, recalled when a node gets roomier."""
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import PriorityOrder, ShapeByShape
-from roostd.core.queue import JobQueue
+from roostd.core.queue import Group, JobQueue
 from roostd.testing.builders import job, node, share, waiting
 from roostd.testing.fakes import FixedOrder
 
@@ -34,8 +35,8 @@ def one_pass(
     if queue.begin_pass(cluster, ShapeByShape(), 0.0):
         for group, job_id in queue.offers(impatient_s):
             offered.append(job_id)
-            group.nothing = no_room(cluster, group.sample)
-            group.kept = np.array([True, False]) if kept else None
+            nothing = no_room(cluster, group.sample)
+            group.found_nothing(replace(nothing, held_back=0b01) if kept else nothing)
     queue.check_invariants()
     return [str(job_id) for job_id in offered]
 
@@ -68,13 +69,12 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
     assert one_pass(queue, cluster) == offered
 
 
-def test_after_many_changes_everything_is_recalled() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
-    queue.add(waiting(job("1", gpus=8), 0.0), 0.0)
-    one_pass(queue, cluster)
-    for number in range(70):
-        cluster.see_node(node(f"n{number}", 1))
-    assert one_pass(queue, cluster) == ["1"]
+def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_one_of_them_is_not_kept() -> None:
+    group = Group(1, job("1"))
+    group.found_nothing(replace(no_room(cluster_of_two(), job("1")), held_back=0b011))
+    assert group.is_blocked(0b111)
+    assert not group.is_blocked(0b101)
+    assert not group.is_without_room
 
 
 def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:

@@ -1,0 +1,111 @@
+"""Sets of nodes as Python ints: bit r stands for row r of the cluster.
+
+Intersection, difference and size of such a set cost less than one numpy call, for ten thousand
+nodes too, and an int never changes: who remembers one remembers what was true then.
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+RowSet: TypeAlias = int
+NO_ROWS: RowSet = 0
+
+_FEW_ROWS = 16  # up to so many, a loop is quicker than numpy
+_LEVEL_LIMIT = 256  # each costs a bit a node
+
+
+def row_set(rows: Iterable[int]) -> RowSet:
+    """Put rows into a set."""
+    found = NO_ROWS
+    for row in rows:
+        found |= 1 << row
+    return found
+
+
+def row_set_where(chosen: NDArray[np.bool_]) -> RowSet:
+    """The rows for which a bool [row] is true."""
+    return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
+
+
+def rows_in(rows: RowSet) -> list[int]:
+    """List the rows of a set, ascending."""
+    if rows.bit_count() > _FEW_ROWS:
+        listed: list[int] = row_array(rows).tolist()
+        return listed
+    found = []
+    while rows:
+        lowest = rows & -rows
+        found.append(lowest.bit_length() - 1)
+        rows ^= lowest
+    return found
+
+
+def row_array(rows: RowSet) -> NDArray[np.int64]:
+    """List the rows of a set, ascending: int64 [row]."""
+    packed = np.frombuffer(rows.to_bytes((rows.bit_length() + 7) // 8, "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
+
+
+def first_rows(rows: RowSet, count: int) -> RowSet:
+    """The lowest rows of a set; all where there are no more than `count`."""
+    if rows.bit_count() <= count:
+        return rows
+    return rows & -rows if count == 1 else row_set(rows_in(rows)[:count])
+
+
+class Levels:
+    """Which rows have at least so much of one thing, GPUs or bytes.
+
+    A set is made for each level that was ever asked for and kept up to date from then on: a change
+    of a row touches only the sets of the levels it crosses.
+    """
+
+    def __init__(self) -> None:
+        self._values: list[int] = []
+        self._levels: list[int] = []  # ascending
+        self._sets: dict[int, RowSet] = {}
+
+    def add_row(self) -> None:
+        """Begin the next row, which has 0."""
+        self._values.append(0)
+        row = len(self._values) - 1
+        for level in self._levels[: bisect_right(self._levels, 0)]:
+            self._sets[level] |= 1 << row
+
+    def __getitem__(self, row: int) -> int:
+        return self._values[row]
+
+    def __setitem__(self, row: int, value: int) -> None:
+        old, self._values[row] = self._values[row], value
+        low, high = (old, value) if old < value else (value, old)
+        levels = self._levels
+        crossed = levels[bisect_right(levels, low) : bisect_right(levels, high)]
+        for level in crossed:
+            self._sets[level] ^= 1 << row
+
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How much some rows have: int64 [row]."""
+        return np.array([self._values[row] for row in rows.tolist()], dtype=np.int64)
+
+    def at_least(self, level: int) -> RowSet:
+        """The rows that have that much or more."""
+        found = self._sets.get(level)
+        if found is None:
+            if len(self._levels) >= _LEVEL_LIMIT:
+                self._levels.clear()
+                self._sets.clear()
+            found = row_set(row for row, value in enumerate(self._values) if value >= level)
+            self._sets[level] = found
+            insort(self._levels, level)
+        return found
+
+    def check(self, values: list[int], what: str) -> None:
+        """Raise AssertionError where the values are not these or a set has drifted from them."""
+        assert self._values == values, f"{what} drifted"
+        for level, rows in self._sets.items():
+            there = row_set(row for row, value in enumerate(values) if value >= level)
+            assert rows == there, f"{what}: the rows with {level} or more drifted"
