@@ -1,0 +1,251 @@
+"""How much of its speed a job keeps where it could go, how that is known, and how well.
+
+Best known is a job that names its model: the speed table says. Else runs of the same user and job
+name tell, by the speed that was seen on each tier and, weakly, by how busy its links were. Else
+what is typical of so many GPUs:
+
+    speed(tier) = (Σ seen + few · typical(tier)) / (count + few)
+
+Sums are over earlier runs on that tier; `few` says how many runs it takes to be believed.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+from typing import Protocol
+
+import numpy as np
+
+from roostd.core.candidates import TIER_CLUSTER, TIER_NODE
+from roostd.core.features import LOAD_QUANTITIES
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobSpec
+from roostd.core.policy import RunEnded
+from roostd.core.tiers import tier_of
+from roostd.core.timer_class import GPU_BUCKETS
+
+_FEW_COUNT = 2.0
+_COUNTERS_COUNT = 1.0  # counters of any number of runs are worth as much as one run that was seen
+_PROFILE_CONFIDENCE_FRAC = 0.9
+_MOST_KINDS = 10_000
+_LEAST_SPEED_FRAC = 1e-3
+# A rule of thumb: links between nodes are a quarter as fast, per GPU, as those inside one, halfway
+# between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what compute
+# hides, so this is worth one run and no more.
+_NETWORK_SLOWDOWN = 4.0
+_LINK_COLUMNS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
+
+
+@dataclass(frozen=True, slots=True)
+class TierSpeeds:
+    """Speed on one node, in one rack and across racks, above 0; only their ratios matter.
+
+    Made of numbers that are no speeds, or that grow with the distance, it holds what is left of
+    them: a farther tier is never faster.
+    """
+
+    node_frac: float
+    rack_frac: float
+    across_frac: float
+
+    def __post_init__(self) -> None:
+        at_most = 1.0
+        for name in ("node_frac", "rack_frac", "across_frac"):
+            value = getattr(self, name)
+            known = min(max(value, _LEAST_SPEED_FRAC), at_most) if isfinite(value) else at_most
+            object.__setattr__(self, name, known)
+            at_most = known
+
+    def at(self, tier: int) -> float:
+        """Speed on a tier: 0 one node, 1 one rack, 2 across racks."""
+        return (self.node_frac, self.rack_frac, self.across_frac)[tier]
+
+    def lost_frac(self, closest: int) -> float:
+        """What a job loses one tier out from the closest that it can have; 0 at the last tier.
+
+        For a job that fits on a node: 1 - speed(rack) / speed(node).
+        """
+        next_out = min(closest + 1, TIER_CLUSTER)
+        return 1.0 - self.at(next_out) / self.at(closest)
+
+
+UNKNOWN_SPEEDS = TierSpeeds(1.0, 0.7, 0.6)
+"""Without any table: about the median of public profiles on 8 GPUs."""
+
+
+class SpeedTable(Protocol):
+    """Speeds of models that jobs may name."""
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        """Of one model on so many GPUs; None: no such model."""
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        """Of a job of which nothing else is known."""
+
+
+class NoTable:
+    """Knows no model."""
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        """See SpeedTable."""
+        return None
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        """See SpeedTable. One GPU communicates with nobody."""
+        return UNKNOWN_SPEEDS if gpu_count > 1 else TierSpeeds(1.0, 1.0, 1.0)
+
+
+class Source(StrEnum):
+    """Where an estimate comes from."""
+
+    PROFILE = "speed profile of the model it names"
+    RUNS = "speed of earlier runs of the same user and name"
+    COUNTERS = "link counters of earlier runs of the same user and name"
+    PRIOR = "what is typical of so many GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What is believed of a job.
+
+    Attributes:
+        speeds: by tier.
+        source: what weighed most.
+        confidence_frac: 0, nothing but typical jobs known, to 1.
+        run_count: earlier runs that it rests on.
+    """
+
+    speeds: TierSpeeds
+    source: Source
+    confidence_frac: float
+    run_count: int = 0
+
+
+@dataclass(slots=True)
+class SeenRuns:
+    """What earlier runs of one user, name and GPU bucket showed.
+
+    Attributes:
+        speed_sum, speed_count: by tier.
+        busy_sum, busy_count: how busy links were in runs on one node, fractions.
+        run_count: runs that told anything.
+    """
+
+    speed_sum: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    speed_count: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    busy_sum: float = 0.0
+    busy_count: float = 0.0
+    run_count: int = 0
+
+
+class SensitivityModel:
+    """Estimates the speeds of jobs, and learns from those that ended.
+
+    Args:
+        table: speeds of models.
+    """
+
+    def __init__(self, table: SpeedTable | None = None) -> None:
+        self._table: SpeedTable = table or NoTable()
+        self._seen: dict[str, SeenRuns] = {}  # the one that was told of last comes last
+
+    def estimate(self, job: JobSpec) -> Estimate:
+        """What is believed of a job now."""
+        named = self._table.speeds(job.model, job.gpu_count) if job.model else None
+        if named is not None:
+            return Estimate(
+                speeds=named, source=Source.PROFILE, confidence_frac=_PROFILE_CONFIDENCE_FRAC
+            )
+        typical = self._table.typical(job.gpu_count)
+        seen = self._seen.get(_kind(job))
+        return (
+            Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
+            if seen is None
+            else _mixed(seen, typical)
+        )
+
+    def learn(self, run: RunEnded) -> None:
+        """Take in how a job ran; a job that was on several tiers, or on one GPU, tells nothing."""
+        job = run.job
+        tier = tier_of(run.cluster, job.shares)
+        if job.spec is None or tier is None or job.stop_count or job.spec.gpu_count < 2:
+            return
+        speed_frac = job.efficiency(run.at_s)
+        busy_frac = _busy_frac(run) if tier == TIER_NODE else None
+        told = isfinite(speed_frac) and speed_frac > 0
+        if not told and busy_frac is None:
+            return
+        kind = _kind(job.spec)
+        seen = self._seen.pop(kind, None) or SeenRuns()
+        self._seen[kind] = seen
+        seen.run_count += 1
+        if told:
+            seen.speed_sum[tier] += min(speed_frac, 1.0)
+            seen.speed_count[tier] += 1.0
+        if busy_frac is not None:
+            seen.busy_sum += busy_frac
+            seen.busy_count += 1.0
+        while len(self._seen) > _MOST_KINDS:
+            del self._seen[next(iter(self._seen))]
+
+    def state(self) -> tuple[tuple[str, SeenRuns], ...]:
+        """Everything learned, as plain data."""
+        return tuple(self._seen.items())
+
+    def restore(self, state: tuple[tuple[str, SeenRuns], ...]) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        self._seen = dict(state)
+
+
+def work_s(
+    job: JobRecord, speeds: TierSpeeds, tier: int | None, closest: int, at_s: float
+) -> float:
+    """How long a job's run would have been at full speed.
+
+    By the speeds it was told of; without any, by what it is believed to have on the tier it had.
+    """
+    efficiency = job.efficiency(at_s)
+    if efficiency <= 0:
+        efficiency = 1.0 if tier is None else speeds.at(tier) / speeds.at(closest)
+    return job.run_s(at_s) * min(efficiency, 1.0)
+
+
+def _mixed(seen: SeenRuns, typical: TierSpeeds) -> Estimate:
+    sums, counts = list(seen.speed_sum), list(seen.speed_count)
+    runs = sum(counts)
+    if seen.busy_count:
+        weight = min(seen.busy_count, _COUNTERS_COUNT)
+        outside_frac = 1.0 / (1.0 + _NETWORK_SLOWDOWN * seen.busy_sum / seen.busy_count)
+        for tier, speed_frac in enumerate((1.0, outside_frac, outside_frac)):
+            sums[tier] += weight * speed_frac
+            counts[tier] += weight
+    best = typical.node_frac
+    mixed = [
+        (sums[tier] + _FEW_COUNT * typical.at(tier) / best) / (counts[tier] + _FEW_COUNT)
+        for tier in range(3)
+    ]
+    known = sum(counts) / 3
+    return Estimate(
+        speeds=TierSpeeds(*mixed),
+        source=Source.RUNS if runs else Source.COUNTERS,
+        confidence_frac=known / (known + _FEW_COUNT) * _PROFILE_CONFIDENCE_FRAC,
+        run_count=seen.run_count,
+    )
+
+
+def _kind(job: JobSpec) -> str:
+    bucket = max(size for size in GPU_BUCKETS if size <= max(job.gpu_count, 1))
+    return f"{job.user_id} {bucket} {job.name}"
+
+
+def _busy_frac(run: RunEnded) -> float | None:
+    """How busy the links of a job's GPUs last were, 0 to 1: mean of the busier kind of link."""
+    cluster = run.cluster
+    found = list[float]()
+    for share in run.job.shares:
+        row = cluster.row[share.node]
+        if not cluster.load_known_frac[row]:
+            return None
+        load = cluster.load[row, list(share.gpu_indices)][:, _LINK_COLUMNS]
+        found += load.max(axis=1).tolist()
+    return float(np.mean(found)) if found else None

@@ -1,0 +1,69 @@
+"""How close together a job's GPUs are: on one node, in one rack, across racks.
+
+A tier is 0, 1 or 2, as core.candidates numbers them. Closer is smaller.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK
+from roostd.core.cluster import Cluster
+from roostd.core.model import JobSpec, NodeShare, Shape
+
+TIERS_IN_WORDS = ("on one node", "in one rack", "across racks")
+
+_SIZES, _CLOSEST = "largest node and rack", "closest tier"
+
+
+def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
+    """The tier of what a job holds; None when that is nothing, or on nodes that are not known."""
+    rows = dict.fromkeys(cluster.row.get(share.node) for share in shares)
+    if not rows or None in rows:
+        return None
+    if len(rows) == 1:
+        return TIER_NODE
+    racks = {int(cluster.rack_id[row]) for row in rows if row is not None}
+    return TIER_RACK if len(racks) == 1 else TIER_CLUSTER
+
+
+def closest_tier(cluster: Cluster, job: JobSpec) -> int:
+    """The closest tier that the nodes could ever give a job in any of its shapes.
+
+    Partitions, features and what is in use are not looked at: a job that waits for a tier which
+    these deny it waits no longer than any other.
+    """
+    key = _CLOSEST, job.shapes
+    known = cluster.memo.get(key)
+    if not isinstance(known, int):
+        known = min(_closest_tier(cluster, shape) for shape in job.shapes)
+        cluster.memo[key] = known
+    return known
+
+
+def largest_sizes(cluster: Cluster) -> tuple[int, int]:
+    """GPUs of the largest node and of the largest rack."""
+    known = cluster.memo.get(_SIZES)
+    if not isinstance(known, tuple):
+        counts = cluster.gpu_count[: len(cluster)]
+        racks = np.zeros(len(cluster) + 1, dtype=np.int64)
+        np.add.at(racks, cluster.rack_id[: len(cluster)], counts)
+        known = int(counts.max(initial=0)), int(racks.max(initial=0))
+        cluster.memo[_SIZES] = known
+    node_gpus, rack_gpus = known
+    return node_gpus, rack_gpus
+
+
+def free_frac(cluster: Cluster) -> float:
+    """Free GPUs over all GPUs of usable nodes, 0 to 1; 0 where there are none."""
+    count = len(cluster)
+    there = int(cluster.gpu_count[:count][cluster.usable[:count]].sum())
+    return cluster.free_count() / there if there else 0.0
+
+
+def _closest_tier(cluster: Cluster, shape: Shape) -> int:
+    large_enough = cluster.gpu_count[: len(cluster)] >= shape.gpus_per_node
+    if shape.node_count == 1:
+        return TIER_NODE if large_enough.any() else TIER_CLUSTER
+    in_rack = np.bincount(cluster.rack_id[: len(cluster)][large_enough])
+    return TIER_RACK if (in_rack >= shape.node_count).any() else TIER_CLUSTER
