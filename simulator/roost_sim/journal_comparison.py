@@ -14,11 +14,11 @@ from roost_sim.what_if import (
     Simulated,
     Spell,
     figures_of,
-    known_work_s,
     moves_of,
     narrowed,
     recorded_spells,
     simulate_history,
+    work_of,
 )
 from roostd.core.engine import EngineConfig
 from roostd.core.model import JobId, Shape
@@ -33,6 +33,8 @@ class Column:
         preemptions: how often a job was stopped; None in the record.
         late_starts: compared jobs that start after the end of the journal, when no job arrives
             any more and the cluster empties.
+        all_jobs: those too that had not ended when the journal did; None in the record.
+        all_avg_wait_s, all_avg_jct_s: of these.
     """
 
     policy: str
@@ -40,6 +42,9 @@ class Column:
     moves: Moves | None = None
     preemptions: int | None = None
     late_starts: int = 0
+    all_jobs: int | None = None
+    all_avg_wait_s: float | None = None
+    all_avg_jct_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +126,10 @@ def compare_with(
         again = simulate_history(history, policies, config, start_delay_s=delay_s)
     except RecordingError as error:
         fault = str(error)
-    ended = [one.spells.keys() for one in (other, again) if one is not None]
-    job_ids = [job_id for job_id in recorded if all(job_id in spells for spells in ended)]
+    everywhere = [job_id for job_id in other.spells if again is None or job_id in again.spells]
+    job_ids = [job_id for job_id in everywhere if job_id in recorded]
     happened = figures_of([recorded[job_id] for job_id in job_ids], other.cluster)
-    pairs = _Pairs(job_ids, recorded, history.ended_s)
+    pairs = _Pairs(job_ids, everywhere, recorded, history.ended_s)
     return Comparison(
         history=history,
         recorded=Column(policy=run.head.policy, figures=happened),
@@ -138,17 +143,22 @@ def compare_with(
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The compared jobs, in one order for every column."""
+    """The compared jobs, and all that end in every simulation, in one order for every column."""
 
     job_ids: Sequence[JobId]
+    everywhere: Sequence[JobId]
     recorded: Mapping[JobId, Spell]
     ended_s: float
 
     def column(self, name: str, simulated: Simulated) -> Column:
         spells = [simulated.spells[job_id] for job_id in self.job_ids]
+        every = [simulated.spells[job_id] for job_id in self.everywhere]
         return Column(
             policy=name,
             figures=figures_of(spells, simulated.cluster),
+            all_jobs=len(every),
+            all_avg_wait_s=sum(spell.wait_s for spell in every) / len(every) if every else None,
+            all_avg_jct_s=sum(spell.jct_s for spell in every) / len(every) if every else None,
             moves=moves_of(self.job_ids, self.recorded, simulated.spells),
             preemptions=simulated.preemption_count,
             late_starts=sum(spell.started_s > self.ended_s for spell in spells),
@@ -165,7 +175,7 @@ def _simulate(
 
     return simulate_history(
         history,
-        policy.build(Knowledge(work_s=known_work_s(history), seed=seed)),
+        policy.build(Knowledge(work_s=work_of(history), seed=seed)),
         policy.engine_config(config),
         shapes=shapes,
         start_delay_s=delay_s,

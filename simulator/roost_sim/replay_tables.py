@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from textwrap import wrap
 
 from roost_sim.journal_comparison import Column, Comparison
 from roost_sim.metrics import TIER_NAMES
 from roost_sim.replay import Difference, Replay
 
 _NONE = "-"
+_WIDTH = 100
 
 
 def replay_lines(found: Replay) -> Iterator[str]:
@@ -54,7 +56,8 @@ def comparison_lines(comparison: Comparison) -> Iterator[str]:
     rows = [(name, *cells) for name, *cells in _figure_rows(shown)]
     yield from _aligned(heads, rows, left=1)
     yield ""
-    yield from _notes(comparison)
+    for note in _notes(comparison):
+        yield from wrap(note, _WIDTH)
 
 
 def _figure_rows(columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
@@ -74,14 +77,18 @@ def _figure_rows(columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
     yield "on other nodes", *(f"{one.other_nodes:,}" if one else _NONE for one in moves)
     stops = [column.preemptions for column in columns]
     yield "preemptions", *(_NONE if count is None else f"{count:,}" for count in stops)
+    counts = [column.all_jobs for column in columns]
+    yield "all jobs", *(_NONE if count is None else f"{count:,}" for count in counts)
+    yield "avg_wait_s of all", *(_number(column.all_avg_wait_s, 1) for column in columns)
+    yield "avg_jct_s of all", *(_number(column.all_avg_jct_s, 1) for column in columns)
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
     fates, history = comparison.fates(), comparison.history
     yield (
-        f"Not compared: {fates['running']} running and {fates['waiting']} waiting at the end, "
-        f"{fates['left']} left the queue without running, {fates['lost']} ended unseen, "
-        f"{comparison.unplaced} had no end in a simulation."
+        f"Not compared: {fates['running']} running and {fates['waiting']} waiting at the end "
+        f"(among all), {fates['left']} left the queue without running, {fates['lost']} ended "
+        f"unseen, {comparison.unplaced} had no end in a simulation."
     )
     yield (
         f"Kept as recorded: nodes, links, faults, run times, and "

@@ -5,6 +5,7 @@ which stay where and when they were. What the simulation cannot know is said in
 docs/simulator/replay.md.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,8 +21,6 @@ from roostd.core.links import mask_of
 from roostd.core.model import JobId, JobSpec, NodeShare, Shape
 
 Shapes = Callable[[tuple[Shape, ...]], tuple[Shape, ...]]
-
-_FOREVER_S = 1e12  # of a job whose run time nobody knows: its owner ends it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class Simulated:
     """The journal's jobs under one policy.
 
     Attributes:
-        spells: of the jobs that ended in the record and here.
+        spells: of the jobs that ended here, but for those that left the queue in the record.
         cluster: as it was in the end; only its links and racks are looked at.
         preemption_count: of all jobs.
     """
@@ -110,17 +109,18 @@ def simulate_history(
     """
     kept_count = len(history.jobs) + len(history.outside)  # every record is read in the end
     engine = Engine(replace(config, ended_job_count=kept_count), policies)
+    work_s = work_of(history)
     jobs = [job for job in history.jobs if _takes_part(job)]
-    arrivals = [_arrival(job, shapes) for job in jobs]
+    arrivals = [_arrival(job, work_s[job.spec.job_id], shapes) for job in jobs]
     outside = sorted((*history.outside, *_told_of_jobs(jobs, shapes)), key=_at_s)
     outcome = Driver(engine, FullSpeed(), start_delay_s=start_delay_s).run((), arrivals, outside)
     spells: dict[JobId, Spell] = {}
     for job, found in zip(jobs, outcome.jobs, strict=True):
-        if job.fate is not Fate.ENDED or found.ended_s is None or found.started_s is None:
+        if job.fate in _CUT_SHORT or found.ended_s is None or found.started_s is None:
             continue
         jct_s = found.ended_s - job.since_s
         spells[job.spec.job_id] = Spell(
-            wait_s=jct_s - job.held_s,
+            wait_s=jct_s - work_s[job.spec.job_id],
             jct_s=jct_s,
             started_s=found.started_s,
             shares=engine.record(job.spec.job_id).shares,
@@ -192,35 +192,49 @@ def narrowed(asked: tuple[Shape, ...], liked: tuple[Shape, ...]) -> tuple[Shape,
     return both or asked
 
 
-def known_work_s(history: History) -> dict[JobId, float]:
-    """Run times for policies that want to know them: of jobs that did not end, what was seen."""
-    return {job.spec.job_id: job.held_s for job in history.jobs}
+def work_of(history: History) -> dict[JobId, float]:
+    """How long each job runs, also in the simulation.
+
+    As long as it did. Of a job that had not ended when the journal did, nobody knows: it gets the
+    median of the jobs that ended and ran at least as long as it had; where none did, that.
+    """
+    known_s = sorted(job.held_s for job in history.jobs if job.fate is Fate.ENDED)
+
+    def run_s(job: RecordedJob) -> float:
+        longer_s = known_s[bisect_left(known_s, job.held_s) :]
+        if job.fate in (Fate.ENDED, Fate.LOST) or not longer_s:
+            return job.held_s
+        return longer_s[len(longer_s) // 2]
+
+    return {job.spec.job_id: run_s(job) for job in history.jobs}
 
 
 # -- into the simulation -----------------------------------------------------------------------
 
 
+_CUT_SHORT = (Fate.LEFT, Fate.LOST)
+
+
 def _takes_part(job: RecordedJob) -> bool:
-    """Whether there is any time for it to run in."""
-    return job.fate is Fate.ENDED or job.ended_s > job.arrived_s
+    """Whether it was there for any time."""
+    return job.fate is not Fate.LEFT or job.ended_s > job.arrived_s
 
 
-def _arrival(job: RecordedJob, shapes: Shapes) -> Arrival:
-    known = job.fate in (Fate.ENDED, Fate.LOST)
+def _arrival(job: RecordedJob, work_s: float, shapes: Shapes) -> Arrival:
     return Arrival(
         spec=_bound(job.spec, shapes),
-        work_s=job.held_s if known else _FOREVER_S,
+        work_s=work_s,
         gpu_count=job.spec.gpu_count,
         told_s=job.arrived_s,
     )
 
 
 def _told_of_jobs(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event]:
-    """Changes of requests, and the ends of jobs whose run time nobody knows."""
+    """Changes of requests, and the ends of jobs that their owners cancelled while they waited."""
     for job in jobs:
         for change in job.changes:
             yield replace(change, job=_bound(change.job, shapes))
-        if job.fate in (Fate.RUNNING, Fate.WAITING, Fate.LEFT):
+        if job.fate is Fate.LEFT:
             yield JobEnded(at_s=job.ended_s, job_id=job.spec.job_id)
 
 

@@ -1,0 +1,96 @@
+"""Journals for tests: what an engine was told and answered, written as roostd writes it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from roost_sim.driver import Arrival, Driver
+from roost_sim.world import FullSpeed
+from roostd.adapters.codec import encode
+from roostd.adapters.journal import FILE_NAME, Journal, RunHead, Step
+from roostd.core.actions import Action
+from roostd.core.engine import Engine, EngineConfig, Policies
+from roostd.core.events import Event, JobEnded, JobQueued, JobStarted
+from roostd.core.jobs import shares_of
+from roostd.core.model import JobId, JobSpec, NodeShare
+
+EPOCH_S = 1_800_000_000.0
+
+
+class _WrittenEngine(Engine):
+    """An engine whose every step goes into a journal."""
+
+    def __init__(self, journal: Journal, config: EngineConfig, policies: Policies) -> None:
+        super().__init__(config, policies)
+        self._journal = journal
+
+    def step(self, event: Event) -> tuple[Action, ...]:
+        actions = super().step(event)
+        self._journal.write([Step(event, actions)])
+        return actions
+
+
+class WrittenJournal:
+    """A journal and the engine that fills it; each run begins with a fresh one."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        config: EngineConfig | None = None,
+        policies: Policies | None = None,
+        version: str = "0.1.0",
+    ) -> None:
+        self.path = folder / FILE_NAME
+        self._config, self._policies = config or EngineConfig(), policies or Policies()
+        self._version = version
+        self.journal = Journal.open(folder)
+        self.begin_run(0.0)
+
+    def __enter__(self) -> "WrittenJournal":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.journal.close()
+
+    def begin_run(self, began_s: float) -> None:
+        """As a daemon that starts anew."""
+        head = RunHead(
+            version=self._version,
+            policy=self._policies.score.name,
+            epoch_of_zero_s=EPOCH_S,
+            began_s=began_s,
+            config=encode(self._config),
+        )
+        self.journal.write([head])
+        self.engine = _WrittenEngine(self.journal, self._config, self._policies)
+
+    def feed(self, *events: Event) -> None:
+        """Tell the engine what happens."""
+        for event in events:
+            self.engine.step(event)
+
+    def queue(self, at_s: float, *specs: JobSpec) -> None:
+        """Some jobs wait from now on."""
+        self.feed(*(JobQueued(at_s=at_s, job=spec) for spec in specs))
+
+    def start(self, at_s: float, job_id: str, *shares: NodeShare) -> None:
+        """Slurm starts a job: as placed, or on these shares."""
+        placement = self.engine.record(JobId(job_id)).placement if not shares else None
+        held = shares_of(placement) if placement is not None else shares
+        self.feed(JobStarted(at_s=at_s, job_id=JobId(job_id), shares=held))
+
+    def end(self, at_s: float, *job_ids: str) -> None:
+        """Some jobs end."""
+        self.feed(*(JobEnded(at_s=at_s, job_id=JobId(job_id)) for job_id in job_ids))
+
+    def simulate(
+        self, cluster: Iterable[Event], *arrivals: Arrival, start_delay_s: float = 0.0
+    ) -> None:
+        """Let jobs arrive and run to their ends."""
+        Driver(self.engine, FullSpeed(), start_delay_s=start_delay_s).run(cluster, arrivals)
