@@ -310,6 +310,8 @@ class Engine:
                     self._ledger.refuse(job_id, timeout, at_s, actions)
             elif job_id in self._ledger.waiting:
                 self._ledger.offer_later(job_id, at_s, actions)
+            elif job_id in self._ledger.stopping and at_s >= self._ledger.jobs[job_id].safe_until_s:
+                self._preemption.keep_running(job_id, at_s)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
         while self._ledger.alarms and not self._ledger.is_awaited(*self._ledger.alarms[0]):

@@ -38,7 +38,7 @@ class JobRecord:
         stop_count: how often it was stopped.
         work_s: seconds that what it has done would have taken at ideal speed, by SpeedSeen.
         speed_frac: its speed since `speed_since_s`; None: nobody has told.
-        safe_until_s: before that it is not asked to stop.
+        safe_until_s: before that it is not asked to stop, or not asked again.
         awaited: running jobs that must stop before it can be placed.
     """
 

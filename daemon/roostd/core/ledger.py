@@ -19,6 +19,7 @@ from roostd.core.policy import GatePolicy, OrderPolicy, RunEnded, TunedGate, Wai
 from roostd.core.queue import JobQueue
 
 MAX_BACKOFF_S = 300.0
+_WAIT_GOES_ON = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
 
 
 class Ledger:
@@ -28,6 +29,7 @@ class Ledger:
         jobs: all that have not ended, in the order they were first seen.
         waiting, clearing, placing: those in that state.
         running: those that a preemption policy may ask to stop.
+        stopping: those that were asked.
         ended: the last of those that have.
         alarms: heap of (engine time, job): when to look at a job again.
     """
@@ -42,6 +44,7 @@ class Ledger:
         self.clearing: dict[JobId, None] = {}
         self.placing: dict[JobId, None] = {}
         self.running: dict[JobId, None] = {}
+        self.stopping: dict[JobId, None] = {}
         self.ended: dict[JobId, JobRecord] = {}
         self.alarms: list[tuple[float, JobId]] = []
         self._gate = gate
@@ -64,7 +67,7 @@ class Ledger:
         self.cluster.release(job.job_id)
         self.unqueue(job.job_id)
         since_s = max(at_s, job.eligible_s)
-        if known is not None and known.state in (JobState.WAITING, JobState.PLACING):
+        if known is not None and known.state in _WAIT_GOES_ON:
             since_s = max(known.queued_s, job.eligible_s)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=since_s)
         if known is not None:
@@ -106,7 +109,7 @@ class Ledger:
 
     def unqueue(self, job_id: JobId) -> None:
         """Take a job out of whatever state it is in."""
-        for state in (self.waiting, self.clearing, self.placing, self.running):
+        for state in (self.waiting, self.clearing, self.placing, self.running, self.stopping):
             state.pop(job_id, None)
         self.queue.remove(job_id)
 
@@ -128,6 +131,10 @@ class Ledger:
             record = self.jobs[event.job_id] = JobRecord(
                 spec=None, state=JobState.RUNNING, queued_s=event.at_s
             )
+        if event.job_id in self.running or event.job_id in self.stopping:
+            self.cluster.hold(event.job_id, event.shares)
+            record.shares = event.shares
+            return None
         self.unqueue(event.job_id)
         self._note_started(record, event.at_s)
         self.cluster.hold(event.job_id, event.shares)
@@ -220,7 +227,7 @@ class Ledger:
 
     def is_awaited(self, alarm_s: float, job_id: JobId) -> bool:
         """Whether an alarm still means something to its job."""
-        if job_id in self.running:
+        if job_id in self.running or job_id in self.stopping:
             return self.jobs[job_id].safe_until_s == alarm_s
         return job_id in self.placing or job_id in self.waiting or job_id in self.clearing
 
@@ -285,6 +292,8 @@ class Ledger:
             assert is_clearing == (job_id in self.clearing), f"{job_id} is {record.state}"
             if job_id in self.running:
                 assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
+            is_stopping = record.state is JobState.STOPPING
+            assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
 
 
 def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:

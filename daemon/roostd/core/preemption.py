@@ -13,7 +13,7 @@ from roostd.core.chooser import Chooser
 from roostd.core.displacement import find_room, holders, vacated
 from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import MAX_BACKOFF_S, Ledger
-from roostd.core.model import JobId
+from roostd.core.model import JobId, JobSpec, NodeShare, Placement
 from roostd.core.policy import CandidatePolicy, Defer, GateVerdict, PreemptPolicy
 from roostd.core.row_sets import NO_ROWS
 
@@ -36,13 +36,16 @@ class Preemption:
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Note from when on a job that starts may be asked to stop."""
-        if record.spec is None:
+        if record.spec is None or not record.spec.binding:
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
-            self._ledger.running[job_id] = None
-            if self._policy.rebids:
-                self._ledger.alarm(record.safe_until_s, job_id)
+            self._let_run(job_id, record)
+
+    def _let_run(self, job_id: JobId, record: JobRecord) -> None:
+        self._ledger.running[job_id] = None
+        if self._policy.rebids:
+            self._ledger.alarm(record.safe_until_s, job_id)
 
     def consider(self, at_s: float, actions: list[Action]) -> None:
         """Stop those whose lease has ended, or those that a waiting job may displace."""
@@ -56,7 +59,7 @@ class Preemption:
         ranked = policy.first_to_go(over, at_s)
         if policy.rebids:
             for record in ranked:
-                self._ask_to_stop(record, "its lease ended", None, actions)
+                self._ask_to_stop(record, "its lease ended", None, at_s, actions)
             return
         for job_id in self._ledger.queue.blocked():
             record = self._ledger.jobs[job_id]
@@ -85,39 +88,78 @@ class Preemption:
         """Plan a waiting job's placement where victims run, and ask those in its way to stop."""
         job, cluster = record.spec, self._ledger.cluster
         assert job is not None
-        if not job.binding or not victims:
+        if not job.binding or not victims or not self._could_suffice(job, victims):
             return
         ids = [victim.job_id for victim in victims]
         found = find_room(
             cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
         )
-        if found is None or isinstance(self._ask_gate(record, found[0], at_s), Defer):
+        if found is None:
             return
         candidates, count = found
+        verdict = self._ask_gate(record, candidates, at_s)
+        if isinstance(verdict, Defer):
+            if record.until_s != verdict.until_s:
+                self._ledger.alarm(verdict.until_s, job_id)
+            self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+            return
         with cluster.without(ids[:count]):
             decision = self._chooser.decide(cluster, candidates, at_s)
         placement = decision.candidates[0]
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # there is room, but it is kept for somebody else
+        record.decision = decision
+        self._begin_clearing(job_id, record, placement, leaving, at_s)
+        for victim in victims:
+            if victim.job_id in record.awaited:
+                self._ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+
+    def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
+        """Whether there are GPUs enough by their number: a quick way to say no."""
+        wanted = min(shape.gpu_count for shape in job.shapes)
+        held = sum(len(s.gpu_indices) for v in victims for s in self._shares(v))
+        return held + self._ledger.cluster.free_count() >= wanted
+
+    def _shares(self, victim: JobRecord) -> Sequence[NodeShare]:
+        return self._ledger.cluster.shares(victim.job_id)
+
+    def _begin_clearing(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        placement: Placement,
+        leaving: Sequence[JobId],
+        at_s: float,
+    ) -> None:
         self._ledger.unqueue(job_id)
         self._ledger.clearing[job_id] = None
-        record.decision, record.placement = decision, placement
-        record.state, record.until_s = JobState.CLEARING, None
-        record.reason = f"waits until {', '.join(leaving)} has stopped"
+        record.placement, record.state, record.until_s = placement, JobState.CLEARING, None
+        have = "has" if len(leaving) == 1 else "have"
+        record.reason = f"waits until {', '.join(leaving)} {have} stopped"
         record.awaited = dict.fromkeys(leaving)
         record.start_deadline_s = at_s + self._ledger.config.stop_timeout_s
         self._ledger.alarm(record.start_deadline_s, job_id)
-        cluster.hold(job_id, vacated(cluster, shares_of(placement), leaving))
-        for victim in victims:
-            if victim.job_id in record.awaited:
-                self._ask_to_stop(victim, f"makes room for {job_id}", job_id, actions)
+        self._hold_vacated(job_id, record, placement)
+
+    def _hold_vacated(self, job_id: JobId, record: JobRecord, placement: Placement) -> None:
+        cluster = self._ledger.cluster
+        free_now = vacated(cluster, job_id, shares_of(placement), record.awaited)
+        cluster.hold(job_id, free_now)
 
     def _ask_to_stop(
-        self, victim: JobRecord, reason: str, for_job: JobId | None, actions: list[Action]
+        self,
+        victim: JobRecord,
+        reason: str,
+        for_job: JobId | None,
+        at_s: float,
+        actions: list[Action],
     ) -> None:
-        victim.state, victim.reason = JobState.STOPPING, reason
         self._ledger.running.pop(victim.job_id, None)
+        self._ledger.stopping[victim.job_id] = None
+        victim.state, victim.reason = JobState.STOPPING, reason
+        victim.safe_until_s = at_s + self._ledger.config.stop_timeout_s
+        self._ledger.alarm(victim.safe_until_s, victim.job_id)
         actions.append(Preempt(job_id=victim.job_id, reason=reason, for_job=for_job))
 
     def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
@@ -132,9 +174,10 @@ class Preemption:
         record = self._ledger.jobs.get(job_id)
         if record is None or record.state is not JobState.STOPPING:
             return
+        del self._ledger.stopping[job_id]
         record.state, record.reason = JobState.RUNNING, ""
         record.safe_until_s = at_s + MAX_BACKOFF_S
-        self._ledger.running[job_id] = None
+        self._let_run(job_id, record)
 
     def go_on(self, at_s: float, actions: list[Action]) -> None:
         """Place those whose room is free now; drop the plans of those whose will not be."""
@@ -148,12 +191,11 @@ class Preemption:
             if JobState.RUNNING in states.values() or at_s >= record.start_deadline_s:
                 self._drop_plan(job_id, record, at_s, actions)
                 continue
-            planned = shares_of(record.placement)
-            cluster.hold(job_id, vacated(cluster, planned, record.awaited))
+            self._hold_vacated(job_id, record, record.placement)
             if record.awaited:
                 continue
             cluster.release(job_id)
-            if not cluster.has_free(planned):
+            if not cluster.has_free(shares_of(record.placement)):
                 self._drop_plan(job_id, record, at_s, actions)
                 continue
             del self._ledger.clearing[job_id]

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 
-from roostd.core.actions import Action, LetGo, Place, Wait, WakeAt
+from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import (
     Event,
     JobEnded,
     JobQueued,
+    JobsStopped,
     JobStarted,
     NodeSeen,
     PlacementRefused,
+    PreemptionRefused,
     Tick,
     TopologySeen,
 )
@@ -214,6 +216,15 @@ class EngineHarness:
         """Let Slurm refuse a placed job."""
         return self.feed(PlacementRefused(at_s=self.now_s, job_id=JobId(job_id), reason=reason))
 
+    def stop(self, *job_ids: str) -> tuple[Action, ...]:
+        """Let Slurm have stopped running jobs: they wait again."""
+        stopped = tuple(JobId(job_id) for job_id in job_ids)
+        return self.feed(JobsStopped(at_s=self.now_s, job_ids=stopped))
+
+    def refuse_stop(self, job_id: str, reason: str = "not permitted") -> tuple[Action, ...]:
+        """Let Slurm refuse to stop a running job."""
+        return self.feed(PreemptionRefused(at_s=self.now_s, job_id=JobId(job_id), reason=reason))
+
     def end(self, job_id: str) -> tuple[Action, ...]:
         """Let a job end now."""
         return self.feed(JobEnded(at_s=self.now_s, job_id=JobId(job_id)))
@@ -254,6 +265,11 @@ def placed(actions: Iterable[Action]) -> dict[str, Placement]:
 def waits(actions: Iterable[Action]) -> dict[str, Wait]:
     """The last word to each job that some actions keep waiting."""
     return {action.job_id: action for action in actions if isinstance(action, Wait)}
+
+
+def preempted(actions: Iterable[Action]) -> dict[str, str | None]:
+    """Which jobs some actions stop, and for whom."""
+    return {action.job_id: action.for_job for action in actions if isinstance(action, Preempt)}
 
 
 def let_go(actions: Iterable[Action]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Policies that do as a test says."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +71,47 @@ class ScriptedGate:
     def note(self, outcome: WaitEnded) -> None:
         """See core.policy.GatePolicy."""
         self.noted.append((outcome.job.job_id, outcome.waited_s, outcome.tier))
+
+
+class FakePreemption:
+    """Lets jobs of a higher Slurm priority displace those of a lower one, the lowest first.
+
+    Attributes:
+        rebids: see core.policy.PreemptPolicy.
+        asked: the jobs of each call of first_to_go.
+    """
+
+    def __init__(
+        self, *, lease_s: float = 0.0, rebids: bool = False, review_every_s: float = inf
+    ) -> None:
+        """Keep started jobs safe for `lease_s`; look again at multiples of `review_every_s`."""
+        self.rebids = rebids
+        self.asked: list[tuple[JobId, ...]] = []
+        self._lease_s, self._review_every_s = lease_s, review_every_s
+
+    def lease_s(self, job: JobRecord) -> float:
+        """See core.policy.PreemptPolicy."""
+        return self._lease_s
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.PreemptPolicy."""
+        self.asked.append(tuple(job.job_id for job in running))
+        return sorted(running, key=_priority)
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """See core.policy.PreemptPolicy."""
+        return _priority(job) > _priority(victim)
+
+    def review_s(self, at_s: float) -> float:
+        """See core.policy.PreemptPolicy."""
+        if self._review_every_s == inf:
+            return inf
+        return (at_s // self._review_every_s + 1) * self._review_every_s
+
+
+def _priority(job: JobRecord) -> int:
+    assert job.spec is not None
+    return job.spec.priority
 
 
 class FixedOrder:
