@@ -12,6 +12,7 @@ from enum import StrEnum
 from math import inf
 
 from roost_sim.errors import SimError
+from roost_sim.gates import FIXED_TIMERS_S, delay_gate, fixed_gate
 from roost_sim.orders import (
     largest_first,
     least_service_first,
@@ -21,8 +22,11 @@ from roost_sim.orders import (
 )
 from roost_sim.shapes import every_even_shape, tightest_shapes
 from roost_sim.tier_efficiency import JobProfile, TierEfficiency
+from roostd.core.delay import DelayConfig
+from roostd.core.delay_exact import DallyGate
 from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.features import HeuristicScore
+from roostd.core.fixed_delay import always_wait
 from roostd.core.model import JobId, Shape
 from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder, ScorePolicy
 
@@ -190,6 +194,14 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     ),
 }
 
+
+def _waits(timer_s: float) -> GatePart:
+    return GatePart(
+        source=f"waits {timer_s:g} s for one node, {2 * timer_s:g} s for one rack",
+        build=lambda knowledge: fixed_gate(timer_s),
+    )
+
+
 GATES: Mapping[str, GatePart] = {
     "open": GatePart(
         source="takes every offer; who waits past the patience keeps nodes free",
@@ -211,6 +223,21 @@ GATES: Mapping[str, GatePart] = {
         source="takes every offer; nobody passes the first job without room",
         build=lambda knowledge: OpenGate(),
         passing=Passing.NOBODY,
+    ),
+    "delay": GatePart(
+        source="Roost's own: waits where that is expected to pay; learned waiting curves, run "
+        "lengths and sensitivities",
+        build=lambda knowledge: delay_gate(DelayConfig(), knowledge.tiers, knowledge.profile_of),
+    ),
+    "dally": GatePart(
+        source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
+        "of an hour, a history of 24",
+        build=lambda knowledge: DallyGate(),
+    ),
+    **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
+    "always-wait": GatePart(
+        source="takes nothing but the closest tier that the job could ever have",
+        build=lambda knowledge: always_wait(),
     ),
 }
 

@@ -12,6 +12,7 @@ from roost_sim.metrics import Metrics, Span, measure
 from roost_sim.occupancy import Holds
 from roost_sim.policies import Composition, Knowledge, Regime
 from roost_sim.tier_efficiency import TierEfficiency
+from roost_sim.told_speeds import named_models
 from roost_sim.trace import Trace
 from roost_sim.workload import arrivals, job_ids
 from roost_sim.world_spec import BuiltWorld, WorldSpec
@@ -31,6 +32,7 @@ class Run:
         seed: of the jobs' profiles and of whatever the policy draws.
         start_delay_s: between a decision and the start.
         span: which jobs the job times are about.
+        named_frac: how many jobs say what model they train, 0 to 1; gates ask.
         hold_seen: told of every stretch for which a job holds GPUs.
     """
 
@@ -42,6 +44,7 @@ class Run:
     start_delay_s: float = 0.0
     span: Span = field(default_factory=Span)
     engine_config: EngineConfig = field(default_factory=EngineConfig)
+    named_frac: float = 1.0
     hold_seen: HoldSeen | None = None
 
 
@@ -78,7 +81,8 @@ def simulate(run: Run) -> Report:
         restart_s=built.restart_s,
         hold_seen=_both(holds, run.hold_seen),
     )
-    jobs = arrivals(trace, run.policy.shapes, cluster.largest_node_gpu_count, PARTITION)
+    models = named_models(built.profile_of, run.named_frac, run.seed)
+    jobs = arrivals(trace, run.policy.shapes, cluster.largest_node_gpu_count, PARTITION, models)
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(
         outcome,

@@ -1,6 +1,6 @@
 """Turns a trace into jobs that the engine can be asked to place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from roost_sim.driver import Arrival
 from roost_sim.policies import ShapeRule
@@ -14,7 +14,11 @@ def job_ids(trace: Trace) -> list[JobId]:
 
 
 def arrivals(
-    trace: Trace, shapes: ShapeRule, gpus_per_node: int, partition: str
+    trace: Trace,
+    shapes: ShapeRule,
+    gpus_per_node: int,
+    partition: str,
+    models: Mapping[JobId, str] | None = None,
 ) -> Iterator[Arrival]:
     """Make the jobs of a trace, one at a time, in order of submission.
 
@@ -25,7 +29,9 @@ def arrivals(
         shapes: how GPU counts become shapes.
         gpus_per_node: of the largest node.
         partition: that every job is submitted to.
+        models: what jobs say that they train; those left out say nothing.
     """
+    named = models or {}
     columns = zip(
         job_ids(trace),
         trace.submit_s.tolist(),
@@ -42,6 +48,7 @@ def arrivals(
             partition=partition,
             shapes=_told(gpu_count, node_count, gpus_per_node) or shapes(gpu_count, gpus_per_node),
             submit_s=submit_s,
+            model=named.get(job_id, ""),
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
 
