@@ -6,8 +6,10 @@ import click
 
 from roost_sim.cmd_bound import bound
 from roost_sim.cmd_policies import policies
+from roost_sim.cmd_profiles import profiles
 from roost_sim.cmd_replay import replay
 from roost_sim.cmd_run import run
+from roost_sim.cmd_trace import trace
 from roost_sim.errors import SimError
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_REFUSED
 
@@ -36,7 +38,7 @@ def cli() -> None:
     """Replay job traces through the engine of roostd, without a cluster."""
 
 
-for _command in (run, policies, bound, replay):
+for _command in (run, policies, bound, replay, profiles, trace):
     cli.add_command(_command)
 
 

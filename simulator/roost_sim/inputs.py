@@ -99,7 +99,7 @@ def read_workload(
     """
     cluster = load_cluster(cluster_name)
     loaded = load_trace(trace_path, strict=strict)
-    _tell(loaded)
+    tell_rows(loaded)
     trace = loaded.trace if limit is None else loaded.trace.limit(limit)
     return trace if load is None else trace.at_load(load, cluster.gpu_count), cluster
 
@@ -116,7 +116,8 @@ def measured_span(warm_up_frac: float, cool_down_frac: float) -> Span:
         raise click.UsageError(str(error)) from error
 
 
-def _tell(loaded: LoadedTrace) -> None:
+def tell_rows(loaded: LoadedTrace) -> None:
+    """Say on stderr what was left out of a trace."""
     report = loaded.report
     for reason, count in sorted(report.skipped.items()):
         click.echo(f"roost-sim: left out {count} rows: {reason}", err=True)

@@ -1,7 +1,8 @@
 """The options that say in what world jobs run, shared by all commands that simulate."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from enum import StrEnum
 from functools import wraps
 from typing import TypeVar
 
@@ -15,12 +16,18 @@ from roost_sim.world_spec import Speed, WorldSpec
 _Result = TypeVar("_Result")
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
+
+def _choice(values: Iterable[StrEnum]) -> click.Choice[str]:
+    """By value: click offers the names of an enum's members, which are upper case."""
+    return click.Choice([value.value for value in values])
+
+
 _OPTIONS = (
     click.option(
         "--regime",
-        type=click.Choice(list(Setting)),
+        type=_choice(Setting),
         help="All switches at once: paper leaves out contention, neighbours and most of the cost "
-        "of a restart, and runs on Dally's network; field has all, and durations are predicted. "
+        "of a restart; field has all, and durations are predicted. "
         "Left out: field, but policies listed as oracles are oracles.",
     ),
     click.option("--contention/--no-contention", default=None, help="Jobs share links, or not."),
@@ -29,19 +36,20 @@ _OPTIONS = (
     ),
     click.option(
         "--restart",
-        type=click.Choice(list(RestartRule)),
+        type=_choice(RestartRule),
         help="What a restart costs: as published systems report, 1 s a GPU, or nothing.",
     ),
     click.option(
         "--durations",
-        type=click.Choice(_KNOWABLE),
+        type=_choice(_KNOWABLE),
         help="What a policy is told that would be told true run times.",
     ),
     click.option(
         "--speed",
-        type=click.Choice(list(Speed)),
+        type=_choice(Speed),
         help="How fast jobs run where they are: by measured profiles, on Dally's network, or as "
-        "the trace says.  [default: dally with --regime paper, else measured]",
+        "the trace says; published: as the paper has it whose cluster it is.  [default: published "
+        "with --regime paper, else measured]",
     ),
     click.option(
         "--full-speed", is_flag=True, help="Short for --speed trace: placement costs nothing."
@@ -76,22 +84,22 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     @wraps(command)
     def with_world(
         *args: object,
-        regime: Setting | None,
+        regime: str | None,
         contention: bool | None,
         neighbours: bool | None,
-        restart: RestartRule | None,
-        durations: Regime | None,
-        speed: Speed | None,
+        restart: str | None,
+        durations: str | None,
+        speed: str | None,
         full_speed: bool,
         exclude_families: tuple[str, ...],
         compute_scale: float,
         congestion: float,
         **others: object,
     ) -> _Result:
-        if full_speed and speed not in (None, Speed.TRACE):
-            raise click.UsageError(f"--full-speed and --speed {speed} exclude each other")
+        if full_speed and speed is not None:
+            raise click.UsageError("--full-speed and --speed exclude each other")
         world = WorldSpec(
-            speed=Speed.TRACE if full_speed else speed or _speed_of(regime),
+            speed=Speed.TRACE if full_speed else _speed(regime, speed),
             fidelity=_fidelity(regime, contention, neighbours, restart, durations),
             exclude_families=exclude_families,
             compute_scale=compute_scale,
@@ -105,22 +113,24 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     return found
 
 
-def _speed_of(regime: Setting | None) -> Speed:
-    return Speed.DALLY if regime is Setting.PAPER else Speed.MEASURED
+def _speed(regime: str | None, speed: str | None) -> Speed:
+    if speed is not None:
+        return Speed(speed)
+    return Speed.PUBLISHED if regime == Setting.PAPER else Speed.MEASURED
 
 
 def _fidelity(
-    regime: Setting | None,
+    regime: str | None,
     contention: bool | None,
     neighbours: bool | None,
-    restart: RestartRule | None,
-    durations: Regime | None,
+    restart: str | None,
+    durations: str | None,
 ) -> Fidelity:
-    base = UNLESS_TOLD if regime is None else FIDELITIES[regime]
+    base = UNLESS_TOLD if regime is None else FIDELITIES[Setting(regime)]
     return replace(
         base,
         is_contended=base.is_contended if contention is None else contention,
         has_neighbours=base.has_neighbours if neighbours is None else neighbours,
-        restart=restart or base.restart,
-        durations=durations or base.durations,
+        restart=base.restart if restart is None else RestartRule(restart),
+        durations=base.durations if durations is None else Regime(durations),
     )

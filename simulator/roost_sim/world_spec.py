@@ -32,7 +32,11 @@ class Speed(StrEnum):
 
     MEASURED = "measured"  # profiles fitted on public tables of step times
     DALLY = "dally"  # hierarchical rings with the constants of Dally's simulator
+    PUBLISHED = "published"  # that of the paper whose cluster it is; measured where there is none
     TRACE = "trace"  # as in the trace, wherever it is
+
+
+_SPEED_OF_CLUSTER: Mapping[str, Speed] = {"dally-128": Speed.DALLY, "dally-256": Speed.DALLY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +91,7 @@ class WorldSpec:
         Raises:
             ProfileError: a family to leave out does not exist, or nothing is left.
         """
-        match self.speed:
-            case Speed.MEASURED:
-                return self._measured(cluster.congested(self.congestion), trace, seed)
+        match self.speed_on(cluster):
             case Speed.DALLY:
                 return self._dally(cluster.congested(self.congestion), trace, seed)
             case Speed.TRACE:
@@ -100,6 +102,14 @@ class WorldSpec:
                     restart_s=lambda job, gpus: restart_s(cost, None, gpus),
                     compute_frac=None,
                 )
+            case _:
+                return self._measured(cluster.congested(self.congestion), trace, seed)
+
+    def speed_on(self, cluster: ClusterSpec) -> Speed:
+        """Which model that is on a cluster: never PUBLISHED."""
+        if self.speed is not Speed.PUBLISHED:
+            return self.speed
+        return _SPEED_OF_CLUSTER.get(cluster.name, Speed.MEASURED)
 
     def _measured(self, cluster: ClusterSpec, trace: Trace, seed: int) -> BuiltWorld:
         profile_of = _assign(trace, select_profiles(PROFILES, self.exclude_families), seed)
