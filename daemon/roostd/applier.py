@@ -13,7 +13,7 @@ from roostd.adapters.slurm import JobNotWaiting, SlurmPort
 from roostd.config import Mode
 from roostd.core.actions import LetGo, Place, Preempt, Wait
 from roostd.core.errors import SlurmError, UnknownJob
-from roostd.core.events import Event, PlacementRefused
+from roostd.core.events import Event, PlacementRefused, PreemptionRefused
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId, Placement
 from roostd.metrics import Metrics
@@ -34,7 +34,7 @@ class Applier:
         state: what the engine thinks by the time an action's turn comes.
         recorder: the journal.
         metrics: counts.
-        emit: takes PlacementRefused events.
+        emit: takes PlacementRefused and PreemptionRefused events.
         look: asks for a look at the queue soon; called when Slurm was told to start a job.
         concurrent_count: jobs that are worked on at the same time.
     """
@@ -76,7 +76,17 @@ class Applier:
                 self._released.add(action.job_id)
                 self._enqueue(action.job_id, lambda: self._let_go(action, ticket))
             case Wait() if action.job_id in self._pinned:
-                self._enqueue(action.job_id, lambda: self._unpin(action))
+                self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
+            case Preempt():
+                self._enqueue(action.job_id, lambda: self._preempt(action, ticket))
+
+    def came_back(self, job_id: JobId) -> None:
+        """A job that ran waits again: let it ask for what its user asked for, under a lease.
+
+        Slurm leaves it its pin, and would start it by itself on just those GPUs.
+        """
+        if not self._is_draining and _is_steered(self._state.engine.record(job_id)):
+            self._enqueue(job_id, lambda: self._return(job_id))
 
     def forget(self, job_id: JobId) -> None:
         """The job started or ended: its pin is history."""
@@ -209,13 +219,45 @@ class Applier:
             return False
         return record.state is JobState.PLACING and record.placement == action.placement
 
-    async def _unpin(self, action: Wait) -> None:
+    async def _unpin(self, job_id: JobId) -> None:
         """Hold again a job that Slurm did not start where it was told to."""
         lease_s = round(self._state.config.slurm.lease_s)
         with self._failing("unpin"):
-            reason = await self._slurm.unpin(action.job_id, lease_s)
-            _log.warning("job_unpinned", job_id=action.job_id, slurm_reason=reason)
-        self._pinned.pop(action.job_id, None)
+            reason = await self._slurm.unpin(job_id, lease_s)
+            _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
+        self._pinned.pop(job_id, None)
+
+    async def _preempt(self, action: Preempt, ticket: int) -> None:
+        """Ask Slurm to stop a job. That it has, the queue will show: see `came_back`."""
+        await self._recorder.wait_durable(ticket)
+        failpoint.reach("before_requeue")
+        if not self._is_to_stop(action.job_id):
+            return
+        try:
+            await self._slurm.requeue(action.job_id)
+        except SlurmError as error:
+            self._metrics.preemptions.labels("refused").inc()
+            _log.warning("job_not_stopped", job_id=action.job_id, error=str(error))
+            at_s = self._state.clock.now_s()
+            self._emit(PreemptionRefused(at_s=at_s, job_id=action.job_id, reason=str(error)))
+        else:
+            self._metrics.preemptions.labels("stopped").inc()
+            _log.info("job_stopped", job_id=action.job_id, for_job=action.for_job)
+        self._look()
+
+    def _is_to_stop(self, job_id: JobId) -> bool:
+        """Whether the engine still wants it stopped: its plan may have been dropped."""
+        try:
+            return self._state.engine.record(job_id).state is JobState.STOPPING
+        except UnknownJob:
+            return False
+
+    async def _return(self, job_id: JobId) -> None:
+        lease_s = round(self._state.config.slurm.lease_s)
+        with self._failing("return"):
+            await self._slurm.unpin(job_id, lease_s)
+            _log.info("job_returned", job_id=job_id)
+            failpoint.reach("after_return")
 
     async def _let_go(self, action: LetGo, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)

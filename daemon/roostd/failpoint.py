@@ -18,6 +18,9 @@ FailPoint: TypeAlias = Literal[
     "after_set",  # Slurm was told to start the job on exact GPUs; nobody here knows yet
     "after_pin",  # the adapter came back, the engine has not been told
     "after_renew",  # leases are longer, nothing else changed
+    "before_requeue",  # a running job is to be stopped and the journal says so; Slurm does not know
+    "after_requeue",  # Slurm was told to stop it; nobody here knows yet
+    "after_return",  # it waits again as its user submitted it, under a lease
 ]
 
 _visits: Counter[str] = Counter()

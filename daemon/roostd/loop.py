@@ -12,8 +12,9 @@ import structlog
 from roostd import failpoint
 from roostd.adapters.slurm import difference
 from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roostd.core.errors import UnknownJob
 from roostd.core.events import Event, JobChanged, JobEnded, JobQueued, JobStarted, NodeSeen, Tick
-from roostd.core.jobs import JobRecord
+from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId
 from roostd.metrics import Metrics
 from roostd.recorder import Recorder
@@ -32,6 +33,9 @@ class ActionSink(Protocol):
 
     def forget(self, job_id: JobId) -> None:
         """The job started or ended."""
+
+    def came_back(self, job_id: JobId) -> None:
+        """The job ran and waits again."""
 
 
 class DecisionLoop:
@@ -111,6 +115,7 @@ class DecisionLoop:
         if event.at_s < self._last_at_s:
             event = replace(event, at_s=self._last_at_s)  # told later than what happened later
         self._last_at_s = event.at_s
+        came_back = isinstance(event, JobQueued) and self._has_run(event.job.job_id)
         began_s = time.perf_counter()
         actions = self._state.engine.step(event)
         took_s = time.perf_counter() - began_s
@@ -119,6 +124,8 @@ class DecisionLoop:
             self._metrics.decision_s.observe(took_s)
             failpoint.reach("after_decide")
         ticket = self._recorder.append(event, actions)
+        if isinstance(event, JobQueued) and came_back:
+            self._sink.came_back(event.job.job_id)
         for action in actions:
             self._hand_on(action, ticket)
         if isinstance(event, JobStarted | JobEnded):
@@ -128,6 +135,12 @@ class DecisionLoop:
         elif isinstance(event, NodeSeen):
             for told in self._state.board.introduce(event.node.name):
                 self._step(told)
+
+    def _has_run(self, job_id: JobId) -> bool:
+        try:
+            return self._state.engine.record(job_id).state in (JobState.RUNNING, JobState.STOPPING)
+        except UnknownJob:
+            return False
 
     def _hand_on(self, action: Action, ticket: int) -> None:
         match action:

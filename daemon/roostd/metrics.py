@@ -46,6 +46,12 @@ class Metrics:
             buckets=(0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
             registry=registry,
         )
+        self.preemptions = Counter(
+            "roost_preemptions_total",
+            "Running jobs that Slurm was asked to stop, by outcome: stopped, refused",
+            ["outcome"],
+            registry=registry,
+        )
         self.mismatches = Counter(
             "roost_allocation_mismatches_total",
             "Jobs that Slurm started on other GPUs than decided",

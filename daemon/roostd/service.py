@@ -25,6 +25,7 @@ from roostd.config import Config, Mode
 from roostd.core.engine import Engine, Policies
 from roostd.core.errors import ConfigError, RoostError
 from roostd.core.events import Event
+from roostd.core.jobs import JobState
 from roostd.core.model import JobId
 from roostd.logs import configure_logs
 from roostd.loop import DecisionLoop
@@ -293,9 +294,9 @@ class Daemon:
 
     def _set_gauges(self) -> None:
         state, metrics = self.state, self.metrics
-        counts: dict[str, int] = dict.fromkeys(("waiting", "placing", "running", "let_go"), 0)
+        counts: dict[str, int] = {one.value: 0 for one in JobState if one is not JobState.ENDED}
         for _, record in state.engine.records():
-            counts[record.state] = counts.get(record.state, 0) + 1
+            counts[record.state] += 1
         for name, count in counts.items():
             metrics.jobs.labels(name).set(count)
         cluster = state.engine.cluster

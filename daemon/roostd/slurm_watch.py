@@ -14,7 +14,7 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.adapters.slurm import QueueSnapshot, SlurmNode, SlurmPort
-from roostd.adapters.slurm_jobs import JobReader, LeftToSlurm
+from roostd.adapters.slurm_jobs import JobReader, LeftToSlurm, comment_of
 from roostd.adapters.slurm_sync import QueueView, diff, diff_nodes, view
 from roostd.adapters.spool_watch import FolderWatch
 from roostd.config import Mode
@@ -185,6 +185,7 @@ class SlurmWatch:
         self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
         self._tell_owners()
         self._tell_left(reader, before)
+        self._tell_comments()
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
         self._sort_leases()
@@ -238,6 +239,21 @@ class SlurmWatch:
                 if reason is not None:
                     left[job_id] = LeftJob(reason=reason, is_blocked=job_id in now.blocked)
         self._state.left, self._state.left_reasons = left, now.left
+
+    def _tell_comments(self) -> None:
+        kept = self._state.comments
+        comments = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+        for job in self._snapshot.jobs:
+            detail = self._snapshot.details.get(job.number)
+            if detail is None:
+                continue
+            comment = comment_of(detail)
+            for job_id in map(JobId, job.job_ids):
+                if comment is not None:
+                    comments[job_id] = comment
+                else:
+                    comments.pop(job_id, None)
+        self._state.comments = comments
 
     def _is_remembered(self, job_id: JobId) -> bool:
         try:

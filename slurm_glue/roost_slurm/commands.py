@@ -179,6 +179,15 @@ def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
     )
 
 
+def requeue(job_id: str) -> Argv:
+    """Stop a running batch job and let it wait again.
+
+    Not requeuehold: Slurm gives a requeued job a begin about two minutes ahead, so it starts by
+    itself though nobody cares for it any more. A held one would never.
+    """
+    return ("scontrol", "requeue", check_job_id(job_id))
+
+
 def set_admin_comment(job_id: str, text: str) -> Argv:
     """Write a job's admin comment.
 

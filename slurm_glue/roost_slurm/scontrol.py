@@ -37,6 +37,7 @@ _UNIQUE = (
     "Exclusive",
 )
 _MIB = 1 << 20
+_LONGEST_NAME = 200
 # A node that carries one of these flags gets no new jobs.
 _CLOSED = frozenset(
     {
@@ -73,6 +74,10 @@ class JobDetail:
         has_tasks_per_gpu: of --ntasks-per-gpu.
         is_exclusive: of --exclusive; None where the release does not tell it here.
         admin_comment: its words, up to where something else begins.
+        name: as its user gave it; what is no text is "?", and the end may be missing.
+        comment: of --comment, up to where something else begins; None: the user's texts imitate
+            one, so that there is no telling.
+        qos: "" where the user's texts imitate one.
         allocated: empty while the job holds nothing.
     """
 
@@ -93,6 +98,9 @@ class JobDetail:
     has_tasks_per_gpu: bool = False
     is_exclusive: bool | None = None
     admin_comment: str = ""
+    name: str = ""
+    comment: str | None = ""
+    qos: str = ""
     allocated: tuple[AllocatedNode, ...] = ()
 
 
@@ -164,7 +172,10 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             task_count=int(row.get("NumTasks", "1")),
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
-            admin_comment=_admin_comment(record),
+            admin_comment=_words_of("AdminComment", record),
+            name=_name(record),
+            comment=_words_of("Comment", record) if counts["Comment"] <= 1 else None,
+            qos=_text(row["QOS"]) if counts["QOS"] == 1 else "",
             allocated=_allocated(record),
         )
     except (HostlistError, TresError, ValueError):
@@ -175,10 +186,17 @@ def _memory(text: str) -> int | None:
     return parse_memory_bytes(text) or None  # 0: not given
 
 
-def _admin_comment(record: str) -> str:
+def _words_of(key: str, record: str) -> str:
     # Several words; ends at the next key that show job prints after it, all releases' spellings.
-    match = re.search(r"\sAdminComment=(.*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)", record)
+    match = re.search(rf"\s{key}=(.*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)", record)
     return _text(match[1].strip()) if match else ""
+
+
+def _name(record: str) -> str:
+    # A name that imitates the key behind it is cut there, which is its user's own loss.
+    match = re.search(r"\sJobName=(.*?)\s+UserId=", record, re.DOTALL)
+    name = match[1][:_LONGEST_NAME] if match else ""
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _allocated(record: str) -> tuple[AllocatedNode, ...]:

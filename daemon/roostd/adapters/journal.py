@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from roostd.adapters.codec import FORMAT, decode, encode
-from roostd.core.actions import Action, LetGo, Place
+from roostd.core.actions import Action, LetGo, Place, Preempt
 from roostd.core.errors import JournalError
 from roostd.core.events import Event
 from roostd.core.model import JobId
@@ -145,7 +145,7 @@ class Journal:
             JournalError: nothing of it was written.
         """
         is_asking = any(
-            isinstance(action, Place | LetGo)
+            isinstance(action, Place | LetGo | Preempt)
             for record in records
             if isinstance(record, Step)
             for action in record.actions

@@ -121,6 +121,17 @@ class SlurmPort(Protocol):
             JobNotWaiting: it started after all, or is gone.
         """
 
+    async def requeue(self, job_id: JobId) -> None:
+        """Ask Slurm to stop a running job, which then waits again. Returns before it has.
+
+        Whatever becomes of this process: the job starts again by itself about two minutes later,
+        unless a lease or a pin says otherwise.
+
+        Raises:
+            SlurmRefused: Slurm will not, or the job is none of Roost's; it runs on.
+            SlurmTimeout: no answer, and the job runs on so far.
+        """
+
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """Hold these jobs for lease_s from now. Jobs that are gone are passed over.
 
@@ -270,6 +281,17 @@ class SlurmCli:
         await self._run(unpin_argv(job_id, detail, await self.traits(), lease_s))
         return detail.reason
 
+    async def requeue(self, job_id: JobId) -> None:
+        """See SlurmPort."""
+        check_requeuable(job_id, await self._detail(job_id))
+        try:
+            await self._run(commands.requeue(job_id))
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or now.state is JobState.RUNNING:
+                raise
+        reach("after_requeue")
+
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have moved his begin since the last look
@@ -337,6 +359,19 @@ class SlurmCli:
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None
+
+
+def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
+    """Refuse to stop a job that Roost could not care for afterwards.
+
+    Raises:
+        SlurmRefused: it does not run, or has no lease stamp: plain Slurm would start it again.
+    """
+    if detail is None or detail.state is not JobState.RUNNING:
+        is_what = "gone" if detail is None else detail.state.lower()
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} is {is_what}, not running")
+    if parse_stamp(detail.admin_comment) is None:
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} was not placed by Roost")
 
 
 def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.scontrol import JobDetail
@@ -19,6 +20,7 @@ from roost_slurm.tres import (
 )
 from roost_slurm.versions import Traits
 from roostd.config import Mode
+from roostd.core.comment import JobComment, parse_comment
 from roostd.core.model import JobId, JobSpec, NodeName, Shape
 
 NO_GPUS = "asks for no GPUs"
@@ -35,6 +37,13 @@ class LeftToSlurm:
     reason: str
 
 
+def comment_of(detail: JobDetail) -> JobComment | None:
+    """What a job's comment says to Roost; None: nothing."""
+    if detail.comment is None:
+        return JobComment(problems=("it or the job's name imitates Slurm's output: not read",))
+    return parse_comment(detail.comment)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReader:
     """Turns queue records into JobSpecs.
@@ -44,12 +53,15 @@ class JobReader:
         mode_of: a partition's mode.
         traits: of the Slurm release.
         accounts_memory: Slurm gives jobs memory; where it does not, none is reserved.
+        is_preemptible_qos: whether jobs of a QoS may be stopped though they do not say how often
+            they save their state.
     """
 
     to_engine_s: Callable[[float], float]
     mode_of: Callable[[str], Mode]
     traits: Traits
     accounts_memory: bool
+    is_preemptible_qos: Callable[[str], bool] = lambda qos: False
 
     def read(
         self, job: QueuedJob, detail: JobDetail | None, job_id: JobId
@@ -70,6 +82,7 @@ class JobReader:
             return LeftToSlurm("its GPUs do not divide evenly among its nodes")
         partition = job.partition.partition(",")[0]
         begin = request.stamp.begin_epoch_s if request.stamp else None
+        comment = comment_of(detail) or JobComment()
         return JobSpec(
             job_id=job_id,
             user_id=job.user_id,
@@ -83,7 +96,15 @@ class JobReader:
             required_nodes=tuple(map(NodeName, required)),
             excluded_nodes=tuple(map(NodeName, excluded)),
             binding=self.mode_of(partition) is Mode.ENFORCE,
+            name=detail.name,
+            model=comment.model,
+            checkpoint_s=self._checkpoint_s(comment, detail),
         )
+
+    def _checkpoint_s(self, comment: JobComment, detail: JobDetail) -> float | None:
+        if comment.checkpoint_s is None and self.is_preemptible_qos(detail.qos):
+            return inf  # may be stopped, and loses all that it has done
+        return comment.checkpoint_s
 
     def _why_not(self, job: QueuedJob, detail: JobDetail | None, request: "_Request") -> str | None:
         mode = self.mode_of(job.partition.partition(",")[0])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from roost_slurm.squeue import QueuedJob
+from roost_slurm.squeue import JobState, QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roostd.adapters.slurm import QueueSnapshot, SlurmNode, shares_of
 from roostd.adapters.slurm_jobs import NO_GPUS, JobReader, LeftToSlurm
@@ -104,10 +104,23 @@ def diff_nodes(
 
 def _ends(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
     for job_id in (*before.running, *before.waiting, *before.blocked):
+        if _was_requeued(before, after, job_id):
+            continue  # JobQueued says so, and the engine keeps what it knows of its runs
         is_same = before.lives[job_id] == after.lives.get(job_id)
         gave_back = job_id in before.running and job_id not in after.running
         if gave_back or not is_same:
             yield JobEnded(at_s=at_s, job_id=job_id)
+
+
+def _was_requeued(before: QueueView, after: QueueView, job_id: JobId) -> bool:
+    """Whether a job ran and now is Roost's again to place."""
+    ran_and_waits = job_id in before.running and job_id in after.waiting
+    return ran_and_waits and _came_back(before.lives[job_id], after.lives[job_id])
+
+
+def _came_back(before: Life | None, after: Life) -> bool:
+    # Slurm writes a new submission time when it requeues. A number that is used again starts at 0.
+    return before is not None and before[0] == after[0] and before[2] < after[2]
 
 
 def _withdrawals(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
@@ -172,7 +185,7 @@ class _Reading:
 
     def add_running(self, job: QueuedJob) -> None:
         """Take in a job that holds something."""
-        job_id, life = JobId(job.job_ids[0]), _life(job)
+        job_id, life = JobId(job.job_ids[0]), self._life_of_holder(job)
         detail = self._details.get(job.number)
         shares = tuple(
             share
@@ -185,6 +198,15 @@ class _Reading:
             self._running[job_id] = shares
             self._lives[job_id] = life
         self._numbers[job.number] = job_id
+
+    def _life_of_holder(self, job: QueuedJob) -> Life:
+        """Which life a holding job is in: while a requeued one is cleared away, its former one.
+
+        Slurm counts the restart the moment that the requeue is asked for.
+        """
+        life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
+        is_leaving = job.state is JobState.COMPLETING and _came_back(known, life)
+        return known if is_leaving and known is not None else life
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Take in a job that waits."""

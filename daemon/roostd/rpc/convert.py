@@ -25,8 +25,10 @@ _MODES = {
 }
 _JOB_STATES = {
     JobState.WAITING: pb.JOB_STATE_WAITING,
+    JobState.CLEARING: pb.JOB_STATE_CLEARING,
     JobState.PLACING: pb.JOB_STATE_PLACING,
     JobState.RUNNING: pb.JOB_STATE_RUNNING,
+    JobState.STOPPING: pb.JOB_STATE_STOPPING,
     JobState.LET_GO: pb.JOB_STATE_LET_GO,
     JobState.ENDED: pb.JOB_STATE_ENDED,
 }
@@ -56,8 +58,8 @@ def status(state: DaemonState) -> pb.Status:
         probe_count=state.board.count_since(now_s - config.telemetry.stale_after_s),
         gpu_count=int(cluster.gpu_count[: len(cluster)][usable].sum()),
         gpu_free_count=cluster.free_count(),
-        waiting_job_count=states.count(JobState.WAITING),
-        running_job_count=states.count(JobState.RUNNING),
+        waiting_job_count=states.count(JobState.WAITING) + states.count(JobState.CLEARING),
+        running_job_count=states.count(JobState.RUNNING) + states.count(JobState.STOPPING),
         decision_count=engine.decision_count,
         fallback_count=engine.fallback_count,
         refused_count=engine.refused_count,
@@ -252,7 +254,7 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    message = pb.Explanation(job=job(state, job_id))
+    message = pb.Explanation(job=job(state, job_id), comment=_comment(state, job_id))
     try:
         record = state.engine.record(job_id)
     except UnknownJob:
@@ -273,6 +275,13 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         pb.Exclusion(reason=reason, node_count=count) for reason, count in exclusions
     )
     return message
+
+
+def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
+    said = state.comments.get(job_id)
+    if said is None:
+        return None
+    return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
 
 
 def _problems(

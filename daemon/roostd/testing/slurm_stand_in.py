@@ -25,6 +25,7 @@ from roostd.adapters.slurm import (
     JobNotWaiting,
     QueueSnapshot,
     SlurmNode,
+    check_requeuable,
     pin_argv,
     shares_of,
     unpin_argv,
@@ -98,6 +99,10 @@ class SlurmStandIn:
         array: Sequence[int] = (),
         task_limit: int | None = None,
         run_s: float | None = None,
+        name: str = "",
+        comment: str = "",
+        qos: str = "",
+        no_requeue: bool = False,
     ) -> tuple[JobId, ...]:
         """Submit a job, or an array of them: sbatch, with job_submit.lua's lease on GPU jobs.
 
@@ -117,6 +122,10 @@ class SlurmStandIn:
             array: the tasks of --array.
             task_limit: its %N.
             run_s: how long the job runs; None: until end().
+            name: -J.
+            comment: --comment.
+            qos: -q.
+            no_requeue: --no-requeue.
 
         Returns:
             "1", or "1_0", "1_1", ... for an array.
@@ -150,6 +159,10 @@ class SlurmStandIn:
                 begin_epoch_s=begin_s,
                 admin_comment=comment,
                 task_limit=task_limit,
+                name=name,
+                comment=comment,
+                qos=qos,
+                refuses_requeue=no_requeue,
             )
             submitted.append(job_id)
         self._tell(Submitted(user_id, partition))
@@ -163,11 +176,12 @@ class SlurmStandIn:
             self._tell(Ended(job_id))
         self.tick()
 
-    def requeue(self, job_id: JobId) -> None:
+    def stop(self, job_id: JobId) -> None:
         """Take a running job's nodes and let it wait again, for two minutes as Slurm does."""
         job = self._jobs[job_id]
         job.state, job.allocated, job.reason = JobState.PENDING, (), "BeginTime"
         job.restart_count += 1
+        job.start_epoch_s = 0.0
         job.begin_epoch_s = self._now() + 121
         self._tell(Ended(job_id))
         self.tick()
@@ -268,6 +282,19 @@ class SlurmStandIn:
         traits = traits_of(self._version)
         self._update("unpin", unpin_argv(job_id, detail(job), traits, lease_s))
         return job.reason
+
+    async def requeue(self, job_id: JobId) -> None:
+        """See SlurmPort."""
+        job, argv = self._jobs.get(job_id), commands.requeue(job_id)
+        check_requeuable(job_id, detail(job) if job is not None else None)
+        assert job is not None
+        is_answer_lost = self._meet("requeue", argv)
+        if job.refuses_requeue:
+            raise SlurmRefused(argv, 1, "Requested operation is presently disabled")
+        self.argvs.append(argv)
+        self.stop(job_id)
+        if is_answer_lost:
+            raise SlurmTimeout(argv, 0.0)
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""

@@ -30,6 +30,10 @@ class StandInJob:
     begin_epoch_s: float
     admin_comment: str
     task_limit: int | None = None
+    name: str = ""
+    comment: str = ""
+    qos: str = ""
+    refuses_requeue: bool = False
     priority: int = 1
     state: JobState = JobState.PENDING
     reason: str = ""
@@ -132,6 +136,9 @@ def detail(job: StandInJob) -> JobDetail:
         tres=dict(job.tres),
         memory_per_node_bytes=job.memory_per_node_bytes,
         task_limit=job.task_limit,
+        name=job.name,
+        comment=job.comment,
+        qos=job.qos,
         admin_comment=job.admin_comment,
         allocated=job.allocated,
     )

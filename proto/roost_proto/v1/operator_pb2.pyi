@@ -56,6 +56,10 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_LET_GO: _JobState.ValueType  # 4
     """Left to plain Slurm."""
     JOB_STATE_ENDED: _JobState.ValueType  # 5
+    JOB_STATE_CLEARING: _JobState.ValueType  # 6
+    """Others are being stopped to make room for it."""
+    JOB_STATE_STOPPING: _JobState.ValueType  # 7
+    """Runs until Slurm has stopped it to make room for another; then it waits again."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper): ...
 
@@ -68,6 +72,10 @@ JOB_STATE_RUNNING: JobState.ValueType  # 3
 JOB_STATE_LET_GO: JobState.ValueType  # 4
 """Left to plain Slurm."""
 JOB_STATE_ENDED: JobState.ValueType  # 5
+JOB_STATE_CLEARING: JobState.ValueType  # 6
+"""Others are being stopped to make room for it."""
+JOB_STATE_STOPPING: JobState.ValueType  # 7
+"""Runs until Slurm has stopped it to make room for another; then it waits again."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
 
 @_typing.final
@@ -618,6 +626,7 @@ class Explanation(_message.Message):
     CANDIDATES_FIELD_NUMBER: _builtins.int
     EXCLUSIONS_FIELD_NUMBER: _builtins.int
     FREE_BEFORE_FIELD_NUMBER: _builtins.int
+    COMMENT_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
@@ -638,6 +647,10 @@ class Explanation(_message.Message):
     def free_before(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
         """What was free on the chosen nodes just before the decision."""
 
+    @_builtins.property
+    def comment(self) -> Global___JobComment:
+        """What the user's comment asks of Roost; absent without --comment="roost:..."."""
+
     def __init__(
         self,
         *,
@@ -648,14 +661,51 @@ class Explanation(_message.Message):
         candidates: _abc.Iterable[Global___Candidate] | None = ...,
         exclusions: _abc.Iterable[Global___Exclusion] | None = ...,
         free_before: _abc.Iterable[Global___NodeAllocation] | None = ...,
+        comment: Global___JobComment | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "comment", b"comment", "job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["candidates", b"candidates", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__comment: _TypeAlias = _typing.Literal["comment"]  # noqa: Y015
+    _WhichOneofArgType__comment: _TypeAlias = _typing.Literal["_comment", b"_comment"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__comment) -> _WhichOneofReturnType__comment | None: ...
 
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class JobComment(_message.Message):
+    """What a user tells of a job with --comment="roost:model=bert,checkpoint=600"."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_S_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """What it trains; empty when not told."""
+    checkpoint_s: _builtins.float
+    """It saves its state so often; absent when not told."""
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What could not be used, each in a sentence; nothing of it keeps a job from running."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str = ...,
+        checkpoint_s: _builtins.float | None = ...,
+        problems: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_s", b"_checkpoint_s", "checkpoint_s", b"checkpoint_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_checkpoint_s", b"_checkpoint_s", "checkpoint_s", b"checkpoint_s", "model", b"model", "problems", b"problems"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__checkpoint_s: _TypeAlias = _typing.Literal["checkpoint_s"]  # noqa: Y015
+    _WhichOneofArgType__checkpoint_s: _TypeAlias = _typing.Literal["_checkpoint_s", b"_checkpoint_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkpoint_s) -> _WhichOneofReturnType__checkpoint_s | None: ...
+
+Global___JobComment: _TypeAlias = JobComment  # noqa: Y015
 
 @_typing.final
 class Candidate(_message.Message):

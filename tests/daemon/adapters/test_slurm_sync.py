@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from roost_slurm.squeue import JobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.adapters.slurm_jobs import JobReader
 from roostd.adapters.slurm_sync import QueueView, diff, diff_nodes, view
@@ -153,13 +154,27 @@ async def test_requeued_job_gives_back_its_gpus_and_waits_again(watcher: Watcher
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
     await watcher.look()
-    watcher.slurm.requeue(job_id)
-    ended, queued = await watcher.look()
-    assert isinstance(ended, JobEnded)
+    watcher.slurm.stop(job_id)
+    (queued,) = await watcher.look()  # no JobEnded: the engine keeps what it knows of its runs
     assert isinstance(queued, JobQueued)
     assert queued.job.gpu_count == 2
     assert queued.job.required_nodes == ()
     assert queued.job.eligible_s == 0.0
+
+
+async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Watcher) -> None:
+    """Slurm counts the restart at once, while the processes of the job still end."""
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.look()
+    snapshot = await watcher.slurm.queue()
+    leaving = replace(snapshot.jobs[0], state=JobState.COMPLETING, restart_count=1)
+    names = [NodeName("n1"), NodeName("n2")]
+    before = watcher.view
+    watcher.view = view(replace(snapshot, jobs=(leaving,)), watcher.reader, names, before, 1001.0)
+    assert diff(before, watcher.view, 1001.0) == ()
+    watcher.slurm.stop(job_id)
+    assert await watcher.kinds() == [("JobQueued", "1")]
 
 
 async def test_requeued_job_rests_where_slurmd_needs_it() -> None:
@@ -167,7 +182,7 @@ async def test_requeued_job_rests_where_slurmd_needs_it() -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
     await watcher.look()
-    watcher.slurm.requeue(job_id)
+    watcher.slurm.stop(job_id)
     queued = (await watcher.look())[-1]
     assert isinstance(queued, JobQueued)
     assert queued.job.eligible_s == watcher.now_s + 2
@@ -179,7 +194,7 @@ async def test_restart_between_two_looks_is_an_end_and_a_start(watcher: Watcher)
     (job_id,) = watcher.slurm.submit(gpus=1)
     await watcher.pin(job_id, "n1", 1)
     await watcher.look()
-    watcher.slurm.requeue(job_id)
+    watcher.slurm.stop(job_id)
     await watcher.pin(job_id, "n2", 1)
     assert await watcher.kinds() == [("JobEnded", "1"), ("JobStarted", "1")]
 

@@ -1,0 +1,91 @@
+"""What a user tells Roost of a job: one word of its comment, `roost:model=bert,checkpoint=600`.
+
+The rest of a comment is the site's own. What cannot be used is passed over with a sentence that
+`roostctl explain` shows: a comment never keeps a job from running. Page: docs/preemption.md.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+
+_OURS = re.compile(r"(?:^|(?<=\s))roost:(\S*)")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,63}", re.ASCII)
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
+_KEYS = ("model", "checkpoint")
+_MOST_PROBLEMS = 8
+_SHOWN_LETTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class JobComment:
+    """What a comment says.
+
+    Attributes:
+        model: what the job trains, a name of the speed profiles; "" when not told.
+        checkpoint_s: the job saves its state so often, and can go on from there when it is stopped
+            and started again; None when not told.
+        problems: what could not be used, each in a sentence.
+    """
+
+    model: str = ""
+    checkpoint_s: float | None = None
+    problems: tuple[str, ...] = ()
+
+
+@lru_cache(maxsize=20_000)
+def parse_comment(text: str) -> JobComment | None:
+    """Read a comment; None where nothing in it is for Roost."""
+    words = _OURS.findall(text)
+    if not words:
+        return None
+    problems = [] if len(words) == 1 else [f"it says roost: {len(words)} times; the last counts"]
+    given = dict[str, str]()
+    for pair in words[-1].split(","):
+        key, equals, value = pair.partition("=")
+        if not equals:
+            problems.append(
+                f"{_shown(pair)}: want KEY=VALUE, as in roost:model=bert,checkpoint=600"
+            )
+        elif key not in _KEYS:
+            problems.append(f"{_shown(key)}: unknown key, {_hint(key)}")
+        else:
+            if key in given:
+                problems.append(f"{key}: given twice; the last counts")
+            given[key] = value
+    return JobComment(
+        model=_model(given, problems),
+        checkpoint_s=_checkpoint_s(given, problems),
+        problems=tuple(problems[:_MOST_PROBLEMS]),
+    )
+
+
+def _model(given: Mapping[str, str], problems: list[str]) -> str:
+    model = given.get("model")
+    if model is None or _MODEL.fullmatch(model):
+        return model or ""
+    problems.append(f"model: want a name of letters, digits and _ . + / -, got {_shown(model)}")
+    return ""
+
+
+def _checkpoint_s(given: Mapping[str, str], problems: list[str]) -> float | None:
+    text = given.get("checkpoint")
+    if text is None:
+        return None
+    seconds = float(text) if _SECONDS.fullmatch(text) else 0.0
+    if seconds > 0:
+        return seconds
+    problems.append(f"checkpoint: want seconds above 0, such as 600, got {_shown(text)}")
+    return None
+
+
+def _hint(key: str) -> str:
+    close = get_close_matches(key, _KEYS, n=1)
+    return f"did you mean {close[0]}?" if close else f"known are {' and '.join(_KEYS)}"
+
+
+def _shown(text: str) -> str:
+    """A user's text in a sentence: short, and only what prints."""
+    cut = text[:_SHOWN_LETTERS] + ("..." if len(text) > _SHOWN_LETTERS else "")
+    return repr(cut)
