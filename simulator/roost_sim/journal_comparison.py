@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
+from roost_sim.durations import predicted_s
 from roost_sim.journal_history import Fate, History, HistoryTaker
 from roost_sim.policies import Composition, Knowledge
 from roost_sim.recording import ModelShelf, Recording, RecordingError, policies_of
 from roost_sim.replay import Progress
+from roost_sim.trace import make_trace
 from roost_sim.what_if import (
     Figures,
     Moves,
@@ -22,6 +26,8 @@ from roost_sim.what_if import (
 )
 from roostd.core.engine import EngineConfig
 from roostd.core.model import JobId, Shape
+
+_NO_LIMIT_S = 365 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +181,39 @@ def _simulate(
 
     return simulate_history(
         history,
-        policy.build(Knowledge(work_s=work_of(history), seed=seed)),
+        policy.build(_knowledge(history, seed)),
         policy.engine_config(config),
         shapes=shapes,
         start_delay_s=delay_s,
     )
+
+
+def _knowledge(history: History, seed: int) -> Knowledge:
+    """What a policy may ask of run times: oracles the truth, others what the site knew."""
+    work_s = work_of(history)
+    limits_s = {
+        job.spec.job_id: job.spec.time_limit_s or _NO_LIMIT_S  # Slurm's UNLIMITED
+        for job in history.jobs
+    }
+    return Knowledge(
+        work_s=work_s,
+        seed=seed,
+        predict=lambda: _predicted(history, work_s),
+        limits=lambda: limits_s,
+    )
+
+
+def _predicted(history: History, work_s: Mapping[JobId, float]) -> dict[JobId, float]:
+    jobs = history.jobs
+    job_ids = [job.spec.job_id for job in jobs]
+    trace = make_trace(
+        "the journal",
+        [job.arrived_s - jobs[0].arrived_s for job in jobs],
+        [work_s[job_id] for job_id in job_ids],
+        [job.spec.gpu_count for job in jobs],
+        user_id=np.array([job.spec.user_id for job in jobs], dtype=np.int32),
+    )
+    return dict(zip(job_ids, predicted_s(trace).tolist(), strict=True))
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from roost_sim.driver import Arrival, Driver
 from roost_sim.journal_history import Fate, History, RecordedJob
+from roost_sim.restart_cost import RestartRule, restart_s
 from roost_sim.world import FullSpeed
 from roostd.core.cluster import Cluster
 from roostd.core.engine import Engine, EngineConfig, Policies
@@ -113,7 +114,8 @@ def simulate_history(
     jobs = [job for job in history.jobs if _takes_part(job)]
     arrivals = [_arrival(job, work_s[job.spec.job_id], shapes) for job in jobs]
     outside = sorted((*history.outside, *_told_of_jobs(jobs, shapes)), key=_at_s)
-    outcome = Driver(engine, FullSpeed(), start_delay_s=start_delay_s).run((), arrivals, outside)
+    driver = Driver(engine, FullSpeed(), start_delay_s=start_delay_s, restart_s=_restart_s)
+    outcome = driver.run((), arrivals, outside)
     spells: dict[JobId, Spell] = {}
     for job, found in zip(jobs, outcome.jobs, strict=True):
         if job.fate in _CUT_SHORT or found.ended_s is None or found.started_s is None:
@@ -241,6 +243,10 @@ def _told_of_jobs(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event
 def _bound(spec: JobSpec, shapes: Shapes) -> JobSpec:
     """The request with Roost in charge, also where it only watched."""
     return replace(spec, binding=True, shapes=shapes(spec.shapes))
+
+
+def _restart_s(job_id: JobId, gpu_count: int) -> float:
+    return restart_s(RestartRule.MEASURED, None, gpu_count)
 
 
 def _at_s(event: Event) -> float:

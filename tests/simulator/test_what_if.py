@@ -15,7 +15,7 @@ from tests.simulator.simulated import arrival, cluster
 
 from roost_sim.cli import cli
 from roost_sim.journal_comparison import Comparison, compare_with, read_history
-from roost_sim.policies import find_policy
+from roost_sim.policies import GATES, POLICIES, find_policy
 from roost_sim.recording import ModelShelf, Recording
 from roost_sim.what_if import narrowed
 from roostd.adapters.onnx_policy import load_onnx_score
@@ -275,3 +275,9 @@ def test_a_change_of_the_request_is_followed(tmp_path: Path) -> None:
     # Priority first, so job 3 starts at 30 again: waits of 0, 40 and 30 s.
     assert found.simulated.figures == found.recorded.figures
     assert found.simulated.figures.avg_wait_s == pytest.approx(70 / 3)
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, *(f"fifo+consolidation+{gate}" for gate in GATES)])
+def test_every_policy_gets_what_it_asks_for(three_jobs: Path, policy: str) -> None:
+    found = compared(three_jobs, policy)
+    assert found.simulated.all_jobs == found.recorded.figures.jobs + found.unplaced == 3
