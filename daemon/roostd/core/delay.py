@@ -5,13 +5,16 @@ start at once on scattered GPUs. What is different here, and why: docs/design/00
 
 For a job of class κ that is offered tier o, and each closer tier t that it could have:
 
-    gain  = run · (1 - v(o) / v(t)),  run = min(rest · v(b) / v(o), lease)
+    gain  = run · (1 - v(o) / v(t)) · (1 + crowding · (waiting - 1) · g / G)
+    run   = min(rest · v(b) / v(o), lease)
     Δ*    = argmax over Δ of gain · P(T ≤ Δ) - weight · E[min(T, Δ)]
     until = now + min(Δ*, timer - waited, caps - waited)
 
 v(x): speed of the job on tier x, relative; b is the closest tier that it could have.
 rest: seconds that it is expected to run still, at v(b) (core.run_lengths). Without leases, gain is
     rest · (v(b) / v(o) - v(b) / v(t)) seconds.
+(waiting - 1) · g / G: a second for which g of the cluster's G GPUs are not wasted brings forward
+    each of the other jobs that wait by g / G of a second.
 T: what is left of its wait for t, by the waiting curve of κ (core.waiting_curve), given that it
     has waited for t in vain since it was first offered something worse.
 timer: T_M or T_R of κ, seconds (core.timers), T_M at most half of `rest`.
@@ -31,7 +34,7 @@ from roostd.core.model import JobId
 from roostd.core.policy import Allow, Defer, GateVerdict, Offer, RunEnded, WaitEnded
 from roostd.core.run_lengths import RunLengths, RunSums
 from roostd.core.sensitivity import Estimate, SeenRuns, SensitivityModel, SpeedTable, work_s
-from roostd.core.tiers import TIERS_IN_WORDS, closest_tier, free_frac, tier_of
+from roostd.core.tiers import TIERS_IN_WORDS, closest_tier, tier_of, usable_gpus
 from roostd.core.timer_class import Sensitivity, TimerClass
 from roostd.core.timers import TARGETS, TimerConfig, Timers, TimersState, TimerView
 from roostd.core.waiting_curve import Wait
@@ -50,20 +53,22 @@ class DelayConfig:
             jobs wait more readily than is good for them alone, which spares GPUs for others.
         limit_frac: of its time limit, the most that a job is made to wait in one spell.
         longest_s: the most that any job is made to wait in one spell.
+        crowding_weight: what a second by which others start sooner counts.
         idle_frac: nobody waits while so much of the cluster's GPUs is free.
         lease_s: a job that starts is placed anew after so long; inf: it stays where it is.
     """
 
     timers: TimerConfig = field(default_factory=TimerConfig)
     delay_weight: float = 1.0
+    crowding_weight: float = 1.0
     limit_frac: float = 0.15
     longest_s: float = 7_200.0
     idle_frac: float = 0.5
     lease_s: float = inf
 
     def __post_init__(self) -> None:
-        for name in ("delay_weight", "limit_frac", "longest_s", "idle_frac"):
-            if not 0 <= getattr(self, name) < inf:
+        for name in ("delay_weight", "crowding_weight", "limit_frac", "longest_s", "idle_frac"):
+            if not getattr(self, name) >= 0:
                 raise ValueError(f"want {name} of 0 or more, got {getattr(self, name):g}")
         if not self.lease_s > 0:
             raise ValueError(f"want lease_s above 0, got {self.lease_s:g}")
@@ -124,7 +129,7 @@ class DelayGate:
         pinned_s = self.timers.pins.get(str(timers))
         if pinned_s is None and timers.sensitivity is Sensitivity.LOW:
             return Allow()
-        if free_frac(offer.cluster) >= self.config.idle_frac:
+        if offer.cluster.free_count() >= self.config.idle_frac * usable_gpus(offer.cluster):
             return Allow()
         spell = self._spell(offer, timers, closest)
         target, left_s = self._best_wait(offer, spell, estimate, closest)
@@ -230,6 +235,9 @@ class DelayGate:
         rest_s = self.runs.remaining_s(offer.job, spell.timers, offer.at_s)
         here = speeds.at(offer.tier)
         run_s = min(rest_s * speeds.at(closest) / here, config.lease_s)
+        assert offer.job.spec is not None
+        share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
+        crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
         best, best_s = closest, 0.0
         for target in range(closest, offer.tier):
             since_s = spell.since_s[target]
@@ -237,7 +245,7 @@ class DelayGate:
             waited_s = offer.at_s - since_s
             timer_s = self.timers.timer_s(spell.timers, offer.tier - 1, offer.at_s)
             longest_s = min(timer_s, _REST_FRAC * rest_s) - waited_s
-            gain_s = run_s * (1.0 - here / speeds.at(target))
+            gain_s = run_s * (1.0 - here / speeds.at(target)) * crowd
             curve = self.timers.curve(spell.timers, target, offer.at_s)
             left_s = curve.best_stop(waited_s, gain_s, longest_s, config.delay_weight)
             if left_s > best_s:

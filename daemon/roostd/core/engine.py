@@ -295,6 +295,7 @@ class Engine:
             tier=candidates.tier,
             cluster=self.cluster,
             at_s=at_s,
+            waiting_count=len(self._ledger.waiting),
         )
         return self.policies.gate.decide(offer)
 

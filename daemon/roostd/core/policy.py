@@ -72,6 +72,7 @@ class Offer:
         shape: of the candidates.
         tier: of the best candidate: 0 one node, 1 one rack, 2 across racks.
         cluster: as it is now; to be read only.
+        waiting_count: jobs that wait for GPUs, this one among them.
     """
 
     job: JobRecord
@@ -80,6 +81,7 @@ class Offer:
     tier: int
     cluster: Cluster
     at_s: float
+    waiting_count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

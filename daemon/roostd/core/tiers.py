@@ -54,11 +54,10 @@ def largest_sizes(cluster: Cluster) -> tuple[int, int]:
     return node_gpus, rack_gpus
 
 
-def free_frac(cluster: Cluster) -> float:
-    """Free GPUs over all GPUs of usable nodes, 0 to 1; 0 where there are none."""
+def usable_gpus(cluster: Cluster) -> int:
+    """GPUs of the nodes that may be used, whoever holds them."""
     count = len(cluster)
-    there = int(cluster.gpu_count[:count][cluster.usable[:count]].sum())
-    return cluster.free_count() / there if there else 0.0
+    return int(cluster.gpu_count[:count][cluster.usable[:count]].sum())
 
 
 def _closest_tier(cluster: Cluster, shape: Shape) -> int:
