@@ -6,13 +6,13 @@ Page: docs/simulator/README.md.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from enum import StrEnum
 from math import inf
 
 from roost_sim.errors import SimError
 from roost_sim.gates import FIXED_TIMERS_S, delay_gate, fixed_gate
+from roost_sim.knowledge import Knowledge, Regime
 from roost_sim.orders import (
     largest_first,
     least_service_first,
@@ -20,52 +20,31 @@ from roost_sim.orders import (
     shortest_first,
     smallest_first,
 )
-from roost_sim.shapes import every_even_shape, tightest_shapes
-from roost_sim.tier_efficiency import JobProfile, TierEfficiency
+from roost_sim.placements import PLACEMENTS
+from roost_sim.shapes import JobShapeRule, ShapeRule
 from roostd.core.delay import DelayConfig
 from roostd.core.delay_exact import DallyGate
 from roostd.core.engine import EngineConfig, Passing, Policies
-from roostd.core.features import HeuristicScore
 from roostd.core.fixed_delay import always_wait
-from roostd.core.model import JobId, Shape
-from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder, ScorePolicy
+from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder
 
-ShapeRule = Callable[[int, int], tuple[Shape, ...]]  # GPUs of the job, of the largest node
+__all__ = [
+    "GATES",
+    "ORDERS",
+    "PLACEMENTS",
+    "POLICIES",
+    "PREEMPTIONS",
+    "Composition",
+    "Knowledge",
+    "PolicyNameError",
+    "Regime",
+    "ShapeRule",
+    "find_policy",
+]
 
 
 class PolicyNameError(SimError):
     """No policy or part of one has this name."""
-
-
-class Regime(StrEnum):
-    """What a policy is told of the run time of a job."""
-
-    ORACLE = "oracle"
-    PREDICTED = "predicted"
-    LIMIT = "limit"
-    NONE = "none"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knowledge:
-    """What a policy may be built from.
-
-    Attributes:
-        work_s: ideal run time of every job of the trace; for oracles. Where the simulation's
-            fidelity says so these are predictions or limits.
-        seed: of whatever it draws.
-        profile_of: what each job is like; empty where jobs run at the speed of the trace.
-        tiers: how fast a profile is on one node, in one rack and across racks; None: no cluster.
-        predict: ideal run times as a site could predict them, of every job.
-        limits: time limits as users would ask for them, of every job.
-    """
-
-    work_s: Mapping[JobId, float]
-    seed: int
-    profile_of: Mapping[JobId, JobProfile] = field(default_factory=dict)
-    tiers: TierEfficiency | None = None
-    predict: Callable[[], Mapping[JobId, float]] = dict
-    limits: Callable[[], Mapping[JobId, float]] = dict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +54,6 @@ class OrderPart:
     regime: Regime
     source: str
     build: Callable[[Knowledge], OrderPolicy]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementPart:
-    """Where a job goes: which shapes it accepts, and which candidate wins."""
-
-    source: str
-    shapes: ShapeRule
-    score: Callable[[Knowledge], ScorePolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,12 +86,18 @@ class Composition:
     @property
     def regime(self) -> Regime:
         """What it is told of run times: the most that any part is."""
-        return ORDERS[self.order].regime
+        parts = ORDERS[self.order], PLACEMENTS[self.placement]
+        return min((part.regime for part in parts), key=list(Regime).index)
 
     @property
     def shapes(self) -> ShapeRule:
         """How GPU counts become shapes."""
         return PLACEMENTS[self.placement].shapes
+
+    def shapes_by_job(self, knowledge: Knowledge) -> JobShapeRule | None:
+        """How they do where it hangs on the job too; None: it does not."""
+        rule = PLACEMENTS[self.placement].shapes_by_job
+        return None if rule is None else rule(knowledge)
 
     @property
     def source(self) -> str:
@@ -133,6 +109,7 @@ class Composition:
         return Policies(
             order=ORDERS[self.order].build(knowledge),
             gate=GATES[self.gate].build(knowledge),
+            candidates=PLACEMENTS[self.placement].candidates(knowledge),
             score=PLACEMENTS[self.placement].score(knowledge),
         )
 
@@ -178,19 +155,6 @@ ORDERS: Mapping[str, OrderPart] = {
         regime=Regime.NONE,
         source=f"{_TOPDRL}: random",
         build=lambda knowledge: random_order(knowledge.seed),
-    ),
-}
-
-PLACEMENTS: Mapping[str, PlacementPart] = {
-    "consolidation": PlacementPart(
-        source="Roost's heuristic on the tightest shape that has room; never waits for a tighter",
-        shapes=every_even_shape,
-        score=lambda knowledge: HeuristicScore(),
-    ),
-    "strict": PlacementPart(
-        source="Roost's heuristic on the tightest shape; waits for it",
-        shapes=tightest_shapes,
-        score=lambda knowledge: HeuristicScore(),
     ),
 }
 

@@ -6,9 +6,14 @@ could hold it. Where they divide nowhere there, or nothing else has room, the nu
 and the job holds a few GPUs more than it uses.
 """
 
+from collections.abc import Callable
 from functools import cache
+from typing import TypeAlias
 
-from roostd.core.model import Shape
+from roostd.core.model import JobId, Shape
+
+ShapeRule: TypeAlias = Callable[[int, int], tuple[Shape, ...]]  # GPUs: of the job, of a whole node
+JobShapeRule: TypeAlias = Callable[[JobId, int, int], tuple[Shape, ...]]
 
 
 @cache

@@ -73,16 +73,23 @@ def simulate(run: Run) -> Report:
     trace, cluster, holds = run.trace, run.cluster, Holds()
     built = run.world.build(cluster, trace, run.seed)
     told = _told(run)
-    policies = run.policy.build(_knowledge(run, built, told))
+    knowledge = _knowledge(run, built, told)
     driver = Driver(
-        Engine(run.policy.engine_config(run.engine_config), policies),
+        Engine(run.policy.engine_config(run.engine_config), run.policy.build(knowledge)),
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
         hold_seen=_both(holds, run.hold_seen),
     )
     models = named_models(built.profile_of, run.named_frac, run.seed)
-    jobs = arrivals(trace, run.policy.shapes, cluster.largest_node_gpu_count, PARTITION, models)
+    jobs = arrivals(
+        trace,
+        run.policy.shapes,
+        cluster.largest_node_gpu_count,
+        PARTITION,
+        models,
+        run.policy.shapes_by_job(knowledge),
+    )
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(
         outcome,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from roost_sim.driver import Arrival
-from roost_sim.policies import ShapeRule
+from roost_sim.shapes import JobShapeRule, ShapeRule
 from roost_sim.trace import UNKNOWN, Trace
 from roostd.core.model import JobId, JobSpec, Shape
 
@@ -19,6 +19,7 @@ def arrivals(
     gpus_per_node: int,
     partition: str,
     models: Mapping[JobId, str] | None = None,
+    shapes_by_job: JobShapeRule | None = None,
 ) -> Iterator[Arrival]:
     """Make the jobs of a trace, one at a time, in order of submission.
 
@@ -30,6 +31,8 @@ def arrivals(
         gpus_per_node: of the largest node.
         partition: that every job is submitted to.
         models: what jobs say that they train; those left out say nothing.
+        shapes_by_job: in place of `shapes` and of what the trace says, where the policy tells
+            jobs apart.
     """
     named = models or {}
     columns = zip(
@@ -42,11 +45,16 @@ def arrivals(
         strict=True,
     )
     for job_id, submit_s, duration_s, gpu_count, node_count, user_id in columns:
+        accepted = (
+            shapes_by_job(job_id, gpu_count, gpus_per_node)
+            if shapes_by_job is not None
+            else _told(gpu_count, node_count, gpus_per_node) or shapes(gpu_count, gpus_per_node)
+        )
         spec = JobSpec(
             job_id=job_id,
             user_id=user_id,
             partition=partition,
-            shapes=_told(gpu_count, node_count, gpus_per_node) or shapes(gpu_count, gpus_per_node),
+            shapes=accepted,
             submit_s=submit_s,
             model=named.get(job_id, ""),
         )

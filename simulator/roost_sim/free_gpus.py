@@ -1,0 +1,120 @@
+"""The GPUs that one job could be scattered over now, node by node."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.cluster import Cluster
+from roostd.core.eligibility import POPCOUNT, Room, required_rows, room_for
+from roostd.core.model import JobSpec, Shape
+from roostd.core.row_sets import RowSet, row_array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FreeGpus:
+    """What a placement rule chooses from.
+
+    Attributes:
+        cluster: to be read only.
+        job: who asks.
+        wanted: how many GPUs to take; no more than are free.
+        rows: int64 [node], ascending: nodes with at least one GPU for it.
+        masks: int64 [node], those GPUs.
+        counts: int64 [node], how many they are.
+    """
+
+    cluster: Cluster
+    job: JobSpec
+    wanted: int
+    rows: NDArray[np.int64]
+    masks: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @property
+    def racks(self) -> NDArray[np.int64]:
+        """int64 [node], the rack of each."""
+        return self.cluster.rack_id[self.rows]
+
+    def rack_counts(self) -> NDArray[np.int64]:
+        """int64 [rack], free GPUs of each rack of the cluster."""
+        racks = self.cluster.rack_id[: len(self.cluster)]
+        counts = np.zeros(int(racks.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(counts, self.racks, self.counts)
+        return counts
+
+    def without(self, taken: NDArray[np.int64]) -> "FreeGpus":
+        """What is left to choose, and to choose from, after some are taken: int64 [node]."""
+        masks = self.masks & ~taken
+        rest = masks != 0
+        return replace(
+            self,
+            wanted=self.wanted - int(POPCOUNT[taken].sum()),
+            rows=self.rows[rest],
+            masks=masks[rest],
+            counts=POPCOUNT[masks[rest]],
+        )
+
+
+def exact_shape(job: JobSpec) -> Shape:
+    """The shape that stands for the job's totals: the preferred of those that round up least."""
+    return min(job.shapes, key=lambda shape: shape.gpu_count)
+
+
+def one_gpu_of(shape: Shape) -> Shape:
+    """What each GPU of a shape asks for, as tasks of one GPU, parts rounded up."""
+    size = shape.gpus_per_node
+    return Shape(
+        node_count=shape.gpu_count,
+        gpus_per_node=1,
+        cpus_per_node=-(-shape.cpus_per_node // size),
+        memory_per_node_bytes=-(-shape.memory_per_node_bytes // size),
+    )
+
+
+def find_free_gpus(cluster: Cluster, job: JobSpec, kept: RowSet) -> tuple[FreeGpus | None, Room]:
+    """Look for enough GPUs anywhere.
+
+    Args:
+        cluster: the nodes.
+        job: whose partition, features and node lists count; of its shapes only the totals.
+        kept: nodes kept free for a job that is served before this one.
+
+    Returns:
+        The GPUs, None where they are too few; and which nodes have room for one.
+    """
+    shape = exact_shape(job)
+    room = room_for(cluster, job, one_gpu_of(shape), kept)
+    rows = row_array(room.rows)
+    masks = _affordable(cluster, rows, shape)
+    counts = POPCOUNT[masks]
+    if int(counts.sum()) < shape.gpu_count or required_rows(cluster, job, room.rows) is None:
+        return None, room
+    return FreeGpus(cluster, job, shape.gpu_count, rows, masks, counts), room
+
+
+def _affordable(cluster: Cluster, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+    """The free GPUs of each node for which it also has CPUs and memory, the lowest of them."""
+    masks, counts = cluster.free_mask[rows], cluster.gpu_free.of(rows)
+    size, limit = shape.gpus_per_node, counts
+    if shape.cpus_per_node:
+        limit = np.minimum(limit, cluster.cpu_free.of(rows) * size // shape.cpus_per_node)
+    if shape.memory_per_node_bytes:
+        bytes_each = shape.memory_per_node_bytes
+        limit = np.minimum(limit, cluster.memory_free.of(rows) * size // bytes_each)
+    return masks if (limit == counts).all() else lowest_of(masks, limit)
+
+
+def lowest_of(masks: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The lowest so many GPUs of each mask.
+
+    Args:
+        masks: int64 [node].
+        counts: int64 [node], each at most the number of GPUs in its mask.
+    """
+    chosen, rest = np.zeros_like(masks), masks.copy()
+    for taken in range(int(counts.max(initial=0))):
+        low = np.where(counts > taken, rest & -rest, 0)
+        chosen |= low
+        rest ^= low
+    return chosen
