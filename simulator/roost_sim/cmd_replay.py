@@ -20,9 +20,12 @@ _LONG_EVENTS = 20_000  # a few seconds
 
 
 @click.command(
-    epilog="Examples: roost-sim replay /var/lib/roost/journal.sqlite --json; "
-    "roost-sim replay /var/lib/roost --policy sjf. "
-    "Exit codes: 0 done, 1 an action was not reproduced, 2 the journal or an option is wrong."
+    epilog="""\b
+Examples: roost-sim replay /var/lib/roost/journal.sqlite
+          roost-sim replay /var/lib/roost --policy sjf --json
+\b
+Exit codes: 0 done, 1 an action was not reproduced,
+            2 the journal, a model or an option is wrong"""
 )
 @click.argument("journal", type=click.Path(path_type=Path))
 @click.option(

@@ -10,6 +10,7 @@ import numpy as np
 from roost_sim.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
 from roostd.core.actions import Action, Place
 from roostd.core.events import Event
+from roostd.core.jobs import shares_of
 
 Progress = Callable[[int], None]  # told of so many more events
 
@@ -172,13 +173,21 @@ def differing_fields(one: object, other: object) -> tuple[str, ...]:
 def in_words(value: Event | Action) -> str:
     """An event or an action on one line, without its arrays."""
     if isinstance(value, Place):
-        placement, decision = value.placement, value.decision
-        gpus = ",".join(map(str, placement.gpu_indices))
+        decision = value.decision
         scored = f"{decision.policy}, score {float(decision.scores[0]):.9g}"
         fallback = f"; fell back: {decision.fallback_reason}" if decision.fallback_reason else ""
-        nodes = ",".join(placement.nodes)
-        return f"Place {value.job_id} on {nodes} GPUs {gpus} ({scored}{fallback})"
+        return f"Place {value.job_id} on {_where(value)} ({scored}{fallback})"
     return f"{type(value).__name__} {', '.join(_parts(value))}".rstrip()
+
+
+def _where(action: Place) -> str:
+    """Nodes and GPUs; nodes that give the same ones are named together."""
+    nodes_of: dict[tuple[int, ...], list[str]] = {}
+    for share in shares_of(action.placement):
+        nodes_of.setdefault(share.gpu_indices, []).append(share.node)
+    return "; ".join(
+        f"{','.join(nodes)} GPUs {','.join(map(str, gpus))}" for gpus, nodes in nodes_of.items()
+    )
 
 
 def _parts(value: Event | Action) -> list[str]:
