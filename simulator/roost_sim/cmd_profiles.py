@@ -13,12 +13,14 @@ from roost_sim.fitted_profiles import PROFILES
 from roost_sim.model_sizes import size_of
 from roost_sim.profile_fit import FitError, Measured, errors, read_pollux
 from roost_sim.tier_efficiency import JobProfile, TierEfficiency
+from roost_sim.union_tree import TREE_MODELS
 from roost_sim.world_spec import Speed
 
 _TABLE = "pollux_aws_t4_steptime.csv.gz"
 _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     Speed.MEASURED.value: PROFILES,
     Speed.DALLY.value: DALLY_MODELS,
+    Speed.TOPDRL.value: TREE_MODELS,
 }
 
 
@@ -37,7 +39,7 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     type=click.Choice(list(_PROFILES)),
     default=Speed.MEASURED.value,
     show_default=True,
-    help="Profiles fitted on public tables, or the models of Dally's simulator.",
+    help="Profiles fitted on public tables, or the models of Dally's or TopDRL's simulator.",
 )
 @click.option(
     "--plot",

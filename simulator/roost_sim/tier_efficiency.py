@@ -11,8 +11,9 @@ from roost_sim.cluster_spec import ClusterSpec, Tier
 from roost_sim.profiles import Profile
 from roost_sim.ring_network import RingNetwork, StepModel, rings_of, spread_evenly
 from roost_sim.speed import SpeedModel, Spot
+from roost_sim.union_tree import TreeModel, UnionTree
 
-JobProfile: TypeAlias = Profile | StepModel
+JobProfile: TypeAlias = Profile | StepModel | TreeModel
 Efficiencies: TypeAlias = tuple[float, float, float]  # on one node, in one rack, across racks
 
 
@@ -23,12 +24,14 @@ class TierEfficiency:
     Attributes:
         speed: of measured profiles.
         network: of Dally's models.
+        tree: of the models of TopDRL's laboratory, whose efficiency is speed over the closest's.
         gpus_per_node: of the largest node.
         gpus_per_rack: of the largest rack.
     """
 
     speed: SpeedModel
     network: RingNetwork
+    tree: UnionTree
     gpus_per_node: int
     gpus_per_rack: int
     _known: dict[tuple[str, int], Efficiencies] = field(default_factory=dict)
@@ -45,6 +48,7 @@ class TierEfficiency:
         return cls(
             SpeedModel.of(slowed, 1.0 / compute_scale, congestion),
             RingNetwork.of(slowed, compute_scale),
+            UnionTree.of(slowed, compute_scale),
             cluster.largest_node_gpu_count,
             max(racks.values(), default=0),
         )
@@ -72,14 +76,18 @@ class TierEfficiency:
         return (node, rack, across)
 
     def _efficiency(self, profile: JobProfile, tier: Tier, gpus: int, nodes: int) -> float:
-        if isinstance(profile, StepModel):
-            racks = 1 if tier < Tier.POD else max(2, -(-gpus // max(self.gpus_per_rack, 1)))
-            rings = rings_of(spread_evenly(gpus, max(nodes, racks), racks))
-            return self.network.efficiency(profile, rings)
-        spot = Spot(
-            tier=tier, gpu_count=gpus, node_count=nodes, fullest_gpu_count=-(-gpus // nodes)
-        )
-        return 1.0 / (1.0 + self.speed.overhead(profile, spot))
+        racks = 1 if tier < Tier.POD else max(2, -(-gpus // max(self.gpus_per_rack, 1)))
+        nodes = max(nodes, racks)
+        match profile:
+            case StepModel():
+                rings = rings_of(spread_evenly(gpus, nodes, racks))
+                return self.network.efficiency(profile, rings)
+            case TreeModel():
+                return self.tree.rate(profile, gpus, nodes, racks)
+            case Profile():
+                fullest = -(-gpus // nodes)
+                spot = Spot(tier=tier, gpu_count=gpus, node_count=nodes, fullest_gpu_count=fullest)
+                return 1.0 / (1.0 + self.speed.overhead(profile, spot))
 
 
 def tier_efficiencies(profile: JobProfile, gpu_count: int, cluster: ClusterSpec) -> Efficiencies:

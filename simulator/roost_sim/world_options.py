@@ -47,9 +47,9 @@ _OPTIONS = (
     click.option(
         "--speed",
         type=_choice(Speed),
-        help="How fast jobs run where they are: by measured profiles, on Dally's network, or as "
-        "the trace says; published: as the paper has it whose cluster it is.  [default: published "
-        "with --regime paper, else measured]",
+        help="How fast jobs run where they are: by measured profiles, on Dally's network, on "
+        "TopDRL's tree, or as the trace says; published: as the paper has it whose cluster it is. "
+        " [default: published with --regime paper, else measured]",
     ),
     click.option(
         "--full-speed", is_flag=True, help="Short for --speed trace: placement costs nothing."

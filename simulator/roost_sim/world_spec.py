@@ -14,12 +14,13 @@ from roost_sim.fidelity import UNLESS_TOLD, Fidelity
 from roost_sim.fitted_profiles import PROFILES
 from roost_sim.measured_world import MeasuredWorld
 from roost_sim.placed_world import PlacedWorld
-from roost_sim.profiles import HasFamily, Profile, assign_profiles, select_profiles
+from roost_sim.profiles import HasFamily, assign_profiles, select_profiles
 from roost_sim.restart_cost import restart_s
-from roost_sim.ring_network import RingNetwork, StepModel, gpu_counts, rings_of
+from roost_sim.ring_network import RingNetwork, gpu_counts, rings_of
 from roost_sim.speed import SpeedModel
 from roost_sim.tier_efficiency import JobProfile
 from roost_sim.trace import Trace
+from roost_sim.union_tree import TREE_MODELS, UnionTree
 from roost_sim.workload import job_ids
 from roost_sim.world import FullSpeed, World
 from roostd.core.model import JobId, NodeShare
@@ -32,11 +33,17 @@ class Speed(StrEnum):
 
     MEASURED = "measured"  # profiles fitted on public tables of step times
     DALLY = "dally"  # hierarchical rings with the constants of Dally's simulator
+    TOPDRL = "topdrl"  # the tree of edges of TopDRL's laboratory
     PUBLISHED = "published"  # that of the paper whose cluster it is; measured where there is none
     TRACE = "trace"  # as in the trace, wherever it is
 
 
-_SPEED_OF_CLUSTER: Mapping[str, Speed] = {"dally-128": Speed.DALLY, "dally-256": Speed.DALLY}
+_SPEED_OF_CLUSTER: Mapping[str, Speed] = {
+    "dally-128": Speed.DALLY,
+    "dally-256": Speed.DALLY,
+    "topdrl": Speed.TOPDRL,
+    "dl2": Speed.TRACE,  # its speed hangs on how many workers there are, not on where
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +101,8 @@ class WorldSpec:
         match self.speed_on(cluster):
             case Speed.DALLY:
                 return self._dally(cluster.congested(self.congestion), trace, seed)
+            case Speed.TOPDRL:
+                return self._topdrl(cluster.congested(self.congestion), trace, seed)
             case Speed.TRACE:
                 cost = self.fidelity.restart
                 return BuiltWorld(
@@ -146,9 +155,23 @@ class WorldSpec:
             compute_frac=lambda job, gpu_count: 1.0,
         )
 
-    def _restart(
-        self, profile_of: Mapping[JobId, Profile] | Mapping[JobId, StepModel]
-    ) -> Callable[[JobId, int], float]:
+    def _topdrl(self, cluster: ClusterSpec, trace: Trace, seed: int) -> BuiltWorld:
+        model_of = _assign(trace, select_profiles(TREE_MODELS, self.exclude_families), seed)
+        tree = UnionTree.of(cluster, self.compute_scale)
+
+        def rate(job: JobId, shares: tuple[NodeShare, ...]) -> float:
+            gpus = sum(len(share.gpu_indices) for share in shares)
+            racks = {cluster.node(share.node).rack for share in shares}
+            return tree.rate(model_of[job], gpus, len(shares), len(racks))
+
+        return BuiltWorld(
+            world=PlacedWorld(rate),
+            profile_of=model_of,
+            restart_s=self._restart(model_of),
+            compute_frac=lambda job, gpu_count: tree.compute_frac(model_of[job], gpu_count),
+        )
+
+    def _restart(self, profile_of: Mapping[JobId, HasFamily]) -> Callable[[JobId, int], float]:
         cost = self.fidelity.restart
         return lambda job, gpu_count: restart_s(cost, profile_of[job].family, gpu_count)
 
