@@ -236,6 +236,14 @@ class PreemptPolicy(Protocol):
         """When to look again though nothing happens; inf: never."""
 
 
+@runtime_checkable
+class JudgingPreemption(PreemptPolicy, Protocol):
+    """A policy that judges whole plans, and may keep count of what it lets be stopped."""
+
+    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+        """Whether all of these may be stopped for a job; if so, they are asked to at once."""
+
+
 # -- the defaults ------------------------------------------------------------------------------
 
 

@@ -14,7 +14,13 @@ from roostd.core.displacement import find_room, holders, vacated
 from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import MAX_BACKOFF_S, Ledger
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement
-from roostd.core.policy import CandidatePolicy, Defer, GateVerdict, PreemptPolicy
+from roostd.core.policy import (
+    CandidatePolicy,
+    Defer,
+    GateVerdict,
+    JudgingPreemption,
+    PreemptPolicy,
+)
 from roostd.core.row_sets import NO_ROWS
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
@@ -33,6 +39,7 @@ class Preemption:
     ) -> None:
         self._ledger, self._policy, self._candidates = ledger, policy, candidates
         self._chooser, self._ask_gate = chooser, ask_gate
+        self._judge = policy if isinstance(policy, JudgingPreemption) else None
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Note from when on a job that starts may be asked to stop."""
@@ -109,11 +116,18 @@ class Preemption:
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # there is room, but it is kept for somebody else
+        if not self._is_approved(record, leaving, at_s):
+            return
         record.decision = decision
         self._begin_clearing(job_id, record, placement, leaving, at_s)
         for victim in victims:
             if victim.job_id in record.awaited:
                 self._ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+
+    def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
+        if self._judge is None:
+            return True
+        return self._judge.approve(record, [self._ledger.jobs[one] for one in leaving], at_s)
 
     def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
         """Whether there are GPUs enough by their number: a quick way to say no."""

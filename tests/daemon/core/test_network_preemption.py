@@ -1,0 +1,204 @@
+"""Whom Roost stops for whom: the best served first, where it pays, within budget and cool-down.
+
+The numbers of most tests: lease 3600 s, restart 120 s, patience 600 s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+import pytest
+from tests.daemon.core.conftest import HarnessFactory
+
+from roostd.core.engine import Policies
+from roostd.core.events import SpeedSeen
+from roostd.core.jobs import JobRecord, JobState
+from roostd.core.model import JobId, JobSpec
+from roostd.core.network_preemption import NetworkPreemption, NetworkPreemptionConfig
+from roostd.core.policy import JudgingPreemption
+from roostd.testing.builders import EngineHarness, bridges, job, node, preempted, share
+
+CONFIG = NetworkPreemptionConfig(partitions=("main",))
+
+
+def saving(job_id: str, checkpoint_s: float | None = 600.0, **options: object) -> JobSpec:
+    """A job that can go on from a checkpoint."""
+    spec = job(job_id, **options)  # type: ignore[arg-type]
+    return replace(spec, checkpoint_s=checkpoint_s)
+
+
+def running(
+    job_id: str, speed_frac: float | None = 1.0, since_s: float = 0.0, **options: object
+) -> JobRecord:
+    """A job that has run on 8 GPUs since `since_s` at one speed."""
+    gpus = tuple(range(8))
+    record = JobRecord(
+        spec=saving(job_id, **options),
+        state=JobState.RUNNING,
+        queued_s=since_s,
+        started_s=since_s,
+        shares=(share("a", *gpus),),
+    )
+    record.note_speed(speed_frac, since_s)
+    return record
+
+
+def waiting(job_id: str = "9", queued_s: float = 0.0, gpus: int = 8) -> JobRecord:
+    return JobRecord(spec=job(job_id, gpus=gpus), state=JobState.WAITING, queued_s=queued_s)
+
+
+def order(policy: NetworkPreemption, *records: JobRecord, at_s: float) -> list[str]:
+    return [record.job_id for record in policy.first_to_go(records, at_s)]
+
+
+@pytest.fixture
+def policy() -> NetworkPreemption:
+    return NetworkPreemption(CONFIG)
+
+
+def test_engine_takes_it_for_a_judge_of_plans(policy: NetworkPreemption) -> None:
+    assert isinstance(policy, JudgingPreemption)
+
+
+def test_only_jobs_that_can_go_on_may_be_stopped_and_only_where_it_is_on() -> None:
+    policy = NetworkPreemption(CONFIG)
+    assert policy.lease_s(running("1")) == 3600
+    assert policy.lease_s(running("1", checkpoint_s=inf)) == 3600
+    assert policy.lease_s(running("1", checkpoint_s=None)) == inf
+    assert policy.lease_s(running("1", partition="other")) == inf
+    assert NetworkPreemption(NetworkPreemptionConfig()).lease_s(running("1")) == inf
+
+
+def test_the_best_served_goes_first(policy: NetworkPreemption) -> None:
+    slow, fast = running("1", 0.5), running("2", 0.9)
+    assert order(policy, slow, fast, at_s=5000.0) == ["2", "1"]
+
+
+def test_who_would_lose_more_goes_later(policy: NetworkPreemption) -> None:
+    # Worth: 1.0 · 3600 - (900 + 120) = 2580 against 0.95 · 3600 - (60 + 120) = 3240.
+    seldom, often = running("1", 1.0, checkpoint_s=900.0), running("2", 0.95, checkpoint_s=60.0)
+    assert order(policy, seldom, often, at_s=5000.0) == ["2", "1"]
+
+
+def test_a_job_that_has_just_saved_nothing_yet_loses_only_what_it_ran(
+    policy: NetworkPreemption,
+) -> None:
+    assert policy.loss_s(running("1", since_s=4900.0), 5000.0) == 100 + 120
+    assert policy.loss_s(running("1", since_s=0.0), 5000.0) == 600 + 120
+    assert policy.loss_s(running("1", since_s=0.0, checkpoint_s=inf), 5000.0) == 5000 + 120
+
+
+def test_nobody_is_stopped_for_a_job_that_has_not_waited_long(policy: NetworkPreemption) -> None:
+    victim = running("1")
+    assert not policy.displaces(waiting(queued_s=4500.0), victim, 5000.0)
+    assert policy.displaces(waiting(queued_s=4400.0), victim, 5000.0)
+
+
+def test_a_victim_that_came_back_does_not_stop_its_like(policy: NetworkPreemption) -> None:
+    # It ran 1800 s at full speed: S = 1, which 1.0 · 3600 - 720 is no more than.
+    came_back = JobRecord(
+        spec=saving("2", gpus=8),
+        state=JobState.WAITING,
+        queued_s=0.0,
+        earlier_run_s=1800.0,
+        work_s=1800.0,
+    )
+    assert not policy.displaces(came_back, running("1"), 5000.0)
+
+
+def test_a_badly_served_victim_is_left_alone(policy: NetworkPreemption) -> None:
+    # Worth: 0.2 · 3600 - 720 = 0, no more than S = 0 of a job that never ran.
+    assert not policy.displaces(waiting(), running("1", 0.2), 5000.0)
+    assert policy.displaces(waiting(), running("1", 0.21), 5000.0)
+
+
+def test_a_job_whose_speed_nobody_told_counts_as_well_served(policy: NetworkPreemption) -> None:
+    assert policy.score(running("1", None), 5000.0) == 1.0
+
+
+def test_a_plan_must_gain_more_gpu_seconds_than_it_loses(policy: NetworkPreemption) -> None:
+    # 8 GPUs lose 720 s each: 5760 GPU-seconds. One GPU gains 3600, two 7200.
+    assert not policy.approve(waiting(gpus=1), [running("1")], 5000.0)
+    assert policy.approve(waiting(gpus=2), [running("1")], 5000.0)
+
+
+def test_budget_of_an_hour_is_kept_and_comes_back(policy: NetworkPreemption) -> None:
+    first, second, third = (running(name) for name in "123")
+    assert not policy.approve(waiting(gpus=24), [first, second, third], 5000.0)
+    assert policy.approve(waiting(gpus=16), [first, second], 5000.0)
+    assert order(policy, third, at_s=8599.0) == []
+    assert order(policy, third, at_s=8600.0) == ["3"]
+
+
+def test_budgets_of_partitions_are_their_own() -> None:
+    policy = NetworkPreemption(replace(CONFIG, partitions=("main", "other"), budget_per_hour=1))
+    assert policy.approve(waiting(), [running("1")], 5000.0)
+    others = running("2", partition="other")
+    assert order(policy, running("3"), others, at_s=5001.0) == ["2"]
+
+
+def test_the_same_job_is_not_asked_again_within_its_cool_down(policy: NetworkPreemption) -> None:
+    assert policy.approve(waiting(), [running("1")], 5000.0)
+    again = running("1", since_s=5100.0)
+    assert order(policy, again, at_s=12_199.0) == []
+    assert order(policy, again, at_s=12_200.0) == ["1"]
+
+
+def test_budget_and_cool_down_outlive_a_restart(policy: NetworkPreemption) -> None:
+    policy.approve(waiting(), [running("1")], 5000.0)
+    later = NetworkPreemption(replace(CONFIG, budget_per_hour=1))
+    later.restore(policy.state())
+    assert later.state() == policy.state()
+    assert order(later, running("2"), at_s=5001.0) == []
+    assert order(later, running("1"), running("2"), at_s=9000.0) == ["2"]
+
+
+@pytest.mark.parametrize("name", ["lease_s", "patience_s", "budget_per_hour"])
+def test_numbers_that_are_none_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        NetworkPreemptionConfig(**{name: -1})  # type: ignore[arg-type]
+
+
+# -- in the engine -----------------------------------------------------------------------------
+
+
+def engine_with(
+    make_harness: HarnessFactory, config: NetworkPreemptionConfig, specs: Sequence[JobSpec]
+) -> EngineHarness:
+    harness = make_harness(
+        [node("a"), node("b")],
+        bridges(),
+        policies=Policies(preemption=NetworkPreemption(config)),
+    )
+    for spec in specs:
+        harness.run(spec)
+        harness.feed(SpeedSeen(at_s=harness.now_s, job_id=spec.job_id, speed_frac=1.0))
+    return harness
+
+
+def test_a_job_that_waits_long_gets_the_gpus_of_one_that_can_go_on(
+    make_harness: HarnessFactory,
+) -> None:
+    running_now = [saving("1", None, gpus=8), saving("2", gpus=8)]
+    harness = engine_with(make_harness, CONFIG, running_now)
+    harness.advance(3500.0)
+    harness.queue(job("3", gpus=8))
+    # The lease of 2 ends at 3600; 3 has waited its 600 s at 4100, and is looked at on the minute.
+    assert preempted(harness.advance(4139.0)) == {}
+    assert preempted(harness.advance(4140.0)) == {"2": "3"}
+    harness.stop("2")
+    harness.start("3")
+    assert harness.state("3") is JobState.RUNNING
+    assert harness.state("2") is JobState.WAITING
+    assert harness.engine.record(JobId("2")).stop_count == 1
+
+
+def test_a_refused_stop_uses_up_the_cool_down(make_harness: HarnessFactory) -> None:
+    harness = engine_with(make_harness, CONFIG, [saving("1", gpus=8), saving("2", None, gpus=8)])
+    harness.queue(job("3", gpus=8))
+    assert preempted(harness.advance(4000.0)) == {"1": "3"}
+    harness.refuse_stop("1")
+    assert harness.state("1") is JobState.RUNNING
+    # It was asked when its lease ended, at 3600.
+    assert preempted(harness.advance(10_799.0)) == {}
+    assert preempted(harness.advance(10_800.0)) == {"1": "3"}
