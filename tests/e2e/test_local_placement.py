@@ -18,6 +18,8 @@ from tests.e2e.ledger import (
 from roost_demo.stack import NodeKind, Stack
 from roost_probe.testing.description import GpuSettings
 from roost_proto.v1 import operator_pb2
+from roost_sim.recording import ModelShelf, Recording
+from roost_sim.replay import replay
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
@@ -214,3 +216,13 @@ def test_explains_a_job_that_waits(stack: Stack) -> None:
     assert "waits for 8 GPUs on one node" in reason
     wait_until_over(stack.slurm, [*filling, waiting], 60.0)
     assert_all_completed(stack.slurm, dict.fromkeys([*filling, waiting], 8))
+
+
+def test_the_journal_of_all_this_is_reproduced_while_it_is_written(stack: Stack) -> None:
+    job_id = submit(stack.slurm, "--gres=gpu:2")
+    wait_until_over(stack.slurm, [job_id], 30.0)
+    with Recording(stack.folder / "state") as recording:
+        found = replay(recording, ModelShelf(), lambda count: None)
+    assert found.difference is None
+    assert found.runs[0].policy.startswith("onnx:")
+    assert found.action_count > 0
