@@ -1,6 +1,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
 from roost_sim.fitted_traces import HELIOS
@@ -130,3 +132,24 @@ def test_a_whole_run_only_ever_costs_time() -> None:
     assert len(stretch) == 300
     assert min(stretch) > 1 - 1e-9
     assert max(stretch) > 1.05  # some job did not get the closest placement
+
+
+@given(
+    moves=st.lists(
+        st.tuples(st.integers(0, 9), st.sets(st.integers(0, 7), min_size=1)), max_size=40
+    )
+)
+def test_everybody_whose_rate_changes_is_told(moves: list[tuple[int, set[int]]]) -> None:
+    # Half of a four-GPU node each, so that two jobs fit on one; a job that runs already ends.
+    profiles = {JobId(str(job)): CHATTY for job in range(10)}
+    spec = cluster(oversubscription=8.0)
+    both = MeasuredWorld(spec, profiles, has_neighbours=True)
+    told = dict[JobId, float]()
+    for number, nodes in moves:
+        job = JobId(str(number))
+        if job in told:
+            told.pop(job)
+            told.update(both.rates_after(Ended(job)))
+        else:
+            told.update(both.rates_after(start(job, *sorted(nodes))))
+        assert told == {running: both.rate(running) for running in told}
