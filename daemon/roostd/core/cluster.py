@@ -33,6 +33,8 @@ class Cluster:
         cpu_free, memory_free: Levels; bytes the latter, negative when overbooked.
         free_mask: int64, GPUs that nobody claims and that are healthy.
         gpu_free: Levels, how many they are.
+        roomy_counts: not by row: on how many nodes 0, 1, … GPUs or more are free, nodes out of use
+            included.
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
         rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
@@ -65,6 +67,7 @@ class Cluster:
         self.free_mask = np.zeros(64, dtype=np.int64)
         self.gpu_free = Levels()
         self.free_sets: dict[tuple[int, int], RowSet] = {}
+        self.roomy_counts = [0] * (MAX_GPUS + 1)
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
         self.kind = np.zeros(64, dtype=np.int64)
@@ -234,10 +237,6 @@ class Cluster:
         counts = ((self.gpu_free.at_least(gpus) & usable).bit_count() for gpus in _GPU_COUNTS)
         return sum(counts)
 
-    def roomy_count(self, gpu_count: int) -> int:
-        """On how many nodes so many GPUs are free and healthy, nodes out of use included."""
-        return self.gpu_free.at_least(gpu_count).bit_count()
-
     def check_invariants(self) -> None:
         """Recompute every count from the shares; raise AssertionError where one has drifted."""
         holders = [[0] * MAX_GPUS for _ in range(len(self))]
@@ -259,6 +258,8 @@ class Cluster:
             free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_ROWS) | 1 << row
         assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
         masks = self.free_mask[: len(self)].tolist()
+        roomy = [sum(mask.bit_count() >= count for mask in masks) for count in range(MAX_GPUS + 1)]
+        assert roomy == self.roomy_counts, "counts of nodes with GPUs free drifted"
         self.gpu_free.check([mask.bit_count() for mask in masks], "free GPUs")
         self.cpu_free.check(cpus, "free CPUs")
         self.memory_free.check(memory, "free memory")
@@ -300,7 +301,12 @@ class Cluster:
         now = self._free_as[row] = kind, free
         self.free_sets[now] = self.free_sets.get(now, NO_ROWS) | 1 << row
         self.free_mask[row] = free
-        self.gpu_free[row] = free.bit_count()
+        count_before, count = before[1].bit_count(), free.bit_count()
+        for gpu_count in range(count_before + 1, count + 1):
+            self.roomy_counts[gpu_count] += 1
+        for gpu_count in range(count + 1, count_before + 1):
+            self.roomy_counts[gpu_count] -= 1
+        self.gpu_free[row] = count
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -309,6 +315,7 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
+        self.roomy_counts[0] += 1
         self.gpu_free.add_row()
         self.cpu_free.add_row()
         self.memory_free.add_row()

@@ -81,15 +81,14 @@ def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
     rows, required = usable_rows(cluster, job, shape)
     if rows.bit_count() < shape.node_count or required is None:
         return NO_ROWS
-    chosen, missing = required, shape.node_count - required.bit_count()
-    for gpu_count in range(MAX_GPUS, -1, -1):
-        if not missing:
-            break
-        freest = rows & cluster.gpu_free.at_least(gpu_count) & ~chosen
-        taken = first_rows(freest, missing)
-        chosen |= taken
-        missing -= taken.bit_count()
-    return chosen
+    others, missing = rows & ~required, shape.node_count - required.bit_count()
+    gpu_count = MAX_GPUS
+    while cluster.roomy_counts[gpu_count] < missing:
+        gpu_count -= 1
+    while (freest := others & cluster.gpu_free.at_least(gpu_count)).bit_count() < missing:
+        gpu_count -= 1
+    freer = freest & cluster.gpu_free.at_least(gpu_count + 1)
+    return required | freer | first_rows(freest & ~freer, missing - freer.bit_count())
 
 
 def usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[RowSet, RowSet | None]:

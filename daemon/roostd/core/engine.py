@@ -133,6 +133,8 @@ class Engine:
             self._preemption.go_on(event.at_s, actions)
         if self._ledger.queue.begin_pass(self.cluster, self.policies.candidates, event.at_s):
             self._pass(event.at_s, actions)
+        for job_id, nothing in self._ledger.queue.without_room():
+            self._ledger.wait_for_room(job_id, self._ledger.jobs[job_id], nothing, actions)
         if self._ledger.running:
             self._preemption.consider(event.at_s, actions)
         self._announce_alarm(event.at_s, actions)
@@ -209,6 +211,8 @@ class Engine:
                 assert record.spec is not None
                 kept |= rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])
                 keeper_count += 1
+            if self._ledger.queue.is_settled(kept):
+                break
 
         if passing is Passing.EASY and keeper_count:
             self._backfill(reservation.start_s, at_s, actions)
@@ -310,7 +314,7 @@ class Engine:
                     timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
                     self._ledger.refuse(job_id, timeout, at_s, actions)
             elif job_id in self._ledger.waiting:
-                self._ledger.offer_later(job_id, at_s, actions)
+                self._ledger.offer_later(job_id, at_s)
             elif job_id in self._ledger.stopping and at_s >= self._ledger.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 

@@ -79,7 +79,7 @@ class Ledger:
             self.alarm(job.eligible_s, job.job_id)
             self.wait(job.job_id, record, "has a later begin time", job.eligible_s, actions)
         else:
-            self.offer_later(job.job_id, at_s, actions)
+            self.offer_later(job.job_id, at_s)
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Take in that a waiting job asks for something else, or only that its priority aged."""
@@ -91,15 +91,12 @@ class Ledger:
         if job.job_id in self.queue:
             self.queue.add(known, at_s)
 
-    def offer_later(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+    def offer_later(self, job_id: JobId, at_s: float) -> None:
         """Let the next pass try a waiting job, unless it is known to have no room."""
         record = self.jobs[job_id]
         assert record.spec is not None
-        if not self.is_ready(record, at_s):
-            return
-        nothing = self.queue.add(record, at_s)
-        if nothing is not None:
-            self.wait_for_room(job_id, record, nothing, actions)
+        if self.is_ready(record, at_s):
+            self.queue.add(record, at_s)
 
     def is_ready(self, record: JobRecord, at_s: float) -> bool:
         """Whether a waiting job may be offered GPUs now."""

@@ -151,10 +151,10 @@ class CandidatePolicy(Protocol):
             at_s: engine time.
         """
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
-        """Whether a job that found nothing could find something now that `rows` have more room.
+    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
+        """Those of `rows`, which have more room now, with which a job may find what it did not.
 
-        May err towards yes.
+        May name some that are of no use to it; none: it would find nothing still.
         """
 
 
@@ -172,13 +172,16 @@ class ShapeByShape:
             kept_count = max(kept_count, found.held_back.bit_count())
         return found.also_held_back(held_back, KEPT_FREE, kept_count)
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
+    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
         """See CandidatePolicy."""
+        found = NO_ROWS
         for shape in job.shapes:
+            if cluster.roomy_counts[shape.gpus_per_node] < shape.node_count:
+                continue
             room = room_for(cluster, job, shape)
-            if room.rows & rows and room.count >= shape.node_count:
-                return True
-        return False
+            if room.count >= shape.node_count:
+                found |= room.rows & rows
+        return found
 
 
 # -- score -------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ class Group:
         ages: the same as a heap; entries of jobs that left stay in.
         deferred: jobs that have an offer and wait for a better one.
         nothing: the last try, if it found no room.
-        held_back: nodes with room that were kept from that try for others; none: there was no room
-            whoever may have them.
+        held_back: nodes with room that were kept from that try for others, and nodes that have
+            room since. None: there is no room whoever may have them.
     """
 
     number: int
@@ -86,12 +86,13 @@ class JobQueue:
         self._group_count = 0
         self._is_ranked = True
         self._is_due = False  # whether a pass could change anything
+        self._untold: dict[JobId, None] = {}  # added since they were last asked for
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
-    def add(self, record: JobRecord, at_s: float) -> Candidates | None:
-        """Queue a job. Returns the empty candidates when it is already known to have no room."""
+    def add(self, record: JobRecord, at_s: float) -> None:
+        """Queue a job."""
         job, since_s = record.spec, record.queued_s
         assert job is not None
         demand = Demand.of(job)
@@ -109,10 +110,8 @@ class JobQueue:
         self._forget_if_empty(left)
         if self._keyed is None:
             self._is_ranked = False
-        if group.is_without_room:
-            return group.nothing
-        self._is_due = True
-        return None
+        self._untold[job.job_id] = None
+        self._is_due |= not group.is_without_room
 
     def remove(self, job_id: JobId) -> None:
         """Take a job out, if it is in."""
@@ -136,9 +135,14 @@ class JobQueue:
         """Recall who may have room now, and rank. Returns whether a pass could change anything."""
         rows = cluster.take_roomier_rows()
         for group in self._groups.values() if rows else ():
-            waits = group.nothing is not None or group.deferred
-            if waits and candidates.may_use(cluster, group.sample, rows):
+            if group.nothing is None and not group.deferred:
+                continue
+            gained = candidates.of_use(cluster, group.sample, rows)
+            if gained and group.deferred:
                 self._recall(group)
+            elif gained:
+                group.held_back |= gained  # of use unless the pass keeps them for others
+                self._is_due = True
         is_due, self._is_due = self._is_due, False
         if is_due and not self._is_ranked:
             self._rank(at_s)
@@ -163,6 +167,22 @@ class JobQueue:
             elif not was_without_room:
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
+
+    def without_room(self) -> Iterator[tuple[JobId, Candidates]]:
+        """Give the jobs added since this was last asked that have no room, and why, once."""
+        untold, self._untold = self._untold, {}
+        for job_id in untold:
+            if job_id not in self._entries:
+                continue
+            group, _ = self._entries[job_id]
+            if group.nothing is None:
+                self._untold[job_id] = None  # the pass did not come to it
+            elif job_id not in group.deferred:
+                yield job_id, group.nothing
+
+    def is_settled(self, kept: RowSet) -> bool:
+        """Whether nobody would find room, with these nodes kept for others."""
+        return all(group.is_blocked(kept) or not group.job_ids for group in self._groups.values())
 
     def has_blocked(self) -> bool:
         """Whether some queued job found no room."""

@@ -664,6 +664,16 @@ def test_keeps_the_emptiest_node_for_an_impatient_job(make_harness: HarnessFacto
     assert list(placed(harness.end("on-a"))) == ["1"]
 
 
+def test_who_joins_others_that_kept_nodes_shut_out_is_told_that_it_waits(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = impatient(make_harness)
+    harness.queue(job("2", gpus=7))
+    (wait,) = harness.queue(job("3", gpus=7))
+    assert isinstance(wait, Wait)
+    assert (wait.job_id, wait.reason) == ("3", "waits for 7 GPUs on one node")
+
+
 def test_those_before_it_may_still_take_a_kept_node(make_harness: HarnessFactory) -> None:
     harness = impatient(make_harness)
     harness.queue(job("2", gpus=7, priority=1))

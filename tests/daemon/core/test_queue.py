@@ -41,22 +41,39 @@ def one_pass(
     return [str(job_id) for job_id in offered]
 
 
+def told(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Who is told that there is no room, and why."""
+    return {job_id: nothing.exclusions for job_id, nothing in queue.without_room()}
+
+
 def test_one_of_each_kind_is_offered_in_order() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     for spec in (job("4", gpus=2), job("3", gpus=1), job("2", gpus=2), job("5", gpus=1)):
-        assert queue.add(waiting(spec, 0.0), 0.0) is None
+        queue.add(waiting(spec, 0.0), 0.0)
     assert one_pass(queue, cluster) == ["2", "3"]
     assert one_pass(queue, cluster) == []
 
 
-def test_a_kind_without_room_answers_at_once() -> None:
+def test_who_joins_a_kind_without_room_is_told_at_once() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     one_pass(queue, cluster)
-    nothing = queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
-    assert nothing is not None
-    assert nothing.exclusions == (("too few free GPUs", 2),)
+    assert told(queue) == {"1": (("too few free GPUs", 2),)}
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    assert told(queue) == {"2": (("too few free GPUs", 2),)}
+    assert told(queue) == {}
+
+
+def test_who_was_not_tried_or_left_is_not_told_that_there_is_no_room() -> None:
+    queue = JobQueue(PriorityOrder())
+    for job_id, gpus in (("1", 1), ("2", 2), ("3", 4)):
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
+    queue.remove(JobId("2"))
+    queue.defer(JobId("3"))
+    assert told(queue) == {}
+    assert one_pass(queue, cluster_of_two()) == ["1"]
+    assert list(told(queue)) == ["1"]
 
 
 @pytest.mark.parametrize(("freed", "offered"), [(1, ["1"]), (2, ["1", "2"]), (8, ["1", "2", "3"])])
