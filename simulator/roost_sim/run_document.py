@@ -35,4 +35,7 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "fairness_max": None if figures.fairness is None else figures.fairness.most,
         "fairness_jain": None if figures.fairness is None else figures.fairness.jain,
         "decision_p50_ms": figures.decision_p50_ms,
+        "placed_node": figures.tier_counts[0],
+        "placed_rack": figures.tier_counts[1],
+        "placed_across_racks": figures.tier_counts[2],
     }

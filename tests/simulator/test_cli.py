@@ -36,6 +36,9 @@ RUN_KEYS = [
     "fairness_max",
     "fairness_jain",
     "decision_p50_ms",
+    "placed_node",
+    "placed_rack",
+    "placed_across_racks",
 ]
 CLUSTER = """
 tiers:
@@ -87,6 +90,7 @@ def test_run_prints_one_object(trace: Path, cluster: Path) -> None:
     assert figures["avg_queue_s"] == pytest.approx((0 + 90 + 160) / 3)
     assert (figures["makespan_s"], figures["occupancy"]) == (220, 1.0)
     assert (figures["preemptions"], figures["regime"]) == (0, "none")
+    assert (figures["placed_node"], figures["placed_rack"]) == (3, 0)
 
 
 def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster: Path) -> None:
