@@ -23,7 +23,7 @@ from roostd.core.cluster import Cluster
 from roostd.core.eligibility import POPCOUNT, Room, room_for
 from roostd.core.features import COLUMN, COLUMNS, link_scale
 from roostd.core.model import JobSpec, Shape
-from roostd.core.row_sets import RowSet
+from roostd.core.row_sets import NO_ROWS, RowSet
 
 _NO_ROWS = np.zeros((0, 1), dtype=np.int64)
 _NO_FEATURES = np.zeros((0, len(COLUMNS)), dtype=np.float32)
@@ -65,13 +65,13 @@ class Scattered:
         chosen = np.flatnonzero(taken)
         return the_one(cluster, exact_shape(job), free.rows[chosen], taken[chosen], room)
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
+    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
         """See CandidatePolicy."""
         shape = exact_shape(job)
         if cluster.free_count() < shape.gpu_count:
-            return False
+            return NO_ROWS
         each = one_gpu_of(shape)
-        return bool(room_for(cluster, job, each).rows & rows)
+        return room_for(cluster, job, each).rows & rows
 
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:

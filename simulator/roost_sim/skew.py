@@ -55,7 +55,7 @@ class SkewRule:
         rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
         return rule.propose(cluster, job, kept, at_s)
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
+    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
         """See CandidatePolicy."""
         rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
-        return rule.may_use(cluster, job, rows)
+        return rule.of_use(cluster, job, rows)

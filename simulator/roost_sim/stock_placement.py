@@ -61,9 +61,9 @@ class StockSlurm:
             return the_one(cluster, shape, chosen, np.array(masks), room)
         return replace(nothing(job, room), held_back=held_back)
 
-    def may_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> bool:
+    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
         """See CandidatePolicy."""
-        return self._wakes.may_use(cluster, job, rows)
+        return self._wakes.of_use(cluster, job, rows)
 
     def _choose(self, cluster: Cluster, rows: RowSet, required: RowSet, shape: Shape) -> Rows:
         """Required nodes first; the rule fills up."""
