@@ -64,6 +64,7 @@ class GatePart:
         patience_s: after waiting so long a job keeps nodes free for itself; None: as configured.
         passing: who may pass a job without room; None: as configured.
         regime: what it is told of run times.
+        asks_speed: whether it learns from how fast jobs run.
     """
 
     source: str
@@ -71,6 +72,7 @@ class GatePart:
     patience_s: float | None = None
     passing: Passing | None = None
     regime: Regime = Regime.NONE
+    asks_speed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,11 @@ class Composition:
         """What it is told of run times: the most that any part is."""
         parts = ORDERS[self.order], PLACEMENTS[self.placement]
         return min((part.regime for part in parts), key=list(Regime).index)
+
+    @property
+    def asks_speed(self) -> bool:
+        """Whether a part of it learns from how fast jobs run."""
+        return GATES[self.gate].asks_speed
 
     @property
     def shapes(self) -> ShapeRule:
@@ -192,6 +199,7 @@ GATES: Mapping[str, GatePart] = {
         source="Roost's own: waits where that is expected to pay; learned waiting curves, run "
         "lengths and sensitivities",
         build=lambda knowledge: delay_gate(DelayConfig(), knowledge.tiers, knowledge.profile_of),
+        asks_speed=True,
     ),
     "dally": GatePart(
         source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "

@@ -79,6 +79,7 @@ def simulate(run: Run) -> Report:
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
+        tells_speed=run.policy.asks_speed,
         hold_seen=_both(holds, run.hold_seen),
     )
     models = named_models(built.profile_of, run.named_frac, run.seed)

@@ -33,7 +33,13 @@ from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
 from roostd.core.policy import Allow, Defer, GateVerdict, Offer, RunEnded, WaitEnded
 from roostd.core.run_lengths import RunLengths, RunSums
-from roostd.core.sensitivity import Estimate, SeenRuns, SensitivityModel, SpeedTable, work_s
+from roostd.core.sensitivity import (
+    Estimate,
+    SensitivityModel,
+    SensitivityState,
+    SpeedTable,
+    work_s,
+)
 from roostd.core.tiers import TIERS_IN_WORDS, closest_tier, tier_of, usable_gpus
 from roostd.core.timer_class import Sensitivity, TimerClass
 from roostd.core.timers import TARGETS, TimerConfig, Timers, TimersState, TimerView
@@ -97,7 +103,7 @@ class DelayState:
 
     timers: TimersState = field(default_factory=TimersState)
     runs: tuple[tuple[str, RunSums], ...] = ()
-    seen: tuple[tuple[str, SeenRuns], ...] = ()
+    sensitivity: SensitivityState = field(default_factory=SensitivityState)
     spells: tuple[tuple[JobId, Spell], ...] = ()
 
 
@@ -196,7 +202,7 @@ class DelayGate:
         known = DelayState(
             timers=self.timers.state(),
             runs=self.runs.state(),
-            seen=self.sensitivity.state(),
+            sensitivity=self.sensitivity.state(),
             spells=tuple(self._spells.items()),
         )
         return deepcopy(known)  # the gate goes on learning
@@ -206,7 +212,7 @@ class DelayGate:
         state = deepcopy(state)
         self.timers.restore(state.timers)
         self.runs.restore(state.runs)
-        self.sensitivity.restore(state.seen)
+        self.sensitivity.restore(state.sensitivity)
         self._spells = dict(state.spells)
 
     # -- a decision --------------------------------------------------------------------------

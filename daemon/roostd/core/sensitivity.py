@@ -7,21 +7,28 @@ what is typical of so many GPUs:
     speed(tier) = (Σ seen + few · typical(tier)) / (count + few)
 
 Sums are over earlier runs on that tier; `few` says how many runs it takes to be believed.
+
+Tables hold what a job reaches alone. Other jobs share the links between nodes and between racks,
+so exposed communication is stretched, tier by tier, as runs of all jobs showed:
+
+    stretch(tier) = (Σ w · exposed seen + few) / (Σ w · exposed as believed + few)
+
+with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
 from typing import Protocol
 
 import numpy as np
 
-from roostd.core.candidates import TIER_CLUSTER, TIER_NODE
+from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK
 from roostd.core.features import LOAD_QUANTITIES
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobSpec
 from roostd.core.policy import RunEnded
-from roostd.core.tiers import tier_of
+from roostd.core.tiers import closest_tier, tier_of
 from roostd.core.timer_class import GPU_BUCKETS
 
 _FEW_COUNT = 2.0
@@ -29,6 +36,8 @@ _COUNTERS_COUNT = 1.0  # counters of any number of runs are worth as much as one
 _PROFILE_CONFIDENCE_FRAC = 0.9
 _MOST_KINDS = 10_000
 _LEAST_SPEED_FRAC = 1e-3
+_MOST_EXPOSED = 100.0  # one job that stood still must not decide for all
+_STRETCH_HALF_LIFE_S = 86_400.0
 # A rule of thumb: links between nodes are a quarter as fast, per GPU, as those inside one, halfway
 # between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what compute
 # hides, so this is worth one run and no more.
@@ -138,6 +147,40 @@ class SeenRuns:
     run_count: int = 0
 
 
+@dataclass(slots=True)
+class Stretch:
+    """How much more communication is exposed on one tier than tables have it.
+
+    Attributes:
+        at_s: as of when the sums are.
+        seen, believed: weighted sums of exposed communication over compute.
+    """
+
+    at_s: float = 0.0
+    seen: float = 0.0
+    believed: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """1 before anything was seen; at least 1: links are never better than alone."""
+        return max((self.seen + _FEW_COUNT) / (self.believed + _FEW_COUNT), 1.0)
+
+    def add(self, seen: float, believed: float, at_s: float) -> None:
+        """Take in a run."""
+        fade = 2.0 ** min(0.0, (self.at_s - at_s) / _STRETCH_HALF_LIFE_S)
+        self.at_s = max(at_s, self.at_s)
+        self.seen = self.seen * fade + min(seen, _MOST_EXPOSED)
+        self.believed = self.believed * fade + min(believed, _MOST_EXPOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityState:
+    """Everything learned, as plain data."""
+
+    seen: tuple[tuple[str, SeenRuns], ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+
+
 class SensitivityModel:
     """Estimates the speeds of jobs, and learns from those that ended.
 
@@ -148,21 +191,29 @@ class SensitivityModel:
     def __init__(self, table: SpeedTable | None = None) -> None:
         self._table: SpeedTable = table or NoTable()
         self._seen: dict[str, SeenRuns] = {}  # the one that was told of last comes last
+        self._stretches = [Stretch() for _ in range(3)]
 
     def estimate(self, job: JobSpec) -> Estimate:
         """What is believed of a job now."""
         named = self._table.speeds(job.model, job.gpu_count) if job.model else None
         if named is not None:
             return Estimate(
-                speeds=named, source=Source.PROFILE, confidence_frac=_PROFILE_CONFIDENCE_FRAC
+                speeds=self._stretched(named),
+                source=Source.PROFILE,
+                confidence_frac=_PROFILE_CONFIDENCE_FRAC,
             )
-        typical = self._table.typical(job.gpu_count)
+        typical = self._stretched(self._table.typical(job.gpu_count))
         seen = self._seen.get(_kind(job))
-        return (
-            Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
-            if seen is None
-            else _mixed(seen, typical)
+        if seen is None:
+            return Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
+        return _mixed(seen, typical)
+
+    def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
+        rack, across = (
+            1.0 / (1.0 + self._stretches[tier].factor * _exposed(speeds.at(tier)))
+            for tier in (TIER_RACK, TIER_CLUSTER)
         )
+        return TierSpeeds(speeds.node_frac, rack, across)
 
     def learn(self, run: RunEnded) -> None:
         """Take in how a job ran; a job that was on several tiers, or on one GPU, tells nothing."""
@@ -182,19 +233,32 @@ class SensitivityModel:
         if told:
             seen.speed_sum[tier] += min(speed_frac, 1.0)
             seen.speed_count[tier] += 1.0
+            self._learn_stretch(run, tier, speed_frac)
         if busy_frac is not None:
             seen.busy_sum += busy_frac
             seen.busy_count += 1.0
         while len(self._seen) > _MOST_KINDS:
             del self._seen[next(iter(self._seen))]
 
-    def state(self) -> tuple[tuple[str, SeenRuns], ...]:
-        """Everything learned, as plain data."""
-        return tuple(self._seen.items())
+    def _learn_stretch(self, run: RunEnded, tier: int, speed_frac: float) -> None:
+        job = run.job.spec
+        assert job is not None
+        believed = self._table.speeds(job.model, job.gpu_count) if job.model else None
+        if believed is None:
+            return
+        closest = closest_tier(run.cluster, job)
+        exposed_best = _exposed(believed.at(closest))
+        seen = (1.0 + exposed_best) / min(speed_frac, 1.0) - 1.0
+        self._stretches[tier].add(seen, _exposed(believed.at(tier)), run.at_s)
 
-    def restore(self, state: tuple[tuple[str, SeenRuns], ...]) -> None:
+    def state(self) -> SensitivityState:
+        """Everything learned, as plain data."""
+        return SensitivityState(tuple(self._seen.items()), tuple(self._stretches))
+
+    def restore(self, state: SensitivityState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        self._seen = dict(state)
+        self._seen = dict(state.seen)
+        self._stretches = list(state.stretches) or [Stretch() for _ in range(3)]
 
 
 def work_s(
@@ -231,6 +295,11 @@ def _mixed(seen: SeenRuns, typical: TierSpeeds) -> Estimate:
         confidence_frac=known / (known + _FEW_COUNT) * _PROFILE_CONFIDENCE_FRAC,
         run_count=seen.run_count,
     )
+
+
+def _exposed(speed_frac: float) -> float:
+    """Exposed communication over compute."""
+    return 1.0 / speed_frac - 1.0
 
 
 def _kind(job: JobSpec) -> str:

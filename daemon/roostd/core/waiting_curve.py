@@ -10,13 +10,20 @@ S(t): share of waits longer than t, 0 to 1. d(w): weight of the waits answered a
 n(w): weight of the waits that lasted w or longer, answered or not. The weight of a wait that ended
 a seconds ago is 2 ** (-a / half-life), so that the curve follows the cluster; the newest
 `window_count` waits count, so that it follows quickly when many come.
+
+Nothing is known beyond the longest wait. Where some were given up then, the curve goes on with the
+answers per second waited that the known waits had on average:
+
+    S(t) = S(end) · exp(-(t - end) · Σ weight of answered / Σ weight · wait)
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, log
+from math import exp, inf, isfinite, log
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +43,35 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCurve:
-    """The share of waits that last longer than a time: a step function.
+    """The share of waits that last longer than a time: steps, then an exponential.
 
     Attributes:
         times_s: at which it falls, ascending; above 0.
         left: S just after each of them, 0 to 1, descending.
-        end_s: the longest wait known, answered or not: nothing is known beyond.
+        end_s: the longest wait known, answered or not; the exponential begins there.
+        answers_per_s: of the exponential.
     """
 
     times_s: tuple[float, ...] = ()
     left: tuple[float, ...] = ()
     end_s: float = 0.0
+    answers_per_s: float = 0.0
 
     def left_after(self, waited_s: float) -> float:
         """S: share of waits that last longer."""
         position = bisect_right(self.times_s, waited_s)
-        return self.left[position - 1] if position else 1.0
+        left = self.left[position - 1] if position else 1.0
+        return left * exp(-max(waited_s - self.end_s, 0.0) * self.answers_per_s)
 
     def quantile_s(self, q_frac: float) -> float:
-        """The time by which so many waits are answered; where too few are, the longest known."""
+        """The time by which so many waits are answered; inf where they never will be."""
         for time_s, left in zip(self.times_s, self.left, strict=True):
             if 1.0 - left >= q_frac:
                 return time_s
-        return self.end_s
+        if not self.answers_per_s:
+            return inf
+        at_end = self.left[-1] if self.left else 1.0
+        return self.end_s + log(at_end / (1.0 - q_frac)) / self.answers_per_s
 
     def chance(self, waited_s: float, within_s: float) -> float:
         """Chance that a wait which has lasted so long is answered within so much more, 0 to 1.
@@ -78,6 +91,7 @@ class WaitingCurve:
 
         T is what is left of the wait. E[min(T, Δ)] is the area under S(waited + t) / S(waited) for
         t up to Δ; gain · P > weight · Δ, the plain form of the test, bounds it from above by Δ.
+        Beyond the end of the steps worth only rises or only falls.
 
         Args:
             waited_s: so far.
@@ -92,13 +106,20 @@ class WaitingCurve:
         for position in range(bisect_right(self.times_s, waited_s), len(self.times_s)):
             delta_s = self.times_s[position] - waited_s
             if delta_s > longest_s:
-                break
+                return best_s
             area_s += left * (delta_s - since_s)
             left, since_s = self.left[position] / before, delta_s
             worth = gain_s * (1.0 - left) - weight * area_s
             if worth > best_worth:
                 best_s, best_worth = delta_s, worth
-        return best_s
+        to_end_s = max(self.end_s - waited_s, 0.0)
+        if longest_s <= to_end_s or gain_s * self.answers_per_s <= weight:
+            return best_s
+        area_s += left * (to_end_s - since_s)
+        fall = 1.0 - exp(-(longest_s - to_end_s) * self.answers_per_s)
+        gained = gain_s * (1.0 - left * (1.0 - fall))
+        worth = gained - weight * (area_s + left * fall / self.answers_per_s)
+        return longest_s if worth > best_worth else best_s
 
 
 class WaitHistory:
@@ -134,11 +155,13 @@ class WaitHistory:
 
         Args:
             at_s: engine time; weights are of now.
-            prior: (wait, weight) of answered waits that count besides; they do not grow old.
+            prior: (wait, weight) of waits that count besides and do not grow old; the last was
+                given up, the others answered.
         """
         pairs = zip(self._waits, self._weights(at_s), strict=True)
         marks = [(wait.waited_s, not wait.is_answered, weight) for wait, weight in pairs]
-        marks += [(waited_s, False, weight) for waited_s, weight in prior]
+        for number, (waited_s, weight) in enumerate(prior, start=1):
+            marks.append((waited_s, number == len(prior), weight))
         marks.sort()
         return _kaplan_meier(marks)
 
@@ -147,13 +170,18 @@ class WaitHistory:
 
 
 def exponential_prior(mean_s: float, weight: float) -> tuple[tuple[float, float], ...]:
-    """Four waits at the octiles 1, 3, 5 and 7 of an exponential distribution, for a curve's prior.
+    """Four waits like those of an exponential distribution, of which the last is given up.
+
+    The others are at its octiles 1, 3 and 5. The last is given up at a time that makes the mean
+    come out: seconds waited over answers.
 
     Args:
         mean_s: of the distribution, above 0.
         weight: of the four together.
     """
-    return tuple((-mean_s * log(1.0 - part / 8), weight / 4) for part in (1, 3, 5, 7))
+    answered = [-mean_s * log(1.0 - part / 8) for part in (1, 3, 5)]
+    last_s = mean_s * len(answered) - sum(answered)
+    return tuple((waited_s, weight / 4) for waited_s in (*answered, last_s))
 
 
 def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
@@ -163,6 +191,7 @@ def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
     for waited_s, is_censored, weight in marks:
         if not is_censored and at_risk > 0:
             left *= max(0.0, 1.0 - weight / at_risk)
+            left = 0.0 if left < _ROUNDING else left
             if waited_s == last_s:
                 lefts[-1] = left
             else:
@@ -170,4 +199,7 @@ def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
                 lefts.append(left)
             last_s = waited_s
         at_risk -= weight
-    return WaitingCurve(tuple(times), tuple(lefts), marks[-1][0] if marks else 0.0)
+    waited_s = sum(wait_s * weight for wait_s, _, weight in marks)
+    answers = sum(weight for _, is_censored, weight in marks if not is_censored)
+    per_s = answers / waited_s if waited_s > 0 and left > 0 else 0.0
+    return WaitingCurve(tuple(times), tuple(lefts), marks[-1][0] if marks else 0.0, per_s)
