@@ -16,7 +16,7 @@ so exposed communication is stretched, tier by tier, as runs of all jobs showed:
 with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isfinite
 from typing import Protocol
