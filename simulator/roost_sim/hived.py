@@ -4,10 +4,15 @@ Source: Zhao et al., HiveD, OSDI 2020, and its released scheduler, for one virtu
 made of pods, each on one node; a node's GPUs are cells of 1, 2, 4, ... that split like buddies.
 """
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.free_gpus import FreeGpus, lowest_of
+from roostd.core.links import MAX_GPUS
+
+_CELL_SIZES = (1, 2, 4, 8, 16)  # up to MAX_GPUS
 
 
 class BuddyCells:
@@ -47,12 +52,24 @@ def _seat(free: FreeGpus, pods: list[int], among: NDArray[np.bool_]) -> NDArray[
 
 
 def _cell(free_mask: int, gpu_count: int) -> int:
-    """GPUs of the smallest cell that has enough free ones, of those the one with the fewest."""
-    size = 1
-    while True:
-        cells = [((1 << size) - 1) << start & free_mask for start in range(0, 16, size)]
-        fitting = [cell for cell in cells if cell.bit_count() >= gpu_count]
+    """The lowest GPUs of the smallest cell that has enough free ones.
+
+    Of cells of one size that with the fewest free GPUs, then that whose buddies, the cell that it
+    is a half of and so on have the fewest: large free cells stay whole.
+    """
+
+    def free_within(start: int, size: int) -> int:
+        return ((1 << size) - 1) << start & free_mask
+
+    def free_counts(size: int, start: int) -> tuple[int, ...]:
+        sizes = (each for each in _CELL_SIZES if each >= size)
+        return tuple(free_within(start // each * each, each).bit_count() for each in sizes)
+
+    for size in _CELL_SIZES:
+        starts = range(0, MAX_GPUS, size)
+        fitting = [at for at in starts if free_within(at, size).bit_count() >= gpu_count]
         if fitting:
-            best = np.array([min(fitting, key=lambda cell: (cell.bit_count(), cell))])
-            return int(lowest_of(best, np.array([gpu_count]))[0])
-        size *= 2
+            best = min(fitting, key=partial(free_counts, size))
+            cell = np.array([free_within(best, size)])
+            return int(lowest_of(cell, np.array([gpu_count]))[0])
+    raise AssertionError(f"mask {free_mask:#x} has fewer than {gpu_count} GPUs")

@@ -22,6 +22,7 @@ from roost_sim.orders import (
 )
 from roost_sim.placements import PLACEMENTS
 from roost_sim.shapes import JobShapeRule, ShapeRule
+from roost_sim.switch_wait import MAX_SWITCH_WAIT_S, SwitchWait
 from roostd.core.delay import DelayConfig
 from roostd.core.delay_exact import DallyGate
 from roostd.core.engine import EngineConfig, Passing, Policies
@@ -207,6 +208,10 @@ GATES: Mapping[str, GatePart] = {
         build=lambda knowledge: DallyGate(),
     ),
     **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
+    "switch-wait": GatePart(
+        source=f"Slurm's --switches=1 with max_switch_wait: {MAX_SWITCH_WAIT_S:g} s for one rack",
+        build=lambda knowledge: SwitchWait(),
+    ),
     "always-wait": GatePart(
         source="takes nothing but the closest tier that the job could ever have",
         build=lambda knowledge: always_wait(),
@@ -215,12 +220,29 @@ GATES: Mapping[str, GatePart] = {
 
 PREEMPTIONS: Mapping[str, str] = {"none": "a job runs until it ends"}
 
+# Which six TopDRL was compared with is not known; these are the best documented, and its own
+# choice of GPUs without learning. "DRF" and "Tetris" are what its laboratory calls them.
+TOPDRL_BASELINES = (
+    ("fcfs-ff", "fifo", "first-fit"),
+    ("fcfs-lb", "fifo", "load-balance-tree"),
+    ("sjf-lb", "sjf", "load-balance-tree"),
+    ("drf-lb", "smallest-first", "load-balance-tree"),
+    ("tetris-lb", "largest-first", "load-balance-tree"),
+    ("random", "random-order", "random"),
+    ("fcfs-knn", "fifo", "knn"),
+    ("sjf-knn", "sjf", "knn"),
+)
+
 POLICIES: Mapping[str, Composition] = {
     composition.name: composition
     for composition in (
         *(Composition(name=order, order=order) for order in ORDERS),
         Composition(name="fifo-skip", order="fifo", gate="skip"),
         Composition(name="fifo-strict", order="fifo", placement="strict"),
+        *(
+            Composition(name=f"topdrl-{name}", order=order, placement=placement)
+            for name, order, placement in TOPDRL_BASELINES
+        ),
     )
 }
 

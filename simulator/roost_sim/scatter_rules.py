@@ -92,7 +92,7 @@ class Alignment:
         cluster, rows, shape = free.cluster, free.rows, exact_shape(free.job)
         size = shape.gpus_per_node
         parts = (
-            (free.counts, cluster.gpu_count[rows], 1.0),
+            (cluster.gpu_free.of(rows), cluster.gpu_count[rows], 1.0),
             (cluster.cpu_free.of(rows), cluster.cpu_count[rows], shape.cpus_per_node / size),
             (
                 cluster.memory_free.of(rows),

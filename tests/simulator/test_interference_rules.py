@@ -1,0 +1,83 @@
+"""Least interference and least workload, each on an example worked by hand."""
+
+import pytest
+from tests.simulator.placing import drawn, of_gpus, put, rule
+
+from roost_sim.interference import LeastInterference
+from roost_sim.knowledge import Knowledge
+from roost_sim.presets import preset
+from roost_sim.profiles import Profile
+from roost_sim.scatter import Scattered
+from roost_sim.tier_efficiency import TierEfficiency
+from roostd.core.model import JobId
+from roostd.testing.builders import share
+
+NODES = "aa.. b... ...."
+
+
+@pytest.mark.parametrize(
+    ("gpu_count", "expected"),
+    [
+        # Each job as loud. Being on n0 costs 2/4 and each GPU there 1/4, on n1 1/4 and 1/4.
+        (4, {"n2": (0, 1, 2, 3)}),
+        (5, {"n1": (1,), "n2": (0, 1, 2, 3)}),
+        # The second GPU on n1 costs 1/4, the first on n0 3/4.
+        (7, {"n1": (1, 2, 3), "n2": (0, 1, 2, 3)}),
+        (8, {"n0": (2,), "n1": (1, 2, 3), "n2": (0, 1, 2, 3)}),
+    ],
+)
+def test_least_interference_adds_gpu_by_gpu(
+    gpu_count: int, expected: dict[str, tuple[int, ...]]
+) -> None:
+    assert put(rule("lif"), drawn(NODES), of_gpus(gpu_count, 4)) == expected
+
+
+def test_a_silent_neighbour_costs_nothing() -> None:
+    policy = Scattered(LeastInterference(lambda job_id, gpus, nodes: float(job_id == "b")))
+    assert put(policy, drawn(NODES), of_gpus(2, 4)) == {"n0": (2, 3)}
+
+
+def test_who_does_not_communicate_is_silent_by_its_profile() -> None:
+    # a has two GPUs that talk half as long as they compute; b and c have one GPU each.
+    talker = Profile(
+        name="t", family="t", source="", compute_s=1.0, local=0.5, spread=0.5, spread_log=0.0
+    )
+    knowledge = Knowledge(
+        work_s={},
+        seed=0,
+        profile_of={JobId(name): talker for name in "abc"},
+        tiers=TierEfficiency.of(preset("small")),
+    )
+    cluster = drawn("aa...... b..c....")
+    assert put(rule("lif", knowledge), cluster, of_gpus(2)) == {"n1": (1, 2)}
+    assert put(rule("lif"), cluster, of_gpus(2)) == {"n0": (2, 3)}  # one loud job against two
+
+
+def test_least_workload_goes_by_what_is_left() -> None:
+    work_s = {JobId("a"): 200.0, JobId("b"): 300.0}
+    lwf = rule("lwf-1", Knowledge(work_s=work_s, seed=0))
+    cluster = drawn(".... ....")
+    for name, gpu_count, expected in (("a", 2, {"n0": (0, 1)}), ("b", 1, {"n1": (0,)})):
+        assert put(lwf, cluster, of_gpus(gpu_count, 4, name)) == expected
+        (at, gpus) = next(iter(expected.items()))
+        cluster.hold(JobId(name), [share(at, *gpus)])
+    # At 0: a has 2 x 200 GPU-seconds on n0, b 300 on n1. At 150: 2 x 50 and 150.
+    assert put(lwf, cluster, of_gpus(2, 4), at_s=0.0) == {"n1": (1, 2)}
+    assert put(lwf, cluster, of_gpus(2, 4), at_s=150.0) == {"n0": (2, 3)}
+
+
+def test_a_job_of_no_more_than_kappa_gpus_is_spread() -> None:
+    # Each GPU that new takes adds 50: n1 has 300, then 350, n0 320, n1 again.
+    work_s = {JobId("a"): 160.0, JobId("b"): 300.0, JobId("new"): 50.0}
+    expected = {"lwf-1": {"n1": (1, 2)}, "lwf-4": {"n0": (2,), "n1": (1,)}}
+    for name, placed in expected.items():
+        policy = rule(name, Knowledge(work_s=work_s, seed=0))
+        assert put(policy, drawn("aa.. b..."), of_gpus(2, 4)) == placed
+
+
+def test_a_job_that_fills_a_node_goes_on_to_the_next() -> None:
+    work_s = {JobId("a"): 100.0, JobId("new"): 1.0}
+    for name in ("lwf-1", "lwf-4"):
+        policy = rule(name, Knowledge(work_s=work_s, seed=0))
+        found = put(policy, drawn("aaa. aa.. ..aa"), of_gpus(5, 4))
+        assert found == {"n0": (3,), "n1": (2, 3), "n2": (0, 1)}
