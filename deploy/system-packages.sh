@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs the Debian packages that the demonstration and the tests use, where they are missing:
-# a compiler for the fake driver, Slurm and MUNGE, a browser for the simulator's report. Starts none of their services.
+# a compiler for the fake driver, Slurm and MUNGE, a browser for the simulator's report. Starts none
+# of their services.
 # Without root or apt it says what is missing and goes on: the callers know how to do without.
 set -eu
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from roost_sim.comparison import TIMES_BOUND, Comparison, Summary
 from roost_sim.intervals import Estimate
 
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,20 @@ class _Column:
     with_interval: bool = False
 
 
-def time_text(seconds: float) -> str:
-    """Three digits and a unit: 41.2 s, 13.7 min, 5.08 h, 12.4 d."""
-    for length_s, unit in _UNITS:
-        if abs(seconds) >= length_s:
-            return f"{seconds / length_s:.3g} {unit}"
-    return f"{seconds:.3g} s"
+def time_text(seconds: float, like_s: float | None = None) -> str:
+    """Three digits and a unit: 41.2 s, 13.7 min, 5.08 h, 12.4 d.
+
+    Args:
+        seconds: to show.
+        like_s: take the unit that this would have; None: its own.
+    """
+    size_s = abs(seconds if like_s is None else like_s)
+    length_s, unit = next((pair for pair in _UNITS if size_s >= pair[0]), _UNITS[-1])
+    return f"{_three_digits(seconds / length_s)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
 
 
 def percent_text(frac: float) -> str:
@@ -83,7 +91,8 @@ def _cell(column: _Column, estimate: Estimate | None) -> str:
         return "-"
     text = column.show(estimate.mean)
     if column.with_interval and estimate.ci95 is not None:
-        return f"{text} ± {column.show(estimate.ci95.high - estimate.mean)}"
+        half = time_text(estimate.ci95.high - estimate.mean, like_s=estimate.mean)
+        return f"{text} ± {half.split()[0]}"
     return text
 
 

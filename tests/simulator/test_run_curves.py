@@ -1,0 +1,105 @@
+"""Curves of runs that can be drawn by hand."""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulator.sweeps import template
+
+from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.driver import JobResult, Outcome
+from roost_sim.metrics import Span
+from roost_sim.presets import preset
+from roost_sim.run_curves import HEAT_COLUMNS, QUANTILES, QUEUE_POINTS, Curves, HoldLog, curves_of
+from roost_sim.simulation import simulate
+from roostd.core.model import JobId, NodeName, NodeShare
+
+WHOLE = Span(warm_up_frac=0, cool_down_frac=0)
+SMALL = preset("small")  # 8 nodes of 8 GPUs
+
+
+def job(
+    submit_s: float, started_s: float | None, ended_s: float | None, left_out: str = ""
+) -> JobResult:
+    return JobResult(
+        job_id=JobId("1"),
+        submit_s=submit_s,
+        work_s=1,
+        gpu_count=8,
+        started_s=started_s,
+        ended_s=ended_s,
+        held_gpu_count=8,
+        tier=0 if started_s is not None else None,
+        left_out=left_out,
+    )
+
+
+def curves(*jobs: JobResult, holds: HoldLog | None = None) -> Curves:
+    outcome = Outcome(jobs=jobs, event_count=0, decision_s=())
+    return curves_of(outcome, WHOLE, holds or HoldLog(SMALL))
+
+
+def share(cluster: ClusterSpec, node: int, gpu_count: int) -> tuple[NodeShare, ...]:
+    return (NodeShare(NodeName(cluster.nodes[node].name), tuple(range(gpu_count))),)
+
+
+def test_the_queue_is_who_has_come_and_not_started() -> None:
+    # 0 to 100 s. The first waits from 0 to 50, the second from 25 to 50.
+    queue = curves(job(0, 50, 100), job(25, 50, 60)).queue
+    assert len(queue) == QUEUE_POINTS
+    assert queue[: QUEUE_POINTS // 4] == [1.0] * (QUEUE_POINTS // 4)
+    assert queue[QUEUE_POINTS // 4 : QUEUE_POINTS // 2] == [2.0] * (QUEUE_POINTS // 4)
+    assert queue[QUEUE_POINTS // 2 :] == [0.0] * (QUEUE_POINTS // 2)
+
+
+def test_a_wait_shorter_than_a_part_counts_for_its_share_of_the_part() -> None:
+    part_s = 1000 / QUEUE_POINTS
+    queue = curves(job(0, part_s / 2, 1000)).queue
+    assert (queue[0], queue[1]) == (0.5, 0)
+
+
+def test_who_could_never_start_waits_for_nothing() -> None:
+    found = curves(job(0, 0, 10), job(0, None, None, left_out="too large"))
+    assert set(found.queue) == {0.0}
+    assert found.left_out == [("too large", 1)]
+    assert found.tier_counts == (1, 0, 0)
+
+
+def test_heat_is_the_busy_share_of_a_node() -> None:
+    holds = HoldLog(SMALL)
+    holds(share(SMALL, 2, 4), 0.0, 50.0)
+    holds(share(SMALL, 2, 8), 50.0, 75.0)
+    heat = holds.heat(0.0, 100.0)
+    half, quarter = HEAT_COLUMNS // 2, HEAT_COLUMNS // 4
+    assert heat[2] == [0.5] * half + [1.0] * quarter + [0.0] * quarter
+    assert all(set(row) == {0.0} for number, row in enumerate(heat) if number != 2)
+    assert holds.names()[2] == (SMALL.nodes[2].name, SMALL.nodes[2].name)
+
+
+def test_many_nodes_share_64_rows() -> None:
+    philly = preset("philly")
+    holds = HoldLog(philly)
+    assert len(holds.heat(0, 1)) == len(holds.names()) == 64
+    assert holds.names()[0][0] == philly.nodes[0].name
+    assert holds.names()[-1][1] == philly.nodes[-1].name
+
+
+def test_job_times_are_cut_down_to_quantiles() -> None:
+    few = curves(job(0, 0, 30), job(0, 0, 10)).jct_s
+    assert few == [10, 30]
+    many = curves(*(job(0, 0, number) for number in range(1, 1001))).jct_s
+    assert len(many) == QUANTILES
+    # Of 1000 jobs in 200 parts of 5: the third of the first part, and of the last.
+    assert (many[0], many[-1]) == (3, 998)
+
+
+def test_nothing_at_all_has_curves() -> None:
+    found = curves()
+    assert (found.jct_s, found.end_s, set(found.queue), found.left_out) == ([], 0, {0.0}, [])
+
+
+def test_the_heat_of_a_run_adds_up_to_its_occupancy() -> None:
+    holds = HoldLog(SMALL)
+    report = simulate(replace(template(), hold_seen=holds))
+    heat = curves_of(report.outcome, WHOLE, holds).heat
+    mean = sum(map(sum, heat)) / sum(map(len, heat))
+    assert report.metrics.occupancy == pytest.approx(mean, abs=1e-3)
