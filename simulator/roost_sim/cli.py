@@ -6,6 +6,7 @@ import click
 
 from roost_sim.cmd_bound import bound
 from roost_sim.cmd_compare import compare
+from roost_sim.cmd_completion import completion
 from roost_sim.cmd_policies import policies
 from roost_sim.cmd_profiles import profiles
 from roost_sim.cmd_replay import replay
@@ -39,7 +40,7 @@ def cli() -> None:
     """Replay job traces through the engine of roostd, without a cluster."""
 
 
-for _command in (run, compare, policies, bound, replay, profiles, trace):
+for _command in (run, compare, policies, bound, replay, profiles, trace, completion):
     cli.add_command(_command)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from roost_sim.comparison import Comparison
 from roost_sim.comparison_table import tables_of
+from roost_sim.complete import policy_lists
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
 from roost_sim.inputs import engine_options, measured_span, read_workload, workload_options
 from roost_sim.option_lists import integer_list, number_list, word_list
@@ -59,6 +60,7 @@ class _RemembersArguments(click.Command):
     type=word_list,
     required=True,
     metavar="A,B,...",
+    shell_complete=policy_lists,
     help="Names of `roost-sim policies`, or order+placement+gate+preemption.",
 )
 @click.option(
@@ -147,6 +149,8 @@ def compare(
     ) or [None]
     baseline = baseline or policies[0]
     _check(sweep, policies, baseline, all_loads, seeds[0])
+    if report_path is not None and not report_path.parent.is_dir():
+        raise click.UsageError(f"--report {report_path}: no such folder")
     engine = _engine(engine_name, ray_address, processes or core_count())
     with shown_progress() as progress:
         collected = collect(
@@ -154,7 +158,7 @@ def compare(
         )
     comparison = Comparison.of(collected.done, policies, all_loads, baseline)
     if report_path is not None and comparison.runs:
-        command = shlex.join((*ctx.command_path.split(), *ctx.meta[_ARGUMENTS]))
+        command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
         write_report(report_path, report_document(comparison, sweep, collected, command))
     if as_json:
         click.echo(json.dumps(comparison.documents(), allow_nan=False))
@@ -175,7 +179,8 @@ def _check(
     """Refuse at once what would fail in every run.
 
     Raises:
-        SimError: a policy has no such name, or the trace has too few jobs or no load.
+        SimError: a policy has no such name, the trace has too few jobs or no load, or no
+            model is left.
         click.UsageError: the baseline does not run.
     """
     for policy in policies:
@@ -183,7 +188,8 @@ def _check(
     if baseline not in policies:
         raise click.UsageError(f"--baseline {baseline} is none of {', '.join(policies)}")
     for load in loads:
-        sweep.jobs_of(Case(policies[0], seed, load))
+        jobs = sweep.jobs_of(Case(policies[0], seed, load))
+        sweep.template.world.build(sweep.template.cluster, jobs.limit(1), seed)
 
 
 def _engine(name: str, ray_address: str | None, process_count: int) -> SweepEngine:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from roost_sim.cluster_file import load_cluster
+from roost_sim.complete import clusters
 from roost_sim.dally_models import DALLY_MODELS
 from roost_sim.errors import ProfileError
 from roost_sim.fitted_profiles import PROFILES
@@ -31,9 +32,17 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     default="venus",
     show_default=True,
     metavar="FILE|PRESET",
+    shell_complete=clusters,
     help="Where the efficiencies hold.",
 )
-@click.option("--gpus", "gpu_count", type=click.IntRange(1), default=8, show_default=True)
+@click.option(
+    "--gpus",
+    "gpu_count",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Of the jobs that are shown.",
+)
 @click.option(
     "--speed",
     type=click.Choice(list(_PROFILES)),

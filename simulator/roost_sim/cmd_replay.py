@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from roost_sim import replay as repeating
+from roost_sim.complete import policy_names
 from roost_sim.exit_codes import EXIT_NO
 from roost_sim.journal_comparison import compare_with, comparison_document, read_history
 from roost_sim.policies import Composition, find_policy
@@ -31,6 +32,8 @@ Exit codes: 0 done, 1 an action was not reproduced,
 @click.option(
     "--policy",
     "policy_name",
+    metavar="NAME",
+    shell_complete=policy_names,
     help="What if: simulate the recorded jobs under this policy, a name of `roost-sim policies` or "
     "order+placement+gate+preemption.",
 )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from roost_sim.complete import policy_names
 from roost_sim.inputs import (
     engine_options,
     load_option,
@@ -29,6 +30,8 @@ from roostd.core.engine import EngineConfig
     "policy_name",
     default="fifo",
     show_default=True,
+    metavar="NAME",
+    shell_complete=policy_names,
     help="A name of `roost-sim policies`, or order+placement+gate+preemption.",
 )
 @click.option(

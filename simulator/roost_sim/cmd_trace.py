@@ -33,7 +33,9 @@ def trace() -> None:
     help="Whose jobs: Helios Venus and Philly as fitted, Dally's as published.",
 )
 @click.option("--jobs", "job_count", type=click.IntRange(1), required=True, help="How many.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True)
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
+)
 @click.option(
     "--jobs-per-day",
     type=click.FloatRange(0, min_open=True),

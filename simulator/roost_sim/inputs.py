@@ -8,6 +8,7 @@ import click
 
 from roost_sim.cluster_file import load_cluster
 from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.complete import clusters
 from roost_sim.metrics import Span
 from roost_sim.trace import Trace
 from roost_sim.trace_formats import load_trace
@@ -52,6 +53,7 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
             "cluster_name",
             required=True,
             metavar="FILE|PRESET",
+            shell_complete=clusters,
             help="The cluster: YAML, or the name of a preset.",
         ),
         click.option(
