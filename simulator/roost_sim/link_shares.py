@@ -4,8 +4,10 @@ A link that could carry all that its jobs want binds nobody. So a change reaches
 are tied to it through overloaded links, and only their shares are worked out anew.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf
 from typing import TypeAlias
 
 from roostd.core.model import JobId
@@ -34,6 +36,7 @@ class LinkShares:
     capacity_bytes_per_s: Mapping[LinkId, float]
     _traffic: dict[JobId, Traffic] = field(default_factory=dict)
     _jobs_on: dict[LinkId, dict[JobId, None]] = field(default_factory=dict)
+    _wanted: dict[LinkId, float] = field(default_factory=dict)  # bytes per second, of overloaded
     _share: dict[JobId, float] = field(default_factory=dict)
     _came: dict[JobId, int] = field(default_factory=dict)
     _next: int = 0
@@ -64,6 +67,7 @@ class LinkShares:
         self._came[job_id], self._next = self._next, self._next + 1
         for link in traffic.links:
             self._jobs_on.setdefault(link, {})[job_id] = None
+            self._add_up(link)
         changed = self._refill(self._tied_to([job_id]))
         return tuple(other for other in changed if other != job_id)
 
@@ -81,7 +85,16 @@ class LinkShares:
         del self._share[job_id], self._came[job_id]
         for link in traffic.links:
             del self._jobs_on[link][job_id]
+            self._add_up(link)
         return self._refill(other for other in tied if other != job_id)
+
+    def _add_up(self, link: LinkId) -> None:
+        """Note whether a link is overloaded. Summed anew each time: differences would drift."""
+        wanted = sum([self._traffic[job].bytes_per_s for job in self._jobs_on[link]])
+        if wanted > self.capacity_bytes_per_s[link] * (1 + _ROUNDING):
+            self._wanted[link] = wanted
+        else:
+            self._wanted.pop(link, None)
 
     def _tied_to(self, seeds: Iterable[JobId]) -> list[JobId]:
         """The jobs that share an overloaded link with a seed, directly or through others."""
@@ -90,7 +103,7 @@ class LinkShares:
         seen = set[LinkId]()
         while waiting:
             for link in self._traffic[waiting.pop()].links:
-                if link in seen or not self._is_overloaded(link):
+                if link in seen or link not in self._wanted:
                     continue
                 seen.add(link)
                 fresh = [job for job in self._jobs_on[link] if job not in found]
@@ -98,33 +111,45 @@ class LinkShares:
                 waiting += fresh
         return list(found)
 
-    def _is_overloaded(self, link: LinkId) -> bool:
-        wanted = sum(self._traffic[job].bytes_per_s for job in self._jobs_on[link])
-        return wanted > self.capacity_bytes_per_s[link] * (1 + _ROUNDING)
-
     def _refill(self, jobs: Iterable[JobId]) -> tuple[JobId, ...]:
         """Work out the shares of a closed group of jobs; returns those that changed."""
-        open_ = set(jobs)
-        group = sorted(open_, key=self._came.__getitem__)
-        before = {job: self._share[job] for job in group}
+        group = sorted(jobs, key=self._came.__getitem__)
+        before = [self._share[job] for job in group]
+        self._fill(group)
+        return tuple(job for job, old in zip(group, before, strict=True) if self._share[job] != old)
+
+    def _fill(self, group: Sequence[JobId]) -> None:
+        """Raise all shares together; a link that is full fixes those of the jobs on it.
+
+        What a link can still give rises while others are fixed, so a level in the heap is too low
+        at worst, and is looked at again.
+        """
+        open_ = set(group)
         links = dict.fromkeys(
-            link for job in group for link in self._traffic[job].links if self._is_overloaded(link)
+            link for job in group for link in self._traffic[job].links if link in self._wanted
         )
         room = {link: self.capacity_bytes_per_s[link] for link in links}
-        while open_ and links:
-            level, narrowest = min((self._level(link, room, open_), link) for link in links)
-            del links[narrowest]
-            for job in self._jobs_on[narrowest]:
+        wanted = {link: self._wanted[link] for link in links}
+        levels = [(room[link] / wanted[link], link) for link in links]
+        heapify(levels)
+        while open_ and levels:
+            supposed, link = heappop(levels)
+            level = _level(room[link], wanted[link])
+            if level > supposed:
+                heappush(levels, (level, link))
+                continue
+            for job in self._jobs_on[link]:
                 if job in open_:
                     open_.discard(job)
                     self._share[job] = min(level, 1.0)
-                    for link in self._traffic[job].links:
-                        if link in room:
-                            room[link] -= self._traffic[job].bytes_per_s * self._share[job]
+                    bytes_per_s = self._traffic[job].bytes_per_s
+                    for crossed in self._traffic[job].links:
+                        if crossed in room:
+                            room[crossed] -= bytes_per_s * self._share[job]
+                            wanted[crossed] -= bytes_per_s
         for job in open_:
             self._share[job] = 1.0
-        return tuple(job for job in group if self._share[job] != before[job])
 
-    def _level(self, link: LinkId, room: Mapping[LinkId, float], open_: set[JobId]) -> float:
-        wanted = sum(self._traffic[job].bytes_per_s for job in self._jobs_on[link] if job in open_)
-        return max(room[link], 0.0) / wanted if wanted > 0 else 1.0
+
+def _level(room: float, wanted: float) -> float:
+    return max(room, 0.0) / wanted if wanted > 0 else inf

@@ -36,6 +36,7 @@ class NodeNeighbours:
     gpu_count_of: dict[NodeName, int]
     _guests: dict[JobId, _Guest] = field(default_factory=dict)
     _jobs_on: dict[NodeName, dict[JobId, None]] = field(default_factory=dict)
+    _duty_gpus: dict[NodeName, float] = field(default_factory=dict)
 
     def add(
         self, job_id: JobId, shares: Iterable[NodeShare], duty_frac: float
@@ -55,6 +56,7 @@ class NodeNeighbours:
         felt = self._who_feels(guest)
         for node in gpus_on:
             self._jobs_on.setdefault(node, {})[job_id] = None
+            self._add_up(node)
         return felt
 
     def remove(self, job_id: JobId) -> tuple[JobId, ...]:
@@ -66,6 +68,7 @@ class NodeNeighbours:
         guest = self._guests.pop(job_id)
         for node in guest.gpus_on:
             del self._jobs_on[node][job_id]
+            self._add_up(node)
         return self._who_feels(guest)
 
     def stretch(self, job_id: JobId) -> float:
@@ -81,7 +84,7 @@ class NodeNeighbours:
         own = self._guests[job_id]
         if not own.duty_frac:
             return 1.0
-        pressure = max(self._pressure(node, job_id, gpus) for node, gpus in own.gpus_on.items())
+        pressure = max([self._pressure(node, own.duty_frac, n) for node, n in own.gpus_on.items()])
         return 1.0 + STRETCH_PER_PRESSURE * pressure
 
     def _who_feels(self, guest: _Guest) -> tuple[JobId, ...]:
@@ -97,13 +100,13 @@ class NodeNeighbours:
             )
         )
 
-    def _pressure(self, node: NodeName, job_id: JobId, own_gpus: int) -> float:
+    def _add_up(self, node: NodeName) -> None:
+        """Note the duty of all GPUs of a node. Summed anew each time: differences would drift."""
+        guests = [self._guests[job] for job in self._jobs_on[node]]
+        self._duty_gpus[node] = sum([guest.duty_frac * guest.gpus_on[node] for guest in guests])
+
+    def _pressure(self, node: NodeName, own_duty_frac: float, own_gpus: int) -> float:
         other_gpus = self.gpu_count_of[node] - own_gpus
         if not other_gpus:
             return 0.0
-        duty_gpus = sum(
-            self._guests[job].duty_frac * self._guests[job].gpus_on[node]
-            for job in self._jobs_on[node]
-            if job != job_id
-        )
-        return duty_gpus / other_gpus
+        return max(self._duty_gpus[node] - own_duty_frac * own_gpus, 0.0) / other_gpus
