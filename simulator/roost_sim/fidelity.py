@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from roost_sim.policies import Regime
+from roost_sim.knowledge import Regime
 from roost_sim.restart_cost import RestartRule
 
 

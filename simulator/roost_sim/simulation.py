@@ -8,9 +8,10 @@ from functools import partial
 from roost_sim.cluster_spec import ClusterSpec
 from roost_sim.driver import Driver, HoldSeen, Outcome
 from roost_sim.durations import limits_s, predicted_s
+from roost_sim.knowledge import Knowledge, Regime
 from roost_sim.metrics import Metrics, Span, measure
 from roost_sim.occupancy import Holds
-from roost_sim.policies import Composition, Knowledge, Regime
+from roost_sim.policies import Composition
 from roost_sim.tier_efficiency import TierEfficiency
 from roost_sim.told_speeds import named_models
 from roost_sim.trace import Trace

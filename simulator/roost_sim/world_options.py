@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from roost_sim.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Setting
-from roost_sim.policies import Regime
+from roost_sim.knowledge import Regime
 from roost_sim.restart_cost import RestartRule
 from roost_sim.world_spec import Speed, WorldSpec
 

@@ -8,9 +8,10 @@ from roost_sim.errors import ProfileError
 from roost_sim.fidelity import FIDELITIES, UNLESS_TOLD, Setting
 from roost_sim.fitted_traces import HELIOS
 from roost_sim.generator import generate
+from roost_sim.knowledge import Regime
 from roost_sim.measured_world import MeasuredWorld
 from roost_sim.placed_world import PlacedWorld
-from roost_sim.policies import Regime, find_policy
+from roost_sim.policies import find_policy
 from roost_sim.presets import preset
 from roost_sim.profiles import Profile
 from roost_sim.restart_cost import RestartRule
