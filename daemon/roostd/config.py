@@ -5,7 +5,6 @@ for people is docs/configuration.md; the example is deploy/roostd.yaml; a test k
 step.
 """
 
-import ipaddress
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from roostd.config_decisions import EngineSection, GateSection, PreemptionSection
 from roostd.config_problems import describe
-from roostd.core.engine import EngineConfig
+from roostd.config_values import AbsolutePath, HostPort, LoopbackPort, Seconds, Section
 from roostd.core.errors import ConfigError
 from roostd.logs import LogFormat, LogLevel
 from roostd.yaml_tree import KeyPath, Tree, lookup, read_scalar, read_tree
@@ -34,41 +34,7 @@ class Mode(StrEnum):
     ENFORCE = "enforce"  # makes Slurm do it
 
 
-def _host_port(text: str) -> str:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"want HOST:PORT, got {text}")
-    return text
-
-
-def _loopback(text: str) -> str:
-    host = _host_port(text).rpartition(":")[0].strip("[]")
-    try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
-        raise ValueError(f"want an address of this machine such as 127.0.0.1:7472, got {text}")
-    return text
-
-
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute():
-        raise ValueError(f"want an absolute path, got {path}")
-    return path
-
-
-HostPort = Annotated[str, AfterValidator(_host_port)]
-LoopbackPort = Annotated[str, AfterValidator(_loopback)]
-AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AnyMode = Annotated[Mode, Field(strict=False)]
-
-
-class Section(BaseModel):
-    """What all sections share: nothing unknown, nothing converted, nothing changed later."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class ProbesTls(Section):
@@ -144,6 +110,10 @@ class Partition(Section):
     """What differs for one partition."""
 
     mode: AnyMode = Field(default=Mode.SHADOW, description="off, shadow, advise or enforce")
+    preemption: bool = Field(
+        default=False,
+        description="running jobs that can go on from a checkpoint may be stopped for others",
+    )
 
 
 class PolicySection(Section):
@@ -164,35 +134,6 @@ class Telemetry(Section):
     stale_after_s: Seconds = Field(
         default=10.0, description="older load counts as unknown, and the probe as silent"
     )
-
-
-class EngineSection(Section):
-    """The decision core's numbers; the same as core.engine.EngineConfig."""
-
-    patience_s: Seconds = Field(
-        default=600.0, description="after waiting this long a job keeps nodes free for itself"
-    )
-    start_timeout_s: Seconds = Field(
-        default=10.0,
-        description="a placed job that Slurm has not started by then is decided anew",
-    )
-    refusal_backoff_s: Seconds = Field(
-        default=2.0, description="pause after the first refusal; doubles with each one"
-    )
-    refusal_limit: Annotated[int, Field(ge=1)] = Field(
-        default=6, description="after so many refusals in a row the job goes to plain Slurm"
-    )
-    window_count: Annotated[int, Field(ge=1)] = Field(
-        default=1000,
-        description="jobs of the queue that one pass tries; the next goes on from there",
-    )
-    ended_job_count: Annotated[int, Field(ge=0)] = Field(
-        default=1000, description="ended jobs that can still be explained"
-    )
-
-    def to_core(self) -> EngineConfig:
-        """The same as plain data for the core."""
-        return EngineConfig(**self.model_dump())
 
 
 class JournalSection(Section):
@@ -225,6 +166,8 @@ class Config(Section):
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     policy: PolicySection = PolicySection()
+    gate: GateSection = GateSection()
+    preemption: PreemptionSection = PreemptionSection()
     telemetry: Telemetry = Telemetry()
     engine: EngineSection = EngineSection()
     journal: JournalSection = JournalSection()
@@ -234,6 +177,10 @@ class Config(Section):
         """The mode that holds for a partition."""
         listed = self.partitions.get(partition)
         return self.mode if listed is None else listed.mode
+
+    def preempting_partitions(self) -> list[str]:
+        """The partitions in which running jobs may be stopped for others."""
+        return [name for name, listed in self.partitions.items() if listed.preemption]
 
     @property
     def operator_socket(self) -> Path:

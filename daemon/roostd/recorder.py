@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import structlog
 
-from roostd.adapters.journal import Journal, Record, RunHead, Step
+from roostd.adapters.journal import Journal, Memo, Record, RunHead, Step
 from roostd.core.actions import Action, Place
 from roostd.core.errors import JournalError
 from roostd.core.events import Event
@@ -75,6 +75,12 @@ class Recorder:
             self._tear("the disk does not keep up")
             return self._written_count
         return self._take(Step(event, actions))
+
+    def keep(self, memo: Memo) -> int:
+        """Write down what policies know. Returns a ticket for `wait_durable`."""
+        if self._is_torn:
+            return self._written_count
+        return self._take(memo)
 
     async def wait_durable(self, ticket: int) -> None:
         """Return when that step is on disk, or the disk has failed."""

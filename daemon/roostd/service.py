@@ -20,6 +20,7 @@ from roostd.adapters.codec import encode
 from roostd.adapters.journal import Journal, Limits, RunHead
 from roostd.adapters.onnx_policy import load_score_policy
 from roostd.adapters.slurm import SlurmCli, SlurmPort
+from roostd.adapters.speed_file import load_speeds
 from roostd.applier import Applier
 from roostd.config import Config, Mode
 from roostd.core.engine import Engine, Policies
@@ -27,6 +28,9 @@ from roostd.core.errors import ConfigError, RoostError
 from roostd.core.events import Event
 from roostd.core.jobs import JobState
 from roostd.core.model import JobId
+from roostd.core.plugins import Plugins
+from roostd.core.speed_table import ModelSpeeds
+from roostd.knowledge_keeper import KnowledgeKeeper
 from roostd.logs import configure_logs
 from roostd.loop import DecisionLoop
 from roostd.metrics import Metrics, serve_metrics
@@ -135,6 +139,7 @@ class Daemon:
 
     def _build(self, config: Config) -> None:
         limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
+        self._speeds = _read_speeds(config)
         journal = Journal.open(config.paths.state_dir, limits)
         if journal.quarantined is not None:
             _log.error("journal_damaged", put_aside=str(journal.quarantined))
@@ -149,6 +154,7 @@ class Daemon:
             board=board,
             started_s=clock.now_s(),
         )
+        self.knowledge = KnowledgeKeeper.resume(journal, self.state, self.recorder)
         slurm = self._slurm or SlurmCli(
             config.slurm.bin_dir,
             config.slurm.conf,
@@ -236,6 +242,7 @@ class Daemon:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        self.knowledge.keep()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
         _log.info("roostd_stopped")
@@ -259,6 +266,7 @@ class Daemon:
                 is_serving = healthy
                 await self.servers.set_serving(healthy)
             self._set_gauges()
+            self.knowledge.keep_if_due()
             if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
                 self._new_engine()
                 self.decisions.restart(self.watch.world())
@@ -334,7 +342,13 @@ class Daemon:
             place = state.place(job_id, record)
             if place is not None:
                 state.earlier_places[job_id] = place
-        state.engine = Engine(config, Policies(score=score))
+        plugins = Plugins(
+            gate=state.config.gate.to_core(),
+            preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
+            speeds=self._speeds,
+            knowledge=self.knowledge.up_to_now(),
+        )
+        state.engine = Engine(config, plugins.policies(score))
         self.recorder.begin_run(
             RunHead(
                 version=state.version,
@@ -342,6 +356,7 @@ class Daemon:
                 epoch_of_zero_s=state.clock.to_epoch_s(0.0),
                 began_s=state.clock.now_s(),
                 config=encode(config),
+                plugins=encode(plugins),
             )
         )
 
@@ -358,11 +373,12 @@ class Daemon:
         try:
             config = self._reload_config()
             _check_unchanged(self._config, config)
+            speeds = _read_speeds(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)
             _log.error("config_not_reloaded", error=str(error))
             return
-        self.state.config = config
+        self.state.config, self._speeds = config, speeds
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         self._new_engine()
         self.decisions.restart(self.watch.world())
@@ -402,6 +418,10 @@ def _part(config: Config, key: str) -> object:
     for name in key.split("."):
         part = getattr(part, name)
     return part
+
+
+def _read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:
+    return load_speeds(config.gate.speeds) if config.gate.speeds is not None else ()
 
 
 def _make_folders(config: Config) -> None:

@@ -276,6 +276,7 @@ class SlurmWatch:
             mode_of=lambda partition: self._state.config.mode_of(partition),
             traits=traits_of(version),
             accounts_memory=settings.accounts_memory,
+            is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
         )
 
     async def _see_nodes(self) -> None:

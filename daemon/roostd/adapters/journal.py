@@ -50,6 +50,14 @@ CREATE TABLE IF NOT EXISTS place (
     sequence INTEGER NOT NULL,
     action BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS run_plugins (
+    run INTEGER PRIMARY KEY,
+    plugins BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS memo (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    knowledge BLOB NOT NULL
+);
 """
 
 
@@ -63,6 +71,8 @@ class RunHead:
         epoch_of_zero_s: the wall clock at engine time 0, seconds since 1970.
         began_s: engine time.
         config: the engine's configuration, encoded by adapters.codec.
+        plugins: which policies it has and what they know, core.plugins.Plugins, encoded likewise;
+            empty: the defaults.
     """
 
     version: str
@@ -70,6 +80,14 @@ class RunHead:
     epoch_of_zero_s: float
     began_s: float
     config: bytes
+    plugins: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What policies know by now, encoded; each takes the place of the one before."""
+
+    knowledge: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +98,7 @@ class Step:
     actions: tuple[Action, ...]
 
 
-Record: TypeAlias = RunHead | Step
+Record: TypeAlias = RunHead | Step | Memo
 
 # Unions are no `type` to mypy, but they are what the codec reads.
 EVENT: type[Event] = Event  # type: ignore[assignment]
@@ -139,26 +157,24 @@ class Journal:
             raise JournalError(f"{path}: {error}") from error
 
     def write(self, records: Sequence[Record]) -> None:
-        """Append records in one transaction, synced if Slurm will be asked for any of it.
+        """Append records in one transaction, synced if anybody acts on any of it.
 
         Raises:
             JournalError: nothing of it was written.
         """
-        is_asking = any(
-            isinstance(action, Place | LetGo | Preempt)
-            for record in records
-            if isinstance(record, Step)
-            for action in record.actions
-        )
+        is_asking = any(map(_must_be_on_disk, records))
         try:
             self._sync_fully(is_asking)
             with self._db:
                 self._db.execute("BEGIN IMMEDIATE")
                 for record in records:
-                    if isinstance(record, Step):
-                        self._write_step(record)
-                    else:
-                        self._write_head(record)
+                    match record:
+                        case Step():
+                            self._write_step(record)
+                        case RunHead():
+                            self._write_head(record)
+                        case Memo():
+                            self._write_memo(record)
         except sqlite3.Error as error:
             raise JournalError(str(error)) from error
 
@@ -179,6 +195,18 @@ class Journal:
         except sqlite3.Error as error:
             raise JournalError(str(error)) from error
         return found
+
+    def memo(self) -> bytes | None:
+        """What policies knew when they were last asked; None: nobody has written it down.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        try:
+            row = self._db.execute("SELECT knowledge FROM memo").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+        return row[0] if row else None
 
     def prune(self) -> bool:
         """Delete a few thousand rows that are too old or too many, the oldest run first.
@@ -202,6 +230,7 @@ class Journal:
                 ).rowcount
                 if dropped < _PRUNE_ROWS:
                     self._db.execute("DELETE FROM run WHERE run = ?", (run,))
+                    self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
                     self._forget_places()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
         except sqlite3.Error as error:
@@ -250,6 +279,11 @@ class Journal:
         )
         self._run = cursor.lastrowid or 0
         self.run_bytes = 0
+        if head.plugins:
+            self._db.execute("INSERT INTO run_plugins VALUES (?, ?)", (self._run, head.plugins))
+
+    def _write_memo(self, memo: Memo) -> None:
+        self._db.execute("INSERT OR REPLACE INTO memo VALUES (1, ?)", (memo.knowledge,))
 
     def _write_step(self, step: Step) -> None:
         event, actions = encode(step.event), encode(step.actions)
@@ -297,6 +331,13 @@ class Journal:
             "(SELECT sequence FROM place ORDER BY sequence DESC LIMIT 1 OFFSET ?), -1)",
             (_REMEMBERED_PLACES,),
         )
+
+
+def _must_be_on_disk(record: Record) -> bool:
+    """Whether somebody waits for it to be safe: Slurm is asked next, or an operator answered."""
+    if isinstance(record, Step):
+        return any(isinstance(action, Place | LetGo | Preempt) for action in record.actions)
+    return isinstance(record, Memo)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

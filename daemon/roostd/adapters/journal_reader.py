@@ -77,6 +77,7 @@ class JournalReader:
             JournalError: one was written by a later version of Roost, or the file is damaged.
         """
         runs = []
+        plugins = dict(self._plugins())
         for number, form, *head, count, last in self._rows(
             "SELECT run, format, version, policy, epoch_of_zero_s, began_s, config,"
             " (SELECT count(*) FROM entry WHERE entry.run = run.run),"
@@ -97,9 +98,18 @@ class JournalReader:
                 epoch_of_zero_s=epoch_of_zero_s,
                 began_s=began_s,
                 config=config,
+                plugins=plugins.get(number, b""),
             )
             runs.append(Run(number, told, count, last))
         return runs
+
+    def _plugins(self) -> list[tuple[Any, ...]]:
+        """(run, its plug-ins); a journal of before there were any has no such table."""
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'run_plugins'"
+        what = "the policies of its runs"
+        if not self._rows(named, (), what):
+            return []
+        return self._rows("SELECT run, plugins FROM run_plugins", (), what)
 
     def entries(self, run: Run) -> Iterator[Entry]:
         """Every entry of a run that was there when `runs` was asked, in order.

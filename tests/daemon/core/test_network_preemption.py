@@ -21,19 +21,24 @@ from roostd.testing.builders import EngineHarness, bridges, job, node, preempted
 CONFIG = NetworkPreemptionConfig(partitions=("main",))
 
 
-def saving(job_id: str, checkpoint_s: float | None = 600.0, **options: object) -> JobSpec:
+def saving(
+    job_id: str, checkpoint_s: float | None = 600.0, gpus: int = 1, partition: str = "main"
+) -> JobSpec:
     """A job that can go on from a checkpoint."""
-    spec = job(job_id, **options)  # type: ignore[arg-type]
-    return replace(spec, checkpoint_s=checkpoint_s)
+    return replace(job(job_id, gpus=gpus, partition=partition), checkpoint_s=checkpoint_s)
 
 
 def running(
-    job_id: str, speed_frac: float | None = 1.0, since_s: float = 0.0, **options: object
+    job_id: str,
+    speed_frac: float | None = 1.0,
+    since_s: float = 0.0,
+    checkpoint_s: float | None = 600.0,
+    partition: str = "main",
 ) -> JobRecord:
     """A job that has run on 8 GPUs since `since_s` at one speed."""
     gpus = tuple(range(8))
     record = JobRecord(
-        spec=saving(job_id, **options),
+        spec=saving(job_id, checkpoint_s, partition=partition),
         state=JobState.RUNNING,
         queued_s=since_s,
         started_s=since_s,
