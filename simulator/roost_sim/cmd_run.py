@@ -35,7 +35,11 @@ from roostd.core.engine import EngineConfig
     help="A name of `roost-sim policies`, or order+placement+gate+preemption.",
 )
 @click.option(
-    "--seed", type=int, default=0, show_default=True, help="Of what the policy and jobs draw."
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Of the jobs' profiles and of what the policy draws.",
 )
 @engine_options
 @world_options

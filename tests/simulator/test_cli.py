@@ -101,6 +101,39 @@ def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster
     assert 0 < share < 1
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (("--seed", -1), "--seed"),
+        (("--regime", "lab"), "--regime"),
+        (("--exclude-model", "bret"), "no model 'bret'; there are a2c, bert"),
+        (("--compute-scale", 0), "--compute-scale"),
+        (("--congestion", 0.5), "--congestion"),
+        (("--full-speed", "--speed", "dally"), "exclude each other"),
+    ],
+)
+def test_a_world_that_cannot_be_is_refused(
+    trace: Path, cluster: Path, options: tuple[object, ...], complaint: str
+) -> None:
+    result = run("run", "--trace", trace, "--cluster", cluster, *options)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+
+
+def test_a_regime_sets_what_its_switches_do_not(trace: Path, cluster: Path) -> None:
+    arguments = ("run", "--trace", trace, "--cluster", cluster, "--policy", "sjf", "--json")
+    told = [
+        document(run(*arguments, *options))["regime"]
+        for options in (
+            (),
+            ("--regime", "paper"),
+            ("--regime", "field"),
+            ("--regime", "field", "--durations", "limit"),
+        )
+    ]
+    assert told == ["oracle", "oracle", "predicted", "limit"]
+
+
 def test_a_policy_changes_the_figures(trace: Path, cluster: Path) -> None:
     figures = document(
         run("run", "--trace", trace, "--cluster", cluster, "--policy", "sjf", "--json")
