@@ -18,20 +18,24 @@ EPOCH_S = 1_800_000_000.0
 
 
 class _WrittenEngine(Engine):
-    """An engine whose every step goes into a journal."""
+    """An engine that remembers its steps."""
 
-    def __init__(self, journal: Journal, config: EngineConfig, policies: Policies) -> None:
+    def __init__(self, config: EngineConfig, policies: Policies) -> None:
         super().__init__(config, policies)
-        self._journal = journal
+        self.steps: list[Step] = []
 
     def step(self, event: Event) -> tuple[Action, ...]:
         actions = super().step(event)
-        self._journal.write([Step(event, actions)])
+        self.steps.append(Step(event, actions))
         return actions
 
 
 class WrittenJournal:
-    """A journal and the engine that fills it; each run begins with a fresh one."""
+    """A journal and the engine that fills it; each run begins with a fresh one.
+
+    A run is written when it is over, in one transaction: a sync for each step costs more than all
+    the rest of a test.
+    """
 
     def __init__(
         self,
@@ -45,7 +49,7 @@ class WrittenJournal:
         self._config, self._policies = config or EngineConfig(), policies or Policies()
         self._version = version
         self.journal = Journal.open(folder)
-        self.begin_run(0.0)
+        self._begin(0.0)
 
     def __enter__(self) -> "WrittenJournal":
         return self
@@ -56,10 +60,15 @@ class WrittenJournal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.journal.write(self.engine.steps)
         self.journal.close()
 
     def begin_run(self, began_s: float) -> None:
         """As a daemon that starts anew."""
+        self.journal.write(self.engine.steps)
+        self._begin(began_s)
+
+    def _begin(self, began_s: float) -> None:
         head = RunHead(
             version=self._version,
             policy=self._policies.score.name,
@@ -68,7 +77,7 @@ class WrittenJournal:
             config=encode(self._config),
         )
         self.journal.write([head])
-        self.engine = _WrittenEngine(self.journal, self._config, self._policies)
+        self.engine = _WrittenEngine(self._config, self._policies)
 
     def feed(self, *events: Event) -> None:
         """Tell the engine what happens."""
