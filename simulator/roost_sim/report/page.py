@@ -1,6 +1,7 @@
 """Makes the report: one HTML file with its style, scripts and figures inside."""
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -12,15 +13,13 @@ _SCRIPTS = ("format.js", "chart.js", "heat.js", "page.js")
 
 def page_of(document: Mapping[str, object]) -> str:
     """The page that shows a document of roost_sim.report.document."""
-    page = _read("page.html")
     parts = {
         "style": _read("page.css"),
         "data": _json(document),
         "script": "\n".join(_read(name) for name in _SCRIPTS),
     }
-    for name, text in parts.items():
-        page = page.replace(f"{{{{{name}}}}}", text)
-    return page
+    # In one pass: a part may hold what looks like the place of another.
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
 
 
 def write_report(path: Path, document: Mapping[str, object]) -> None:
