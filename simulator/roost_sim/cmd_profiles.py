@@ -18,6 +18,7 @@ from roost_sim.union_tree import TREE_MODELS
 from roost_sim.world_spec import Speed
 
 _TABLE = "pollux_aws_t4_steptime.csv.gz"
+_HELD_OUT, _LARGER = "held out", "larger than any fitted, up to 64 GPUs"
 _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     Speed.MEASURED.value: PROFILES,
     Speed.DALLY.value: DALLY_MODELS,
@@ -84,7 +85,7 @@ def profiles(
     Efficiency is compute over compute and exposed communication of a step, of a job alone.
     """
     if validate:
-        _print_errors(_table(data_path), as_json=as_json)
+        _print_errors(_tables(data_path), as_json=as_json)
         return
     cluster = load_cluster(cluster_name)
     if gpu_count > cluster.gpu_count:
@@ -147,8 +148,8 @@ def _plot(
     plot_efficiencies(path, profiles_, tiers, most_gpus)
 
 
-def _table(data_path: Path | None) -> list[Measured]:
-    """The measured placements that no fit has seen.
+def _tables(data_path: Path | None) -> dict[str, list[Measured]]:
+    """Measured placements that no fit has seen, by what they are.
 
     Raises:
         ProfileError: the table is not there.
@@ -161,20 +162,25 @@ def _table(data_path: Path | None) -> list[Measured]:
     if found is None:
         raise ProfileError(f"{data_path}: no {_TABLE} there: {cure}")
     try:
-        return [row for row in read_pollux(found) if row.is_held_out]
+        return {
+            _HELD_OUT: [row for row in read_pollux(found) if row.is_held_out],
+            _LARGER: read_pollux(found, "scalability"),
+        }
     except (KeyError, ValueError, OSError) as error:
         raise ProfileError(f"{found}: is not that table ({error}): {cure}") from error
 
 
-def _print_errors(rows: list[Measured], *, as_json: bool) -> None:
-    found = errors(PROFILES, rows)
+def _print_errors(tables: dict[str, list[Measured]], *, as_json: bool) -> None:
+    found = {name: errors(PROFILES, rows) for name, rows in tables.items()}
     if as_json:
-        click.echo(json.dumps([asdict(error) for error in found]))
+        rows = [asdict(error) | {"rows": name} for name, group in found.items() for error in group]
+        click.echo(json.dumps(rows))
         return
-    click.echo("Relative error of predicted step times, on placements that no fit has seen:")
-    click.echo(f"{'family':12} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7}")
-    for error in found:
-        click.echo(_error_line(error))
+    click.echo("Relative error of predicted step times, on placements that no fit has seen.")
+    for name, group in found.items():
+        click.echo(f"\n{name}:\n{'family':12} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7}")
+        for error in group:
+            click.echo(_error_line(error))
 
 
 def _error_line(error: FitError) -> str:
