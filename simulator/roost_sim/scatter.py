@@ -5,6 +5,7 @@ nothing else. Published baselines know no such bound: so that they can be simula
 rule says which GPUs of each node a job takes, and that is the one candidate.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,10 +21,10 @@ from roost_sim.free_gpus import (
 )
 from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK, Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import POPCOUNT, Room, room_for
+from roostd.core.eligibility import POPCOUNT, Chance, Room, room_for
 from roostd.core.features import COLUMN, COLUMNS, link_scale
 from roostd.core.model import JobSpec, Shape
-from roostd.core.row_sets import NO_ROWS, RowSet
+from roostd.core.row_sets import RowSet
 
 _NO_ROWS = np.zeros((0, 1), dtype=np.int64)
 _NO_FEATURES = np.zeros((0, len(COLUMNS)), dtype=np.float32)
@@ -57,21 +58,20 @@ class Scattered:
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
         free, room = find_free_gpus(cluster, job, kept)
-        if free is None:
-            return nothing(job, room)
-        taken = self._take(free, at_s)
-        if taken is None:
-            return nothing(job, room)
+        shape = exact_shape(job)
+        taken = None if free is None else self._take(free, at_s)
+        if free is None or taken is None:
+            return nothing(job, room, _any_of(shape, room.held_back))
         chosen = np.flatnonzero(taken)
-        return the_one(cluster, exact_shape(job), free.rows[chosen], taken[chosen], room)
+        return the_one(cluster, shape, free.rows[chosen], taken[chosen], room)
 
-    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
         shape = exact_shape(job)
         if cluster.free_count() < shape.gpu_count:
-            return NO_ROWS
-        each = one_gpu_of(shape)
-        return room_for(cluster, job, each).rows & rows
+            return ()
+        room = room_for(cluster, job, one_gpu_of(shape))
+        return _any_of(shape, room.rows) if room.rows & rows else ()
 
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:
@@ -87,8 +87,12 @@ class Scattered:
         return taken
 
 
-def nothing(job: JobSpec, room: Room) -> Candidates:
-    """No room."""
+def _any_of(shape: Shape, rows: RowSet) -> tuple[Chance, ...]:
+    return (Chance(shape, rows, 1),) if rows else ()
+
+
+def nothing(job: JobSpec, room: Room, chances: tuple[Chance, ...]) -> Candidates:
+    """No room; and what would have to be so for there to be some."""
     return Candidates(
         shape=exact_shape(job),
         rows=_NO_ROWS,
@@ -97,7 +101,7 @@ def nothing(job: JobSpec, room: Room) -> Candidates:
         link_scores=_NO_ROWS[:, 0],
         tier=TIER_NODE,
         exclusions=room.exclusions(),
-        held_back=room.held_back,
+        chances=chances,
     )
 
 
@@ -133,7 +137,6 @@ def the_one(
         link_scores=np.array([_describe(cluster, rows, masks, features[0])]),
         tier=tier,
         exclusions=room.exclusions(),
-        held_back=room.held_back,
     )
 
 

@@ -4,7 +4,7 @@ Source: Gu et al., Tiresias, NSDI 2019. Its profiler looks at the sizes of the m
 models whose gradient is mostly one tensor (AlexNet, VGG) suffer when spread, others do not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from roost_sim.model_sizes import size_of
@@ -13,6 +13,7 @@ from roost_sim.scatter_rules import LoadBalance
 from roost_sim.shapes import every_even_shape, tightest_shapes
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
+from roostd.core.eligibility import Chance
 from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.policy import ShapeByShape
 from roostd.core.row_sets import RowSet
@@ -55,7 +56,7 @@ class SkewRule:
         rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
         return rule.propose(cluster, job, kept, at_s)
 
-    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
         rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
-        return rule.of_use(cluster, job, rows)
+        return rule.chances(cluster, job, rows)

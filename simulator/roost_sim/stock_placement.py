@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from roost_sim.scatter import nothing, the_one
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import required_rows, room_for
+from roostd.core.eligibility import Chance, required_rows, room_for
 from roostd.core.links import LinkTable, indices_of, mask_of
 from roostd.core.model import JobSpec, Shape
 from roostd.core.policy import ShapeByShape
-from roostd.core.row_sets import NO_ROWS, RowSet, row_array
+from roostd.core.row_sets import RowSet, row_array
 from roostd.core.topology import LinkMatrix
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -49,21 +49,21 @@ class StockSlurm:
 
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        held_back = NO_ROWS
+        chances: list[Chance] = []
         for shape in job.shapes:
             room = room_for(cluster, job, shape, kept)
             required = required_rows(cluster, job, room.rows)
-            held_back |= room.held_back
             if room.count < shape.node_count or required is None:
+                chances += room.chances(shape)
                 continue
             chosen = self._choose(cluster, room.rows, required, shape)
             masks = [self._mask(cluster, row, shape.gpus_per_node) for row in chosen.tolist()]
             return the_one(cluster, shape, chosen, np.array(masks), room)
-        return replace(nothing(job, room), held_back=held_back)
+        return nothing(job, room, tuple(chances))
 
-    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        return self._wakes.of_use(cluster, job, rows)
+        return self._wakes.chances(cluster, job, rows)
 
     def _choose(self, cluster: Cluster, rows: RowSet, required: RowSet, shape: Shape) -> Rows:
         """Required nodes first; the rule fills up."""

@@ -133,7 +133,7 @@ def test_there_is_nothing_for_more_gpus_than_are_free(name: str) -> None:
     kept = rule(name).propose(cluster, of_gpus(5, 4), 0b10, 0.0)
     assert not len(kept)
     assert dict(kept.exclusions)[KEPT_FREE] == 1
-    assert kept.held_back == 0b10
+    assert [chance.rows for chance in kept.chances] == [0b10]
 
 
 def test_the_shape_that_rounds_nothing_up_is_what_a_job_holds() -> None:

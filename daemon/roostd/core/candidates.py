@@ -5,6 +5,7 @@ worse-linked set of a node than the best one. Several nodes: Slurm gives each no
 same indices, so a candidate is a node set and one index set that is free on all of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -12,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import POPCOUNT, Room, first_largest, required_rows, room_for
+from roostd.core.eligibility import (
+    KEPT_FREE,
+    POPCOUNT,
+    Chance,
+    Room,
+    first_largest,
+    required_rows,
+    room_for,
+)
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
 from roostd.core.gangs import gangs
 from roostd.core.late import Late
@@ -40,7 +49,7 @@ class Candidates(Late):
         link_scores: int64 [candidate], summed over nodes.
         tier: of the closest candidate: 0 one node, 1 one rack, 2 across racks.
         exclusions: (reason, number of nodes), for the nodes that were ruled out.
-        held_back: nodes that have room but were kept free for others.
+        chances: where there are none: what would have to be so that there are some.
     """
 
     shape: Shape
@@ -50,25 +59,34 @@ class Candidates(Late):
     link_scores: NDArray[np.int64]
     tier: int
     exclusions: tuple[tuple[str, int], ...]
-    held_back: RowSet = NO_ROWS
+    chances: tuple[Chance, ...] = ()
 
     def __len__(self) -> int:
         return len(self.masks)
 
-    def also_held_back(self, rows: RowSet, reason: str, node_count: int) -> "Candidates":
-        """The same, with nodes kept from another shape of the job.
+    def after(self, earlier: Sequence["Candidates"]) -> "Candidates":
+        """No candidates, after other shapes of the job had none either.
 
-        Args:
-            rows: those nodes.
-            reason: why, to be added to the exclusions unless it is among them.
-            node_count: how many to name there.
+        The exclusions are those of this one, and for how many nodes at most the others were shut
+        out by nodes kept free.
         """
-        if not rows & ~self.held_back:
+        if not earlier:
             return self
+        return Candidates.later(
+            partial(self._explain_after, earlier),
+            shape=self.shape,
+            masks=self.masks,
+            tier=self.tier,
+            chances=tuple(chance for found in (*earlier, self) for chance in found.chances),
+        )
+
+    def _explain_after(self, earlier: Sequence["Candidates"]) -> "Candidates":
+        kept_counts = [dict(found.exclusions).get(KEPT_FREE, 0) for found in (*earlier, self)]
         excluded = self.exclusions
-        if reason not in dict(excluded):
-            excluded = (*excluded, (reason, node_count))
-        return replace(self, exclusions=excluded, held_back=self.held_back | rows)
+        if max(kept_counts) and not kept_counts[-1]:
+            excluded = (*excluded, (KEPT_FREE, max(kept_counts)))
+        chances = tuple(chance for found in (*earlier, self) for chance in found.chances)
+        return replace(self, exclusions=excluded, chances=chances)
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
@@ -159,7 +177,7 @@ def _none(shape: Shape, room: Room, *more: tuple[str, int]) -> Candidates:
         shape=shape,
         masks=_nothing(shape.node_count)[1],
         tier=TIER_NODE,
-        held_back=room.held_back,
+        chances=room.chances(shape),
     )
 
 
@@ -173,7 +191,7 @@ def _explain_none(shape: Shape, room: Room, more: tuple[tuple[str, int], ...]) -
         link_scores=no_numbers,
         tier=TIER_NODE,
         exclusions=(*room.exclusions(), *more),
-        held_back=room.held_back,
+        chances=room.chances(shape),
     )
 
 
@@ -217,7 +235,6 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
         link_scores=np.repeat([choice.link_score for choice in choices], counts),
         tier=TIER_NODE,
         exclusions=room.exclusions(),
-        held_back=room.held_back,
     )
 
 
@@ -248,7 +265,6 @@ def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidate
         link_scores=link_scores,
         tier=int(features[:, COLUMN["tier_frac"]].min() * 2),
         exclusions=room.exclusions(),
-        held_back=room.held_back,
     )
 
 

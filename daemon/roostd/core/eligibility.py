@@ -5,7 +5,7 @@ One function a question, each answered for all nodes at once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,24 @@ POPCOUNT = popcounts(MAX_GPUS)
 _SHORTAGES = ("too few free GPUs", "too few free CPUs", "too little free memory")
 _MEMO_LIMIT = 256  # of demands; each costs a bit a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
+
+
+class Chance(NamedTuple):
+    """What would have to be so for a job that found no room to find some.
+
+    Attributes:
+        shape: in which it would run.
+        rows: nodes that have room for its part.
+        wanted: how many of them must not be kept for others.
+    """
+
+    shape: Shape
+    rows: RowSet
+    wanted: int
+
+    def is_taken(self, kept: RowSet) -> bool:
+        """Whether too few of the nodes are left, with these kept for others."""
+        return (self.rows & ~kept).bit_count() < self.wanted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +55,15 @@ class Room:
     count: int
     _usable: "_UsableRows"
     _enough: tuple[RowSet, RowSet, RowSet]  # GPUs, CPUs, memory; read when somebody asks why
+
+    def chances(self, shape: Shape) -> tuple[Chance, ...]:
+        """What could give room to a shape that found none."""
+        if self.count >= shape.node_count:  # enough nodes, but they have nothing in common
+            return (Chance(shape, self.held_back, 1),) if self.held_back else ()
+        rows = self.rows | self.held_back
+        if rows.bit_count() < shape.node_count:
+            return ()
+        return (Chance(shape, rows, shape.node_count),)
 
     def exclusions(self) -> tuple[tuple[str, int], ...]:
         """Why the other nodes have none: (reason, number of nodes)."""

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import KEPT_FREE, room_for
+from roostd.core.eligibility import Chance, room_for
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
-from roostd.core.row_sets import NO_ROWS, RowSet
+from roostd.core.row_sets import RowSet
 
 # -- order -------------------------------------------------------------------------------------
 
@@ -151,10 +151,10 @@ class CandidatePolicy(Protocol):
             at_s: engine time.
         """
 
-    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
-        """Those of `rows`, which have more room now, with which a job may find what it did not.
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+        """What a job that found nothing could find now that `rows` have more room.
 
-        May name some that are of no use to it; none: it would find nothing still.
+        May err towards too many; those of shapes that they make no difference to are left out.
         """
 
 
@@ -163,24 +163,23 @@ class ShapeByShape:
 
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        held_back, kept_count = NO_ROWS, 0
+        earlier: list[Candidates] = []
         for shape in job.shapes:
             found = find_candidates(cluster, job, shape, kept)
             if len(found):
                 return found
-            held_back |= found.held_back
-            kept_count = max(kept_count, found.held_back.bit_count())
-        return found.also_held_back(held_back, KEPT_FREE, kept_count)
+            earlier.append(found)
+        return earlier.pop().after(earlier)
 
-    def of_use(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet:
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        found = NO_ROWS
+        found: list[Chance] = []
         for shape in job.shapes:
             if cluster.roomy_counts[shape.gpus_per_node] < shape.node_count:
                 continue
             room = room_for(cluster, job, shape)
-            if room.count >= shape.node_count:
-                found |= room.rows & rows
+            if room.rows & rows and room.count >= shape.node_count:
+                found.append(Chance(shape, room.rows, shape.node_count))
         return found
 
 

@@ -13,10 +13,11 @@ from typing import TypeAlias
 
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
+from roostd.core.eligibility import Chance
 from roostd.core.jobs import Demand, JobRecord
-from roostd.core.model import JobId, JobSpec
+from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
-from roostd.core.row_sets import NO_ROWS, RowSet
+from roostd.core.row_sets import RowSet
 
 _Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
 
@@ -31,8 +32,8 @@ class Group:
         ages: the same as a heap; entries of jobs that left stay in.
         deferred: jobs that have an offer and wait for a better one.
         nothing: the last try, if it found no room.
-        held_back: nodes with room that were kept from that try for others, and nodes that have
-            room since. None: there is no room whoever may have them.
+        chances: by shape: what would have to be so for it to find some. None: there is no room
+            whoever may have which nodes.
     """
 
     number: int
@@ -42,19 +43,23 @@ class Group:
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
     nothing: Candidates | None = None
-    held_back: RowSet = NO_ROWS
+    chances: dict[Shape, Chance] = field(default_factory=dict)
 
     def is_blocked(self, kept: RowSet) -> bool:
         """Whether a try would find no room, with these nodes kept from it."""
-        return self.nothing is not None and not self.held_back & ~kept
+        if self.nothing is None:
+            return False
+        return all(chance.is_taken(kept) for chance in self.chances.values())
 
     def found_nothing(self, nothing: Candidates) -> None:
         """Remember a try without room."""
-        self.nothing, self.held_back = nothing, nothing.held_back
+        self.nothing = nothing
+        self.chances = {chance.shape: chance for chance in nothing.chances}
 
     def forget(self) -> None:
         """Let the next pass try anew."""
-        self.nothing, self.held_back = None, NO_ROWS
+        self.nothing = None
+        self.chances.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
         """Where an entry of job_ids is."""
@@ -63,7 +68,7 @@ class Group:
     @property
     def is_without_room(self) -> bool:
         """Whether a try would find no room, whichever nodes are kept from it."""
-        return self.nothing is not None and not self.held_back
+        return self.nothing is not None and not self.chances
 
     def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
         """The first in order of those that could have been placed by then."""
@@ -86,6 +91,7 @@ class JobQueue:
         self._group_count = 0
         self._is_ranked = True
         self._is_due = False  # whether a pass could change anything
+        self._hopeful: list[Group] = []  # groups that may find room in this pass
         self._untold: dict[JobId, None] = {}  # added since they were last asked for
 
     def __contains__(self, job_id: JobId) -> bool:
@@ -117,7 +123,7 @@ class JobQueue:
         """Take a job out, if it is in."""
         left = self._take_out(job_id)
         self._forget_if_empty(left)
-        if left is not None and any(other.held_back for other in self._groups.values()):
+        if left is not None and any(other.chances for other in self._groups.values()):
             self._is_due = True  # it may have been the one for whom nodes were kept
 
     def defer(self, job_id: JobId) -> None:
@@ -137,11 +143,11 @@ class JobQueue:
         for group in self._groups.values() if rows else ():
             if group.nothing is None and not group.deferred:
                 continue
-            gained = candidates.of_use(cluster, group.sample, rows)
+            gained = candidates.chances(cluster, group.sample, rows)
             if gained and group.deferred:
                 self._recall(group)
             elif gained:
-                group.held_back |= gained  # of use unless the pass keeps them for others
+                group.chances |= {chance.shape: chance for chance in gained}
                 self._is_due = True
         is_due, self._is_due = self._is_due, False
         if is_due and not self._is_ranked:
@@ -155,8 +161,11 @@ class JobQueue:
         without room has one more turn, with its first job that waits since `impatient_s`.
         """
         turns: list[_Turn] = []
+        self._hopeful = []
         for group in self._groups.values():
             without_room = group.is_without_room
+            if not without_room and group.job_ids:
+                self._hopeful.append(group)
             _push(turns, group, group.first_since(impatient_s) if without_room else _head(group))
         while turns:
             key, _, job_id, group = heappop(turns)
@@ -182,7 +191,7 @@ class JobQueue:
 
     def is_settled(self, kept: RowSet) -> bool:
         """Whether nobody would find room, with these nodes kept for others."""
-        return all(group.is_blocked(kept) or not group.job_ids for group in self._groups.values())
+        return all(group.is_blocked(kept) for group in self._hopeful)
 
     def has_blocked(self) -> bool:
         """Whether some queued job found no room."""
@@ -210,11 +219,11 @@ class JobQueue:
         waiting = sorted(
             (key, group.number, job_id, group)
             for group in self._groups.values()
-            if group.held_back
+            if group.chances
             for key, job_id in group.job_ids
         )
         for _, _, job_id, group in waiting[:count]:
-            if group.held_back and job_id in group.since_s:
+            if group.chances and job_id in group.since_s:
                 yield group, job_id
 
     def postpone(self) -> None:

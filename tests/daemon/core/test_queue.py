@@ -6,10 +6,11 @@ import pytest
 
 from roostd.core.candidates import Candidates, find_candidates
 from roostd.core.cluster import Cluster
+from roostd.core.eligibility import Chance
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import PriorityOrder, ShapeByShape
 from roostd.core.queue import Group, JobQueue
-from roostd.testing.builders import job, node, share, waiting
+from roostd.testing.builders import job, node, shape, share, waiting
 from roostd.testing.fakes import FixedOrder
 
 
@@ -36,7 +37,9 @@ def one_pass(
         for group, job_id in queue.offers(impatient_s):
             offered.append(job_id)
             nothing = no_room(cluster, group.sample)
-            group.found_nothing(replace(nothing, held_back=0b01) if kept else nothing)
+            group.found_nothing(
+                replace(nothing, chances=(Chance(shape(1), 0b01, 1),)) if kept else nothing
+            )
     queue.check_invariants()
     return [str(job_id) for job_id in offered]
 
@@ -86,11 +89,12 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
     assert one_pass(queue, cluster) == offered
 
 
-def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_one_of_them_is_not_kept() -> None:
+def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
     group = Group(1, job("1"))
-    group.found_nothing(replace(no_room(cluster_of_two(), job("1")), held_back=0b011))
-    assert group.is_blocked(0b111)
-    assert not group.is_blocked(0b101)
+    chance = Chance(shape(1, 2), rows=0b0111, wanted=2)
+    group.found_nothing(replace(no_room(cluster_of_two(), job("1")), chances=(chance,)))
+    assert group.is_blocked(0b1110)
+    assert not group.is_blocked(0b1100)
     assert not group.is_without_room
 
 
