@@ -1,18 +1,16 @@
 """Fits the speed profiles on public tables and prints simulator/roost_sim/fitted_profiles.py.
 
     benchmarks/fit_profiles.py --data ../shared/data/throughput > FILE
-    benchmarks/fit_profiles.py --data ../shared/data/throughput --validate [--json]
 
---validate prints the error of the profiles in the code on the rows that no fit has seen.
+How wrong they are: `roost-sim profiles --validate`.
 """
 
 import argparse
 import json
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
-from roost_sim.fitted_profiles import PROFILES
-from roost_sim.profile_fit import GAVEL, MURI, POLLUX, errors, fit_folder, read_pollux
+from roost_sim.profile_fit import GAVEL, MURI, POLLUX, fit_folder
 from roost_sim.profiles import Profile
 
 _SOURCES = {GAVEL: "GAVEL", MURI: "MURI", POLLUX: "POLLUX"}
@@ -42,31 +40,10 @@ def print_module(profiles: tuple[Profile, ...]) -> None:
     print(")")
 
 
-def print_errors(data: Path, *, as_json: bool) -> None:
-    """Print how far predicted step times are from measured ones that no fit has seen."""
-    rows = read_pollux(data / "pollux_aws_t4_steptime.csv.gz")
-    found = errors(PROFILES, (row for row in rows if row.is_held_out))
-    if as_json:
-        print(json.dumps([asdict(error) for error in found]))
-        return
-    print(f"{'family':12} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7}")
-    for error in found:
-        print(
-            f"{error.family:12} {error.row_count:6} {error.mean_frac:7.1%}"
-            f" {error.median_frac:7.1%} {error.p90_frac:7.1%}"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--validate", action="store_true", help="errors on rows not fitted on")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    if options.validate:
-        print_errors(options.data, as_json=options.json)
-    else:
-        print_module(fit_folder(options.data))
+    print_module(fit_folder(parser.parse_args().data))
 
 
 if __name__ == "__main__":
