@@ -4,6 +4,7 @@ Metrics are exact and made elsewhere; curves are for the eye. They are plain lis
 travel between processes and into files as they are.
 """
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.cluster_spec import ClusterSpec
-from roost_sim.driver import JobResult, Outcome
+from roost_sim.driver import JobResult
 from roost_sim.metrics import Span
+from roost_sim.simulation import Report
 from roostd.core.model import NodeName, NodeShare
 
 QUANTILES = 200
 QUEUE_POINTS = 400
 HEAT_COLUMNS = 200
 HEAT_ROWS = 64
+# One letter a share, 0 first and 1 last: a thirtieth of the memory that numbers would take, and a
+# sweep keeps thousands of runs. Steps of 1.6 % are finer than an eye sees.
+HEAT_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,8 @@ class Curves:
         jct_s: quantiles of the measured jobs' completion times at (i + 0.5) / len, ascending.
         end_s: from the first submission to the last end; the time that the others divide evenly.
         queue: mean number of jobs that had not started yet, in each of QUEUE_POINTS parts.
-        heat: busy share 0..1 of groups of nodes [group][part], nodes in the cluster's order.
+        heat: busy share of groups of nodes, a text a group and a letter of HEAT_DIGITS a part;
+            nodes in the cluster's order.
         heat_names: first and last node of each group.
         tier_counts: placements on one node, in one rack, across racks.
         left_out: (reason, jobs).
@@ -39,7 +45,7 @@ class Curves:
     jct_s: list[float]
     end_s: float
     queue: list[float]
-    heat: list[list[float]]
+    heat: list[str]
     heat_names: list[tuple[str, str]]
     tier_counts: tuple[int, ...]
     left_out: list[tuple[str, int]]
@@ -47,7 +53,7 @@ class Curves:
 
 @dataclass(slots=True)
 class HoldLog:
-    """Notes who held GPUs of which node when. It is a `roost_sim.driver.HoldSeen`.
+    """Notes how many GPUs of which node were held when. It is a `roost_sim.driver.HoldSeen`.
 
     Attributes:
         cluster: whose nodes.
@@ -55,7 +61,8 @@ class HoldLog:
 
     cluster: ClusterSpec
     _index: dict[NodeName, int] = field(init=False)
-    _rows: list[tuple[int, int, float, float]] = field(default_factory=list)
+    # Node, GPUs, begin, end of each stretch: policies that preempt make millions.
+    _rows: "array[float]" = field(default_factory=lambda: array("d"))
 
     def __post_init__(self) -> None:
         self._index = {node.name: number for number, node in enumerate(self.cluster.nodes)}
@@ -64,25 +71,27 @@ class HoldLog:
         """Take in one stretch."""
         for share in shares:
             gpu_count = len(share.gpu_indices)
-            self._rows.append((self._index[share.node], gpu_count, begin_s, end_s))
+            self._rows.extend((self._index[share.node], gpu_count, begin_s, end_s))
 
-    def heat(self, begin_s: float, end_s: float) -> list[list[float]]:
-        """Busy share of the GPUs of each group of nodes in each part of a time: Curves.heat."""
-        groups = _groups(len(self.cluster.nodes))
-        group_of = np.repeat(np.arange(len(groups)), [last - first for first, last in groups])
-        gpu_counts = np.array([node.kind.gpu_count for node in self.cluster.nodes], dtype=float)
-        there = np.array([gpu_counts[first:last].sum() for first, last in groups])
+    def busy_frac(self, begin_s: float, end_s: float) -> NDArray[np.float64]:
+        """Busy share 0..1 of the GPUs of each group of nodes in each part of a time.
+
+        Returns:
+            float64 [group, part].
+        """
+        nodes = self.cluster.nodes
+        groups = _groups(len(nodes))
+        busy_frac = np.zeros((len(groups), HEAT_COLUMNS))
         if not self._rows or end_s <= begin_s:
-            return [[0.0] * HEAT_COLUMNS for _ in groups]
-        node, gpus, since_s, until_s = np.array(self._rows, dtype=float).T
-        grid = np.array(
-            [
-                _covered(since_s[rows], until_s[rows], gpus[rows], begin_s, end_s, HEAT_COLUMNS)
-                for rows in (group_of[node.astype(int)] == number for number in range(len(groups)))
-            ]
-        )
-        shares: list[list[float]] = np.clip(grid / there[:, None], 0.0, 1.0).round(3).tolist()
-        return shares
+            return busy_frac
+        number, gpus, since_s, until_s = np.array(self._rows).reshape(-1, 4).T
+        for row, (first, last) in enumerate(groups):
+            inside = (number >= first) & (number < last)
+            held = _covered(
+                since_s[inside], until_s[inside], gpus[inside], begin_s, end_s, HEAT_COLUMNS
+            )
+            busy_frac[row] = held / sum(node.kind.gpu_count for node in nodes[first:last])
+        return busy_frac.clip(0.0, 1.0)
 
     def names(self) -> list[tuple[str, str]]:
         """First and last node of each group."""
@@ -90,25 +99,25 @@ class HoldLog:
         return [(nodes[a].name, nodes[b - 1].name) for a, b in _groups(len(nodes))]
 
 
-def curves_of(outcome: Outcome, span: Span, holds: HoldLog) -> Curves:
+def curves_of(report: Report, span: Span, holds: HoldLog) -> Curves:
     """Cut a run down to its curves."""
-    jobs = outcome.jobs
+    jobs = report.outcome.jobs
     first_s = jobs[0].submit_s if jobs else 0.0
     last_s = max((job.ended_s for job in jobs if job.ended_s is not None), default=first_s)
-    left_out: dict[str, int] = {}
-    for job in jobs:
-        if job.left_out:
-            left_out[job.left_out] = left_out.get(job.left_out, 0) + 1
-    tiers = [job.tier for job in jobs]
     return Curves(
         jct_s=_quantiles(_measured_jct_s(jobs, span)),
         end_s=last_s - first_s,
         queue=_queue(jobs, first_s, last_s),
-        heat=holds.heat(first_s, last_s),
+        heat=_as_letters(holds.busy_frac(first_s, last_s)),
         heat_names=holds.names(),
-        tier_counts=tuple(tiers.count(tier) for tier in range(3)),
-        left_out=sorted(left_out.items(), key=lambda item: (-item[1], item[0])),
+        tier_counts=report.metrics.tier_counts,
+        left_out=list(report.metrics.left_out),
     )
+
+
+def _as_letters(busy_frac: NDArray[np.float64]) -> list[str]:
+    digits = np.rint(busy_frac * (len(HEAT_DIGITS) - 1)).astype(int)
+    return ["".join(HEAT_DIGITS[digit] for digit in row) for row in digits.tolist()]
 
 
 def _measured_jct_s(jobs: Sequence[JobResult], span: Span) -> list[float]:

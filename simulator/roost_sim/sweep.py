@@ -111,7 +111,7 @@ class Sweep:
         return Done(
             case=case,
             document=document | {"load": case.load},
-            curves=curves_of(report.outcome, run.span, holds),
+            curves=curves_of(report, run.span, holds),
         )
 
 

@@ -2,15 +2,26 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.simulator.sweeps import template
 
 from roost_sim.cluster_spec import ClusterSpec
 from roost_sim.driver import JobResult, Outcome
-from roost_sim.metrics import Span
+from roost_sim.metrics import Span, measure
+from roost_sim.occupancy import Holds
+from roost_sim.policies import Regime
 from roost_sim.presets import preset
-from roost_sim.run_curves import HEAT_COLUMNS, QUANTILES, QUEUE_POINTS, Curves, HoldLog, curves_of
-from roost_sim.simulation import simulate
+from roost_sim.run_curves import (
+    HEAT_COLUMNS,
+    HEAT_DIGITS,
+    QUANTILES,
+    QUEUE_POINTS,
+    Curves,
+    HoldLog,
+    curves_of,
+)
+from roost_sim.simulation import Report, simulate
 from roostd.core.model import JobId, NodeName, NodeShare
 
 WHOLE = Span(warm_up_frac=0, cool_down_frac=0)
@@ -35,7 +46,9 @@ def job(
 
 def curves(*jobs: JobResult, holds: HoldLog | None = None) -> Curves:
     outcome = Outcome(jobs=jobs, event_count=0, decision_s=())
-    return curves_of(outcome, WHOLE, holds or HoldLog(SMALL))
+    metrics = measure(outcome, SMALL.gpu_count, WHOLE, holds=Holds())
+    report = Report(outcome=outcome, metrics=metrics, knowledge=Regime.NONE, wall_s=0)
+    return curves_of(report, WHOLE, holds or HoldLog(SMALL))
 
 
 def share(cluster: ClusterSpec, node: int, gpu_count: int) -> tuple[NodeShare, ...]:
@@ -68,17 +81,17 @@ def test_heat_is_the_busy_share_of_a_node() -> None:
     holds = HoldLog(SMALL)
     holds(share(SMALL, 2, 4), 0.0, 50.0)
     holds(share(SMALL, 2, 8), 50.0, 75.0)
-    heat = holds.heat(0.0, 100.0)
+    busy = holds.busy_frac(0.0, 100.0)
     half, quarter = HEAT_COLUMNS // 2, HEAT_COLUMNS // 4
-    assert heat[2] == [0.5] * half + [1.0] * quarter + [0.0] * quarter
-    assert all(set(row) == {0.0} for number, row in enumerate(heat) if number != 2)
+    assert busy[2].tolist() == [0.5] * half + [1.0] * quarter + [0.0] * quarter
+    assert np.delete(busy, 2, axis=0).max() == 0
     assert holds.names()[2] == (SMALL.nodes[2].name, SMALL.nodes[2].name)
 
 
 def test_many_nodes_share_64_rows() -> None:
     philly = preset("philly")
     holds = HoldLog(philly)
-    assert len(holds.heat(0, 1)) == len(holds.names()) == 64
+    assert len(holds.busy_frac(0, 1)) == len(holds.names()) == 64
     assert holds.names()[0][0] == philly.nodes[0].name
     assert holds.names()[-1][1] == philly.nodes[-1].name
 
@@ -100,6 +113,16 @@ def test_nothing_at_all_has_curves() -> None:
 def test_the_heat_of_a_run_adds_up_to_its_occupancy() -> None:
     holds = HoldLog(SMALL)
     report = simulate(replace(template(), hold_seen=holds))
-    heat = curves_of(report.outcome, WHOLE, holds).heat
-    mean = sum(map(sum, heat)) / sum(map(len, heat))
-    assert report.metrics.occupancy == pytest.approx(mean, abs=1e-3)
+    jobs = report.outcome.jobs
+    busy = holds.busy_frac(0.0, max(job.ended_s or 0.0 for job in jobs))
+    assert report.metrics.occupancy == pytest.approx(busy.mean())
+
+
+def test_heat_travels_as_letters() -> None:
+    holds = HoldLog(SMALL)
+    holds(share(SMALL, 0, 4), 0.0, 50.0)
+    holds(share(SMALL, 0, 8), 50.0, 100.0)
+    heat = curves(job(0, 0, 100), holds=holds).heat
+    # A half is step 31.5 of 63, rounded to the even 32.
+    assert heat[0] == HEAT_DIGITS[32] * (HEAT_COLUMNS // 2) + "_" * (HEAT_COLUMNS // 2)
+    assert heat[1] == "0" * HEAT_COLUMNS

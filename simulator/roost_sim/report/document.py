@@ -12,11 +12,10 @@ import numpy as np
 from roost_sim.comparison import Comparison, Summary
 from roost_sim.metrics import TIER_NAMES
 from roost_sim.policies import find_policy
-from roost_sim.run_curves import QUANTILES
+from roost_sim.run_curves import HEAT_DIGITS, QUANTILES
 from roost_sim.sweep import Done, Sweep
 from roost_sim.sweep_runner import Collected
 
-HEAT_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 _DIGITS = 5  # significant ones of what is drawn: a pixel of a wide screen is 1 in 4,000
 
 
@@ -127,7 +126,7 @@ def _curves(runs: Sequence[Done]) -> dict[str, object]:
         "shown_seed": runs[0].case.seed,
         "end_s": _short(first.end_s),
         "queue": [_short(value) for value in first.queue],
-        "heat": ["".join(map(_heat_digit, row)) for row in first.heat],
+        "heat": first.heat,
         "heat_names": first.heat_names,
         "tiers": [
             sum(counts) for counts in zip(*(run.curves.tier_counts for run in runs), strict=True)
@@ -144,10 +143,6 @@ def _pooled_quantiles(runs: Sequence[Done]) -> list[float]:
         return []
     at = ((np.arange(count) + 0.5) / count * len(values)).astype(int)
     return [_short(value) for value in values[at].tolist()]
-
-
-def _heat_digit(frac: float) -> str:
-    return HEAT_DIGITS[round(frac * (len(HEAT_DIGITS) - 1))]
 
 
 def _short(value: float) -> float:
