@@ -65,6 +65,8 @@ class LinkShares:
             self.capacity_bytes_per_s[link]
         self._traffic[job_id], self._share[job_id] = traffic, 1.0
         self._came[job_id], self._next = self._next, self._next + 1
+        if not traffic.links:
+            return ()
         for link in traffic.links:
             self._jobs_on.setdefault(link, {})[job_id] = None
             self._add_up(link)
@@ -83,6 +85,8 @@ class LinkShares:
         tied = self._tied_to([job_id])
         traffic = self._traffic.pop(job_id)
         del self._share[job_id], self._came[job_id]
+        if not traffic.links:
+            return ()
         for link in traffic.links:
             del self._jobs_on[link][job_id]
             self._add_up(link)

@@ -7,6 +7,7 @@ placement is as good as it can be.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from roost_sim.cluster_spec import ClusterSpec, Tier
 from roost_sim.profiles import Profile
@@ -125,10 +126,15 @@ class SpeedModel:
 
     def closest(self, gpu_count: int) -> Spot:
         """The best placement that the cluster allows for so many GPUs: the fewest nodes."""
-        nodes = -(-gpu_count // self.gpus_per_node)
-        return Spot(
-            tier=Tier.NODE if nodes == 1 else Tier.RACK,
-            gpu_count=gpu_count,
-            node_count=nodes,
-            fullest_gpu_count=-(-gpu_count // nodes),
-        )
+        return _closest(gpu_count, self.gpus_per_node)
+
+
+@cache
+def _closest(gpu_count: int, gpus_per_node: int) -> Spot:
+    nodes = -(-gpu_count // gpus_per_node)
+    return Spot(
+        tier=Tier.NODE if nodes == 1 else Tier.RACK,
+        gpu_count=gpu_count,
+        node_count=nodes,
+        fullest_gpu_count=-(-gpu_count // nodes),
+    )
