@@ -66,6 +66,8 @@ class RayEngine:
         Raises:
             RayError: no library, or no cluster at the address.
         """
+        if not cases:
+            return
         ray = _import_ray()
         self._connect(ray)
         try:

@@ -61,9 +61,9 @@ def collect(
         collected.done += [run for run in read_results(results_path, facts) if run.case in wanted]
         kept = appending(results_path, facts)
     todo = unfinished(cases, collected.done)
-    meter.begin(len(cases), len(cases) - len(todo))
     with kept as writer:
         try:
+            meter.begin(len(cases), len(cases) - len(todo))
             with closing(engine.perform(sweep, todo)) as running:
                 for finished in running:
                     _keep(finished, collected, writer)
