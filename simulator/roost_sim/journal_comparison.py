@@ -128,7 +128,7 @@ def compare_with(
     other = _simulate(history, policy, config, seed, delay_s)
     again, fault = None, ""
     try:
-        policies = policies_of(recording, run, models)
+        policies = policies_of(recording, run, models, knowledge_of=recording.runs[0])
         again = simulate_history(history, policies, config, start_delay_s=delay_s)
     except RecordingError as error:
         fault = str(error)

@@ -8,7 +8,9 @@ model loader. Both read files and nothing else.
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +26,10 @@ from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.errors import JournalError, PolicyError
 from roostd.core.events import Event
 from roostd.core.features import HeuristicScore
+from roostd.core.plugins import Plugins
 from roostd.core.policy import ScorePolicy
 
+_T = TypeVar("_T")
 _ONNX = "onnx:"
 _REASON, _NO_REASON = b'"fallback_reason":', b'"fallback_reason":""'
 
@@ -103,17 +107,29 @@ class Recording:
         Raises:
             RecordingError: they cannot be read.
         """
-        try:
-            return decode(run.head.config, EngineConfig)
-        except JournalError as error:
-            raise RecordingError(
-                f"{self.path}: run {run.number}: its configuration: {error}; roostd"
-                f" {run.head.version} wrote it, this may be an older one"
-            ) from error
+        return self._part_of_head(run, "configuration", run.head.config, EngineConfig)
+
+    def plugins(self, run: Run) -> Plugins:
+        """Which gate and preemption a run had, and what they knew when it began.
+
+        Raises:
+            RecordingError: they cannot be read.
+        """
+        told = run.head.plugins
+        return self._part_of_head(run, "policies", told, Plugins) if told else Plugins()
 
     def close(self) -> None:
         """Let go of the file."""
         self._reader.close()
+
+    def _part_of_head(self, run: Run, name: str, record: bytes, kind: type[_T]) -> _T:
+        try:
+            return decode(record, kind)
+        except JournalError as error:
+            raise RecordingError(
+                f"{self.path}: run {run.number}: its {name}: {error}; roostd {run.head.version}"
+                " wrote it, this may be an older one"
+            ) from error
 
 
 class RecordedScore:
@@ -180,14 +196,26 @@ class ModelShelf:
         return next((path for path in self._paths if _digest(path).startswith(digits)), None)
 
 
-def policies_of(recording: Recording, run: Run, models: ModelShelf) -> Policies:
-    """Make the plug-ins that roostd made for a run (roostd.service).
+def policies_of(
+    recording: Recording, run: Run, models: ModelShelf, *, knowledge_of: Run | None = None
+) -> Policies:
+    """Make the plug-ins that roostd made for a run.
+
+    Args:
+        recording: the journal.
+        run: whose plug-ins.
+        models: where its model is found.
+        knowledge_of: the run at whose beginning they are to know what they knew; None: `run`.
 
     Raises:
-        RecordingError: its model is not at hand.
+        RecordingError: its model is not at hand, or its head cannot be read.
     """
     score = models.score_of(run, recording.path)
-    return Policies(score=score if isinstance(score, HeuristicScore) else RecordedScore(score))
+    plugins = recording.plugins(run)
+    if knowledge_of is not None:
+        plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
+    asked = score if isinstance(score, HeuristicScore) else RecordedScore(score)
+    return plugins.policies(asked)
 
 
 class RepeatedRun:

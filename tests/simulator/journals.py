@@ -13,6 +13,7 @@ from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, JobEnded, JobQueued, JobStarted
 from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, JobSpec, NodeShare
+from roostd.core.plugins import Plugins
 
 EPOCH_S = 1_800_000_000.0
 
@@ -43,11 +44,12 @@ class WrittenJournal:
         *,
         config: EngineConfig | None = None,
         policies: Policies | None = None,
+        plugins: Plugins | None = None,
         version: str = "0.1.0",
     ) -> None:
         self.path = folder / FILE_NAME
         self._config, self._policies = config or EngineConfig(), policies or Policies()
-        self._version = version
+        self._plugins, self._version = plugins, version
         self.journal = Journal.open(folder)
         self._begin(0.0)
 
@@ -69,15 +71,19 @@ class WrittenJournal:
         self._begin(began_s)
 
     def _begin(self, began_s: float) -> None:
+        policies = self._policies
+        if self._plugins is not None:
+            policies = self._plugins.policies(policies.score)
         head = RunHead(
             version=self._version,
-            policy=self._policies.score.name,
+            policy=policies.score.name,
             epoch_of_zero_s=EPOCH_S,
             began_s=began_s,
             config=encode(self._config),
+            plugins=b"" if self._plugins is None else encode(self._plugins),
         )
         self.journal.write([head])
-        self.engine = _WrittenEngine(self._config, self._policies)
+        self.engine = _WrittenEngine(self._config, policies)
 
     def feed(self, *events: Event) -> None:
         """Tell the engine what happens."""

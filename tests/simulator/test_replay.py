@@ -25,11 +25,15 @@ from roostd.adapters.codec import decode, encode
 from roostd.adapters.journal import ACTIONS, FILE_NAME, Journal
 from roostd.adapters.onnx_policy import load_onnx_score
 from roostd.core.actions import Place
+from roostd.core.delay import DelayConfig
+from roostd.core.delay_exact import DallyConfig
 from roostd.core.engine import Policies
 from roostd.core.errors import PolicyError
 from roostd.core.events import Tick
+from roostd.core.plugins import Plugins
 from roostd.core.policy import ScorePolicy
 from roostd.testing import builders
+from roostd.testing.builders import shape
 from roostd.testing.onnx_models import ModelParts, install_model
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -189,6 +193,27 @@ def test_a_record_without_a_field_that_came_later_is_the_same(tmp_path: Path) ->
     rewrite(path, "actions", sequence, len(older).to_bytes(4, "little") + older + arrays)
 
     assert replayed(path).difference is None
+
+
+def gated(folder: Path, gate: DelayConfig | DallyConfig) -> Path:
+    """Thirty gangs that fit into a rack or, at once, across racks."""
+    gangs = (arrival(str(n), n * 5.0, 60.0 + n, 8, shape(4, 2), shape(2, 4)) for n in range(30))
+    with WrittenJournal(folder, plugins=Plugins(gate=gate)) as journal:
+        journal.simulate(cluster(8, racks=4), *gangs)
+        return journal.path
+
+
+@pytest.mark.parametrize("gate", [DelayConfig(), DallyConfig()], ids=["delay", "dally"])
+def test_a_gate_that_learns_is_repeated(tmp_path: Path, gate: DelayConfig | DallyConfig) -> None:
+    assert replayed(gated(tmp_path, gate)).difference is None
+
+
+def test_the_gate_that_is_repeated_is_the_one_of_the_run(tmp_path: Path) -> None:
+    path = gated(tmp_path, DallyConfig())
+    journal = Journal.open(tmp_path)
+    journal._db.execute("DELETE FROM run_plugins")
+    journal.close()
+    assert replayed(path).difference is not None
 
 
 class Failing:
