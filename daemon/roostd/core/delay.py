@@ -17,7 +17,7 @@ rest: seconds that it is expected to run still, at v(b) (core.run_lengths). With
     each of the other jobs that wait by g / G of a second.
 T: what is left of its wait for t, by the waiting curve of κ (core.waiting_curve), given that it
     has waited for t in vain since it was first offered something worse.
-timer: T_M or T_R of κ, seconds (core.timers), T_M at most half of `rest`.
+timer: T_M or T_R of κ, seconds (core.timers), at most half of what it would run on o.
 caps: a share of the time limit, and an absolute one.
 
 Nobody waits who is hardly sensitive, while much of the cluster stands idle, or where no Δ is worth
@@ -46,7 +46,7 @@ from roostd.core.timers import TARGETS, TimerConfig, Timers, TimersState, TimerV
 from roostd.core.waiting_curve import Wait
 
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
-_REST_FRAC = 0.5  # T_M is at most this much of what the job will still run
+_RUN_FRAC = 0.5  # of what a job would still run where it is offered to go, the most it waits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,8 @@ class DelayGate:
         config, speeds = self.config, estimate.speeds
         rest_s = self.runs.remaining_s(offer.job, spell.timers, offer.at_s)
         here = speeds.at(offer.tier)
-        run_s = min(rest_s * speeds.at(closest) / here, config.lease_s)
+        stay_s = rest_s * speeds.at(closest) / here
+        run_s = min(stay_s, config.lease_s)
         assert offer.job.spec is not None
         share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
         crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
@@ -250,7 +251,7 @@ class DelayGate:
             assert since_s is not None
             waited_s = offer.at_s - since_s
             timer_s = self.timers.timer_s(spell.timers, offer.tier - 1, offer.at_s)
-            longest_s = min(timer_s, _REST_FRAC * rest_s) - waited_s
+            longest_s = min(timer_s, _RUN_FRAC * stay_s) - waited_s
             gain_s = run_s * (1.0 - here / speeds.at(target)) * crowd
             curve = self.timers.curve(spell.timers, target, offer.at_s)
             left_s = curve.best_stop(waited_s, gain_s, longest_s, config.delay_weight)

@@ -17,7 +17,7 @@ from roostd.core.waiting_curve import Wait, WaitHistory, WaitingCurve, exponenti
 
 TARGETS = (TIER_NODE, TIER_RACK)  # tiers that may be waited for
 _ENOUGH_WEIGHT = 5.0  # waits of its own from which on a class goes by them alone
-_STALE_S = 3_600.0  # a curve without news is worked out again after so long, as weights fade
+_HOUR_S = 3_600.0  # weights are those of the last full hour, so that curves can be kept
 _DALLY_LEASE_S, _DALLY_HIST_LEASES = 3_600.0, 24.0
 
 
@@ -106,10 +106,8 @@ class _Pool:
     """The waits of a class, of a bucket or of everybody, for one tier."""
 
     history: WaitHistory
-    news_count: int = 0
     curve: WaitingCurve | None = None
     curve_at_s: float = 0.0
-    curve_news: int = -1
 
 
 @dataclass(slots=True)
@@ -138,16 +136,17 @@ class Timers:
         for name in _pool_names(timers):
             pool = self._pool(name, target)
             pool.history.add(wait)
-            pool.news_count += 1
+            pool.curve = None
         self._counts.setdefault(str(timers), ClassCounts()).tuned_s = wait.at_s
 
     def curve(self, timers: TimerClass, target: int, at_s: float) -> WaitingCurve:
         """The waiting curve that a class goes by."""
+        hour_s = at_s // _HOUR_S * _HOUR_S
         own, *wider = (self._pool(name, target) for name in _pool_names(timers))
         for pool in (own, *wider):
-            if pool is wider[-1] or pool.history.weight(at_s) >= _ENOUGH_WEIGHT:
+            if pool is wider[-1] or pool.history.weight(hour_s) >= _ENOUGH_WEIGHT:
                 break
-        return self._fresh_curve(pool, at_s)
+        return self._fresh_curve(pool, hour_s)
 
     def timer_s(self, timers: TimerClass, target: int, at_s: float) -> float:
         """T_M for a node, T_R for a rack: T_R = T_M + the quantile of waits for a rack."""
@@ -219,11 +218,9 @@ class Timers:
         return pool
 
     def _fresh_curve(self, pool: _Pool, at_s: float) -> WaitingCurve:
-        is_stale = pool.curve_news != pool.news_count or at_s >= pool.curve_at_s + _STALE_S
-        if pool.curve is None or is_stale:
+        if pool.curve is None or pool.curve_at_s != at_s:
             prior = exponential_prior(self.config.prior_wait_s, self.config.prior_count)
-            pool.curve = pool.history.curve(at_s, prior)
-            pool.curve_at_s, pool.curve_news = at_s, pool.news_count
+            pool.curve, pool.curve_at_s = pool.history.curve(at_s, prior), at_s
         return pool.curve
 
 
