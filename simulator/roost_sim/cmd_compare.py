@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from roost_sim.comparison import Comparison
-from roost_sim.comparison_table import tables_of
+from roost_sim.comparison_table import print_tables
 from roost_sim.complete import policy_lists
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
 from roost_sim.inputs import engine_options, measured_span, read_workload, workload_options
@@ -163,8 +163,8 @@ def compare(
     if as_json:
         click.echo(json.dumps(comparison.documents(), allow_nan=False))
     else:
-        for table in tables_of(comparison):
-            Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS).print(table)
+        console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
+        print_tables(comparison, console)
     for failed in collected.failed:
         click.echo(f"roost-sim: {failed.case}: {failed.reason}", err=True)
     if collected.is_interrupted:

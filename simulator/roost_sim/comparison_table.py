@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rich.console import Console
 from rich.table import Table
 
 from roost_sim.comparison import TIMES_BOUND, Comparison, Summary
-from roost_sim.intervals import Estimate
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
@@ -17,6 +17,7 @@ class _Column:
     metric: str
     show: Callable[[float], str]
     with_interval: bool = False
+    is_ratio: bool = False
 
 
 def time_text(seconds: float, like_s: float | None = None) -> str:
@@ -40,8 +41,11 @@ def percent_text(frac: float) -> str:
     return f"{100 * frac:.1f} %"
 
 
+# Most telling first: a narrow terminal shows what fits.
 _COLUMNS = (
     _Column("avg JCT", "avg_jct_s", time_text, with_interval=True),
+    _Column("÷ {baseline}", "avg_jct_s", lambda value: f"{value:.2f}", is_ratio=True),
+    _Column("× bound", TIMES_BOUND, lambda value: f"{value:.2f}"),
     _Column("p95", "p95_jct_s", time_text),
     _Column("p99", "p99_jct_s", time_text),
     _Column("queue", "avg_queue_s", time_text),
@@ -49,21 +53,29 @@ _COLUMNS = (
     _Column("occupancy", "occupancy", percent_text),
     _Column("comm share", "comm_share", percent_text),
     _Column("preemptions", "preemptions", lambda value: f"{value:.0f}"),
-    _Column("× bound", TIMES_BOUND, lambda value: f"{value:.2f}"),
 )
 
 
-def tables_of(comparison: Comparison) -> list[Table]:
-    """One table a load. Times are means over seeds; ± is half of the 95 % interval."""
-    loads = dict.fromkeys(summary.load for summary in comparison.summaries)
-    return [
-        _table(load, [summary for summary in comparison.summaries if summary.load == load])
-        for load in loads
-    ]
+def print_tables(comparison: Comparison, console: Console) -> None:
+    """Print one table a load. Times are means over seeds; ± is half of the 95 % interval."""
+    is_cut = False
+    for load in dict.fromkeys(summary.load for summary in comparison.summaries):
+        summaries = [summary for summary in comparison.summaries if summary.load == load]
+        count = len(_COLUMNS)
+        while count > 1 and _width(_table(load, summaries, count), console) > console.width:
+            count, is_cut = count - 1, True
+        console.print(_table(load, summaries, count))
+    if is_cut:
+        console.print("A wider window shows more columns, --report all.", style="dim")
 
 
-def _table(load: float | None, summaries: list[Summary]) -> Table:
-    baseline = summaries[0].baseline
+def _width(table: Table, console: Console) -> int:
+    unlimited = console.options.update(width=10_000)
+    return console.measure(table, options=unlimited).maximum
+
+
+def _table(load: float | None, summaries: list[Summary], column_count: int) -> Table:
+    columns = _COLUMNS[:column_count]
     table = Table(
         title="Load of the trace" if load is None else f"Load {load:g}",
         title_justify="left",
@@ -72,33 +84,27 @@ def _table(load: float | None, summaries: list[Summary]) -> Table:
     )
     table.add_column("policy", no_wrap=True)
     table.add_column("knows", no_wrap=True)
-    table.add_column("seeds", justify="right")
-    for column in _COLUMNS[:1]:
-        table.add_column(column.head, justify="right", no_wrap=True)
-    table.add_column(f"÷ {baseline}", justify="right", no_wrap=True)
-    for column in _COLUMNS[1:]:
-        table.add_column(column.head, justify="right", no_wrap=True)
+    table.add_column("seeds", justify="right", no_wrap=True)
+    for column in columns:
+        head = column.head.format(baseline=summaries[0].baseline)
+        table.add_column(head, justify="right", no_wrap=True)
     for summary in summaries:
-        first, *others = (_cell(column, summary.metrics.get(column.metric)) for column in _COLUMNS)
-        ratio = _ratio_text(summary.ratios.get("avg_jct_s"))
-        seeds = str(len(summary.seeds))
-        table.add_row(summary.policy, summary.regime, seeds, first, ratio, *others)
+        cells = (_cell(column, summary) for column in columns)
+        table.add_row(summary.policy, summary.regime, str(len(summary.seeds)), *cells)
     return table
 
 
-def _cell(column: _Column, estimate: Estimate | None) -> str:
+def _cell(column: _Column, summary: Summary) -> str:
+    source = summary.ratios if column.is_ratio else summary.metrics
+    estimate = source.get(column.metric)
     if estimate is None:
         return "-"
-    text = column.show(estimate.mean)
-    if column.with_interval and estimate.ci95 is not None:
-        half = time_text(estimate.ci95.high - estimate.mean, like_s=estimate.mean)
+    text, interval = column.show(estimate.mean), estimate.ci95
+    if interval is None:
+        return text
+    if column.is_ratio:
+        return f"{text} [{column.show(interval.low)}, {column.show(interval.high)}]"
+    if column.with_interval:
+        half = time_text(interval.high - estimate.mean, like_s=estimate.mean)
         return f"{text} ± {half.split()[0]}"
     return text
-
-
-def _ratio_text(ratio: Estimate | None) -> str:
-    if ratio is None:
-        return "-"
-    if ratio.ci95 is None:
-        return f"{ratio.mean:.2f}"
-    return f"{ratio.mean:.2f} [{ratio.ci95.low:.2f}, {ratio.ci95.high:.2f}]"

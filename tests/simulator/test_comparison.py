@@ -6,7 +6,7 @@ from rich.console import Console
 from tests.simulator.sweeps import done
 
 from roost_sim.comparison import TIMES_BOUND, Comparison
-from roost_sim.comparison_table import tables_of, time_text
+from roost_sim.comparison_table import print_tables, time_text
 from roost_sim.intervals import Estimate, Interval
 
 RUNS = [
@@ -89,15 +89,27 @@ def test_the_json_list_is_runs_then_summaries() -> None:
     assert list(found["ratio"]) == ["mean", "ci95", "min", "max"]
 
 
+def printed(width: int) -> list[str]:
+    console = Console(width=width, record=True, file=StringIO())
+    print_tables(comparison(), console)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
 def test_the_table_has_a_row_a_policy() -> None:
-    console = Console(width=200, record=True, file=StringIO())
-    for table in tables_of(comparison()):
-        console.print(table)
-    lines = console.export_text().splitlines()
-    assert "Load of the trace" in lines[0]
-    assert lines[1].split()[:3] == ["policy", "knows", "seeds"]
-    assert "0.30 [0.10, 0.50]" in lines[3]
-    assert lines[3].split()[0] == "sjf"
+    title, heads, fifo, sjf = printed(200)
+    assert title == "Load of the trace"
+    assert heads.split()[:3] == ["policy", "knows", "seeds"]
+    assert heads.endswith("preemptions")
+    assert fifo.split()[0] == "fifo"
+    assert sjf.split()[:9] == ["sjf", "none", "3", "30.0", "s", "±", "49.7", "0.30", "[0.10,"]
+
+
+def test_a_narrow_window_shows_fewer_columns_whole() -> None:
+    _, heads, _, sjf, hint = printed(80)
+    assert "× bound" in heads
+    assert "preemptions" not in heads
+    assert "…" not in sjf
+    assert hint == "A wider window shows more columns, --report all."
 
 
 @pytest.mark.parametrize(
