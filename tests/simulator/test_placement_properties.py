@@ -18,7 +18,7 @@ from roostd.core.eligibility import could_ever_fit
 from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import CandidatePolicy
-from roostd.core.row_sets import row_set
+from roostd.core.row_sets import NO_ROWS, row_set
 from roostd.testing.builders import bridges, job, node, topology
 
 GIB = 1 << 30
@@ -108,9 +108,12 @@ class Site:
         """Let the waiting try again where the engine would; the others must have no room."""
         rows = self.cluster.take_roomier_rows()
         for spec in list(self.waiting):
-            recalled = self.policy.of_use(self.cluster, spec, rows)
+            recalled = any(
+                not chance.is_taken(NO_ROWS)
+                for chance in self.policy.chances(self.cluster, spec, rows)
+            )
             found = self.propose(spec, ())
-            assert recalled & rows or not len(found), f"{spec.job_id} was not recalled"
+            assert recalled or not len(found), f"{spec.job_id} was not recalled"
             if len(found):
                 self.waiting.remove(spec)
                 self.start(spec, found)
@@ -185,6 +188,8 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
                 site.start(spec, found)
             elif not second or not len(site.propose(spec, ())):
                 site.waiting.append(spec)
+            else:  # it has room once these nodes are no longer kept
+                assert any(not chance.is_taken(NO_ROWS) for chance in found.chances)
         elif what == "end":
             assert isinstance(first, int)
             if site.running:
