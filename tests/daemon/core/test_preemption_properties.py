@@ -167,14 +167,15 @@ class PreemptionMachine(RuleBasedStateMachine):
     def check_place(self, action: Place) -> None:
         """Only free GPUs, none that are promised to another, and what was promised to it."""
         shares = shares_of(action.placement)
-        promised = self.planned.pop(action.job_id, shares)
-        assert shares == promised, f"{action.job_id} was promised something else"
+        assert shares == self.planned.pop(action.job_id, shares), (
+            f"{action.job_id} was promised something else"
+        )
         wanted = gpus_of(shares)
         for other, held in self.held.items():
             assert not wanted & gpus_of(held), f"{action.job_id} got what {other} holds"
         for other in self.in_state(JobState.CLEARING):
-            free_for_it = gpus_of(self.harness.engine.cluster.shares(JobId(other)))
-            assert not wanted & free_for_it, f"{action.job_id} got what {other} waits for"
+            promised = self.planned.get(other, ())
+            assert not wanted & gpus_of(promised), f"{action.job_id} got what {other} waits for"
         self.held[action.job_id] = shares
 
     def check_preemption(self, action: Preempt) -> None:
