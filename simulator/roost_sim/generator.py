@@ -98,12 +98,9 @@ def generate(
     is_new[0] = True
     burst = np.cumsum(is_new) - 1
     sizes = _draw_sizes(model, int(burst[-1]) + 1, max_gpu_count, rng_size)[burst]
-    starts_s = _burst_starts(
-        model, int(burst[-1]) + 1, (jobs_per_day or model.jobs_per_day) / job_count, rng_arrival
-    )
     gaps_s = np.where(is_new, 0.0, rng_burst.exponential(model.burst_gap_s, job_count))
-    since_s = np.cumsum(gaps_s)
-    submit_s = starts_s[burst] + since_s - since_s[is_new][burst]
+    per_job = (jobs_per_day or model.jobs_per_day) / job_count
+    submit_s = _submissions(model, is_new, gaps_s, per_job, rng_arrival)
     return make_trace(
         f"generated like {model.source}, seed {seed}",
         np.zeros(job_count) if is_batch else np.round(submit_s - submit_s.min()),
@@ -151,6 +148,21 @@ def _draw_sizes(
     chances = np.array([chance for _, chance in fitting])
     sizes = np.array([size for size, _ in fitting], dtype=np.int64)
     return rng.choice(sizes, size=count, p=chances / chances.sum())
+
+
+def _submissions(
+    model: TraceModel,
+    is_new: NDArray[np.bool_],
+    gaps_s: NDArray[np.float64],
+    bursts_per_day_per_burst: float,
+    rng: np.random.Generator,
+) -> NDArray[np.float64]:
+    """When each job comes, float64 [job]: a burst's start, and the gaps since."""
+    burst = np.cumsum(is_new) - 1
+    starts_s = _burst_starts(model, int(burst[-1]) + 1, bursts_per_day_per_burst, rng)
+    since_s = np.cumsum(gaps_s)
+    submit_s: NDArray[np.float64] = starts_s[burst] + since_s - since_s[is_new][burst]
+    return submit_s
 
 
 def _burst_starts(

@@ -130,12 +130,6 @@ def measure(
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
     jct_s = [_jct_s(job) for job in measured]
-    makespan_s = max(_end_s(job) for job in done) - outcome.jobs[0].submit_s if done else None
-    demand = Demand.of(
-        [job.submit_s for job in measured],
-        [job.work_s for job in measured],
-        [job.gpu_count for job in measured],
-    )
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
     tiers = [job.tier for job in outcome.jobs]
     held = Holds.of_jobs(outcome.jobs) if holds is None else holds
@@ -150,7 +144,7 @@ def measure(
         p95_jct_s=_percentile(jct_s, 95),
         p99_jct_s=_percentile(jct_s, 99),
         avg_queue_s=_mean([_start_s(job) - job.submit_s for job in measured]),
-        makespan_s=makespan_s,
+        makespan_s=_makespan_s(outcome.jobs),
         occupancy=None if used is None else used.held_frac,
         occupancy_loss=None if used is None else used.lost_frac,
         avg_comm_s=None if waited is None else waited.mean_s,
@@ -158,15 +152,31 @@ def measure(
         fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
         preemptions=sum(job.preempted_count for job in outcome.jobs),
         tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
-        link_frac=_mean(
-            [job.link_score / job.best_link_score for job in done if job.best_link_score > 0]
-        ),
+        link_frac=_mean([job.link_score / job.best_link_score for job in done if _has_links(job)]),
         decisions=len(decision_ms),
         decision_p50_ms=_percentile(decision_ms, 50),
         decision_p99_ms=_percentile(decision_ms, 99),
-        bound_avg_jct_s=average_jct_bound_s(demand, cluster_gpu_count),
+        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count),
         left_out=_left_out(outcome.jobs),
     )
+
+
+def _bound_s(measured: Sequence[JobResult], cluster_gpu_count: int) -> float | None:
+    demand = Demand.of(
+        [job.submit_s for job in measured],
+        [job.work_s for job in measured],
+        [job.gpu_count for job in measured],
+    )
+    return average_jct_bound_s(demand, cluster_gpu_count)
+
+
+def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
+    ends_s = [job.ended_s for job in jobs if job.ended_s is not None]
+    return max(ends_s) - jobs[0].submit_s if ends_s else None
+
+
+def _has_links(job: JobResult) -> bool:
+    return job.best_link_score > 0
 
 
 def _start_s(job: JobResult) -> float:

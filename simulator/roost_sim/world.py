@@ -4,7 +4,7 @@ A rate is speed relative to the job alone on ideal GPUs: a job of 100 s of work 
 200 s. Rates change when jobs come and go, so the world is told of both and names who is affected.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -50,3 +50,20 @@ class FullSpeed:
     def rates_after(self, change: Change) -> Iterable[tuple[JobId, float]]:
         """See World."""
         return ((change.job_id, 1.0),) if isinstance(change, Started) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedWorld:
+    """Rates by placement alone, as in many papers: neighbours never change them.
+
+    Attributes:
+        rate: of a job on what it holds, above 0 and at most 1.
+    """
+
+    rate: Callable[[JobId, tuple[NodeShare, ...]], float]
+
+    def rates_after(self, change: Change) -> Iterable[tuple[JobId, float]]:
+        """See World."""
+        if isinstance(change, Started):
+            return ((change.job_id, self.rate(change.job_id, change.shares)),)
+        return ()

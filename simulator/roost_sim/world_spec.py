@@ -13,7 +13,6 @@ from roost_sim.dally_models import DALLY_MODELS
 from roost_sim.fidelity import UNLESS_TOLD, Fidelity
 from roost_sim.fitted_profiles import PROFILES
 from roost_sim.measured_world import MeasuredWorld
-from roost_sim.placed_world import PlacedWorld
 from roost_sim.profiles import HasFamily, assign_profiles, select_profiles
 from roost_sim.restart_cost import restart_s
 from roost_sim.ring_network import RingNetwork, gpu_counts, rings_of
@@ -22,7 +21,7 @@ from roost_sim.tier_efficiency import JobProfile
 from roost_sim.trace import Trace
 from roost_sim.union_tree import TREE_MODELS, UnionTree
 from roost_sim.workload import job_ids
-from roost_sim.world import FullSpeed, World
+from roost_sim.world import FullSpeed, PlacedWorld, World
 from roostd.core.model import JobId, NodeShare
 
 _Chosen = TypeVar("_Chosen", bound=HasFamily)

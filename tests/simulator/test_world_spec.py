@@ -10,14 +10,13 @@ from roost_sim.fitted_traces import HELIOS
 from roost_sim.generator import generate
 from roost_sim.knowledge import Regime
 from roost_sim.measured_world import MeasuredWorld
-from roost_sim.placed_world import PlacedWorld
 from roost_sim.policies import find_policy
 from roost_sim.presets import preset
 from roost_sim.profiles import Profile
 from roost_sim.restart_cost import RestartRule
 from roost_sim.simulation import Run, simulate
 from roost_sim.trace import make_trace
-from roost_sim.world import Ended, FullSpeed, Started
+from roost_sim.world import Ended, FullSpeed, PlacedWorld, Started
 from roost_sim.world_spec import Speed, WorldSpec
 from roostd.core.model import JobId, NodeName, NodeShare
 
