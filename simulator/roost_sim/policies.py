@@ -11,7 +11,14 @@ from difflib import get_close_matches
 from math import inf
 
 from roost_sim.errors import SimError
-from roost_sim.gates import FIXED_TIMERS_S, delay_gate, fixed_gate
+from roost_sim.gates import (
+    FIXED_TIMERS_S,
+    TUNABLE,
+    delay_config,
+    delay_gate,
+    fixed_gate,
+    parse_numbers,
+)
 from roost_sim.knowledge import Knowledge, Regime
 from roost_sim.orders import (
     largest_first,
@@ -95,7 +102,7 @@ class Composition:
     @property
     def asks_speed(self) -> bool:
         """Whether a part of it learns from how fast jobs run."""
-        return GATES[self.gate].asks_speed
+        return gate_part(self.gate).asks_speed
 
     @property
     def shapes(self) -> ShapeRule:
@@ -116,14 +123,14 @@ class Composition:
         """Make the engine's plug-ins."""
         return Policies(
             order=ORDERS[self.order].build(knowledge),
-            gate=GATES[self.gate].build(knowledge),
+            gate=gate_part(self.gate).build(knowledge),
             candidates=PLACEMENTS[self.placement].candidates(knowledge),
             score=PLACEMENTS[self.placement].score(knowledge),
         )
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
         """The engine's numbers, with what the policy is defined by."""
-        gate = GATES[self.gate]
+        gate = gate_part(self.gate)
         if gate.patience_s is not None:
             default = replace(default, patience_s=gate.patience_s)
         if gate.passing is not None:
@@ -174,6 +181,15 @@ def _waits(timer_s: float) -> GatePart:
     )
 
 
+def _delay(config: DelayConfig) -> GatePart:
+    return GatePart(
+        source="Roost's own: waits where that is expected to pay; learned waiting curves, run "
+        "lengths and sensitivities",
+        build=lambda knowledge: delay_gate(config, knowledge.tiers, knowledge.profile_of),
+        asks_speed=True,
+    )
+
+
 GATES: Mapping[str, GatePart] = {
     "open": GatePart(
         source="takes every offer; who waits past the patience keeps nodes free",
@@ -196,12 +212,7 @@ GATES: Mapping[str, GatePart] = {
         build=lambda knowledge: OpenGate(),
         passing=Passing.NOBODY,
     ),
-    "delay": GatePart(
-        source="Roost's own: waits where that is expected to pay; learned waiting curves, run "
-        "lengths and sensitivities",
-        build=lambda knowledge: delay_gate(DelayConfig(), knowledge.tiers, knowledge.profile_of),
-        asks_speed=True,
-    ),
+    TUNABLE: _delay(DelayConfig()),
     "dally": GatePart(
         source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
         "of an hour, a history of 24",
@@ -254,6 +265,18 @@ _KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
 )
 
 
+def gate_part(name: str) -> GatePart:
+    """Look a gate up; `delay:KEY=NUMBER:...` is the delay gate with other numbers.
+
+    Raises:
+        GateNumbersError: the numbers cannot be used.
+        KeyError: there is no such gate.
+    """
+    if name.startswith(f"{TUNABLE}:"):
+        return _delay(delay_config(parse_numbers(name)))
+    return GATES[name]
+
+
 def find_policy(name: str) -> Composition:
     """Look a policy up by its name, or put it together from `order+placement+gate+preemption`.
 
@@ -269,7 +292,9 @@ def find_policy(name: str) -> Composition:
         raise PolicyNameError(f"{name}: want at most order+placement+gate+preemption")
     chosen: dict[str, str] = {}
     for (kind, known), part in zip(_KINDS, parts, strict=False):
-        if part not in known:
+        if kind == "gate" and part.startswith(f"{TUNABLE}:"):
+            gate_part(part)
+        elif part not in known:
             raise PolicyNameError(_no_such(kind, part, known))
         chosen[kind] = part
     return Composition(name=name, **chosen)
