@@ -85,24 +85,26 @@ def find_free_gpus(cluster: Cluster, job: JobSpec, kept: RowSet) -> tuple[FreeGp
     """
     shape = exact_shape(job)
     room = room_for(cluster, job, one_gpu_of(shape), kept)
-    rows = row_array(room.rows)
-    masks = _affordable(cluster, rows, shape)
+    rows, masks = row_array(room.rows), _affordable(cluster, room.rows, shape)
     counts = POPCOUNT[masks]
     if int(counts.sum()) < shape.gpu_count or required_rows(cluster, job, room.rows) is None:
         return None, room
     return FreeGpus(cluster, job, shape.gpu_count, rows, masks, counts), room
 
 
-def _affordable(cluster: Cluster, rows: NDArray[np.int64], shape: Shape) -> NDArray[np.int64]:
+def _affordable(cluster: Cluster, among: RowSet, shape: Shape) -> NDArray[np.int64]:
     """The free GPUs of each node for which it also has CPUs and memory, the lowest of them."""
-    masks, counts = cluster.free_mask[rows], cluster.gpu_free.of(rows)
-    size, limit = shape.gpus_per_node, counts
-    if shape.cpus_per_node:
-        limit = np.minimum(limit, cluster.cpu_free.of(rows) * size // shape.cpus_per_node)
-    if shape.memory_per_node_bytes:
-        bytes_each = shape.memory_per_node_bytes
-        limit = np.minimum(limit, cluster.memory_free.of(rows) * size // bytes_each)
-    return masks if (limit == counts).all() else lowest_of(masks, limit)
+    rows = row_array(among)
+    masks = cluster.free_mask[rows]
+    counts = limit = POPCOUNT[masks]
+    most, size = int(counts.max(initial=0)), shape.gpus_per_node
+    for free, per_node in (
+        (cluster.cpu_free, shape.cpus_per_node),
+        (cluster.memory_free, shape.memory_per_node_bytes),
+    ):
+        if among & ~free.at_least(-(-most * per_node // size)):  # some could not give all GPUs
+            limit = np.minimum(limit, free.of(rows) * size // per_node)
+    return masks if limit is counts else lowest_of(masks, limit)
 
 
 def lowest_of(masks: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -112,9 +114,10 @@ def lowest_of(masks: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np
         masks: int64 [node].
         counts: int64 [node], each at most the number of GPUs in its mask.
     """
-    chosen, rest = np.zeros_like(masks), masks.copy()
-    for taken in range(int(counts.max(initial=0))):
-        low = np.where(counts > taken, rest & -rest, 0)
-        chosen |= low
-        rest ^= low
+    chosen = np.where(counts > 0, masks, 0)
+    parts = np.flatnonzero((counts > 0) & (counts < POPCOUNT[masks]))
+    rest, wanted = masks[parts], counts[parts]
+    for taken in range(int(wanted.max(initial=0))):
+        rest = np.where(wanted > taken, rest & (rest - 1), rest)  # without its lowest GPU
+    chosen[parts] ^= rest
     return chosen

@@ -97,25 +97,21 @@ def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
         rows: [node], ascending, those with room; enough of them.
         shape: how many are wanted.
     """
-    runs = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+    cpus = cluster.cpu_free.of(rows)
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(rows) > 1) + 1))
+    sizes, run_cpus = np.diff(begins, append=len(rows)), np.add.reduceat(cpus, begins)
     chosen, missing = list[int](), shape.node_count
     while True:
-        cpus = [int(cluster.cpu_free.of(run).sum()) for run in runs]
-        enough = [
-            len(run) >= missing and count >= missing * shape.cpus_per_node
-            for run, count in zip(runs, cpus, strict=True)
-        ]
-        best = min(
-            range(len(runs)),
-            key=lambda run: (not enough[run], cpus[run] if enough[run] else -cpus[run]),
-        )
-        run = runs.pop(best)
+        enough = (sizes >= missing) & (run_cpus >= missing * shape.cpus_per_node)
+        best = int(np.lexsort((np.where(enough, run_cpus, -run_cpus), ~enough, sizes == 0))[0])
+        run = np.arange(begins[best], begins[best] + sizes[best])
         if missing == 1:
-            run = run[[np.argmin(cluster.cpu_free.of(run))]]
-        chosen += run[:missing].tolist()
+            run = run[[np.argmin(cpus[run])]]
+        chosen += rows[run[:missing]].tolist()
         missing -= min(missing, len(run))
         if not missing:
             return np.array(chosen, dtype=np.int64)
+        sizes[best] = 0
 
 
 def leaf_switches(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
