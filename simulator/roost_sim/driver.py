@@ -18,6 +18,7 @@ from typing import TypeAlias, assert_never
 from roost_sim.progress import PastRun, Progress, ProgressBook
 from roost_sim.world import Change, Ended, Started, World
 from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
+from roostd.core.candidates import TIER_NODE
 from roostd.core.engine import Engine
 from roostd.core.events import (
     Event,
@@ -31,6 +32,7 @@ from roostd.core.events import (
 )
 from roostd.core.features import COLUMN
 from roostd.core.jobs import JobState, shares_of
+from roostd.core.links import mask_of
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement
 
 RestartCost: TypeAlias = Callable[[JobId, int], float]
@@ -387,9 +389,16 @@ class Driver:
         decision, result = action.decision, job.result
         job.placement = action.placement
         result.held_gpu_count = action.placement.shape.gpu_count
-        result.tier = int(decision.features[0, _TIER] * 2)
-        result.link_score = int(decision.link_scores[0])
-        result.best_link_score = decision.best_link_score
+        if len(action.placement.nodes) == 1 and action.placement.gpu_indices:
+            # Quicker than to have the decision worked out.
+            table = self.engine.cluster.table(self.engine.cluster.row[action.placement.nodes[0]])
+            result.tier = TIER_NODE
+            result.link_score = int(table.set_scores[mask_of(action.placement.gpu_indices)])
+            result.best_link_score = table.best_score(table.full_mask, result.held_gpu_count)
+        else:
+            result.tier = int(decision.features[0, _TIER] * 2)
+            result.link_score = int(decision.link_scores[0])
+            result.best_link_score = decision.best_link_score
         return job
 
     def _start_all(self, placed: list[_Job], at_s: float) -> None:

@@ -6,11 +6,12 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from roostd.core.late import Late
 from roostd.core.model import JobId, NodeShare, Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decision:
+class Decision(Late):
     """How one job's placement came about: the raw material of `explain`.
 
     Attributes:

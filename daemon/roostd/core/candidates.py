@@ -25,9 +25,9 @@ from roostd.core.eligibility import (
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
 from roostd.core.gangs import gangs
 from roostd.core.late import Late
-from roostd.core.links import STATIC_COLUMNS, indices_of
-from roostd.core.model import JobSpec, NodeShare, Placement, Shape
-from roostd.core.row_sets import NO_ROWS, RowSet, row_array
+from roostd.core.links import STATIC_COLUMNS, SubsetChoice, indices_of
+from roostd.core.model import JobSpec, NodeName, NodeShare, Placement, Shape
+from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_array, rows_in
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 _LOAD_COLUMNS = slice(STATIC_COLUMNS.stop, STATIC_COLUMNS.stop + 4 * len(LOAD_SCOPES))
@@ -50,6 +50,8 @@ class Candidates(Late):
         tier: of the closest candidate: 0 one node, 1 one rack, 2 across racks.
         exclusions: (reason, number of nodes), for the nodes that were ruled out.
         chances: where there are none: what would have to be so that there are some.
+        choices: of single nodes of whose load nothing is told: each row with its best subsets. Then
+            what a candidate is worth hangs on its subset alone, and need not be worked out anew.
     """
 
     shape: Shape
@@ -60,8 +62,11 @@ class Candidates(Late):
     tier: int
     exclusions: tuple[tuple[str, int], ...]
     chances: tuple[Chance, ...] = ()
+    choices: tuple[tuple[int, SubsetChoice], ...] = ()
 
     def __len__(self) -> int:
+        if self.choices:
+            return sum(len(choice.masks) for _, choice in self.choices)
         return len(self.masks)
 
     def after(self, earlier: Sequence["Candidates"]) -> "Candidates":
@@ -78,6 +83,7 @@ class Candidates(Late):
             masks=self.masks,
             tier=self.tier,
             chances=tuple(chance for found in (*earlier, self) for chance in found.chances),
+            choices=(),
         )
 
     def _explain_after(self, earlier: Sequence["Candidates"]) -> "Candidates":
@@ -90,11 +96,13 @@ class Candidates(Late):
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
-        return self.placements(np.array([position]), cluster)[0]
+        return self.placements(np.array([position]), cluster.names)[0]
 
-    def placements(self, positions: NDArray[np.int64], cluster: Cluster) -> tuple[Placement, ...]:
+    def placements(
+        self, positions: NDArray[np.int64], names: Sequence[NodeName]
+    ) -> tuple[Placement, ...]:
         """Spell out some candidates."""
-        names, shape = cluster.names, self.shape
+        shape = self.shape
         rows, masks = self.rows[positions].tolist(), self.masks[positions].tolist()
         if shape.node_count == 1 and self.masks.ndim == 1:
             pairs = zip(rows, masks, strict=True)
@@ -102,7 +110,7 @@ class Candidates(Late):
                 Placement((names[row],), indices_of(mask), shape) for (row,), mask in pairs
             )
         if self.masks.ndim > 1:
-            return tuple(self._scattered(*pair, cluster) for pair in zip(rows, masks, strict=True))
+            return tuple(self._scattered(*pair, names) for pair in zip(rows, masks, strict=True))
         return tuple(
             Placement(tuple(sorted(names[row] for row in each)), indices_of(mask), shape)
             for each, mask in zip(rows, masks, strict=True)
@@ -143,9 +151,9 @@ class Candidates(Late):
             NodeShare(cluster.names[row], indices_of(int(cluster.free_mask[row]))) for row in rows
         )
 
-    def _scattered(self, rows: list[int], masks: list[int], cluster: Cluster) -> Placement:
+    def _scattered(self, rows: list[int], masks: list[int], names: Sequence[NodeName]) -> Placement:
         named = sorted(
-            (cluster.names[row], indices_of(mask)) for row, mask in zip(rows, masks, strict=True)
+            (names[row], indices_of(mask)) for row, mask in zip(rows, masks, strict=True)
         )
         nodes, indices = zip(*named, strict=True)
         return Placement(nodes, (), self.shape, indices)
@@ -178,6 +186,7 @@ def _none(shape: Shape, room: Room, *more: tuple[str, int]) -> Candidates:
         masks=_nothing(shape.node_count)[1],
         tier=TIER_NODE,
         chances=room.chances(shape),
+        choices=(),
     )
 
 
@@ -209,32 +218,84 @@ def _nothing(
 
 
 def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
-    rows = row_array(room.rows)
-    size = shape.gpus_per_node
+    if not room.rows & cluster.load_told:
+        choices = _quiet_choices(cluster, room.rows, shape.gpus_per_node)
+        return Candidates.later(
+            partial(_spell_out, shape, room, choices),
+            shape=shape,
+            tier=TIER_NODE,
+            chances=(),
+            choices=choices,
+        )
+    rows, size = row_array(room.rows), shape.gpus_per_node
     keys = _static_scores(cluster, rows, size) + cluster.load_mean[rows] * _NODE_LOAD_WEIGHT
-    best_rows = rows[first_largest(keys, NODE_COUNT)]
-    choices = [cluster.table(row).choice(int(cluster.free_mask[row]), size) for row in best_rows]
-    counts = [len(choice.masks) for choice in choices]
-    known_fracs = cluster.load_known_frac[best_rows]
-    features = np.zeros((sum(counts), len(COLUMNS)), dtype=np.float32)
-    features[:, STATIC_COLUMNS] = np.concatenate([choice.static for choice in choices])
-    features[:, COLUMN["load_known_frac"]] = np.repeat(known_fracs, counts)
+    best_rows = rows[first_largest(keys, NODE_COUNT)].tolist()
+    spelt_out = _spell_out(
+        shape,
+        room,
+        [(row, cluster.table(row).choice(int(cluster.free_mask[row]), size)) for row in best_rows],
+    )
     start = 0
-    for row, choice, count in zip(best_rows, choices, counts, strict=True):
+    for row, choice in spelt_out.choices:
+        end = start + len(choice.masks)
         if cluster.load_known_frac[row]:
-            around = weighted_sums(
-                choice.neighbours, cluster.load[row, : choice.neighbours.shape[1]]
-            )
-            features[start : start + count, _LOAD_COLUMNS] = around.reshape(count, -1)
-        start += count
+            load = cluster.load[row, : choice.neighbours.shape[1]]
+            around = weighted_sums(choice.neighbours, load).reshape(end - start, -1)
+            spelt_out.features[start:end, _LOAD_COLUMNS] = around
+            spelt_out.features[start:end, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
+        start = end
+    return replace(spelt_out, choices=())
+
+
+def _quiet_choices(
+    cluster: Cluster, rows: RowSet, size: int
+) -> tuple[tuple[int, SubsetChoice], ...]:
+    """The best nodes of whose load nothing is told, with their best subsets; by row.
+
+    Those with the same GPUs free are equally good, so sets of them are compared, not nodes.
+    """
+    equals: dict[float, RowSet] = {}
+    for (kind, free_mask), alike in cluster.free_sets.items():
+        if here := alike & rows:
+            score = cluster.tables[kind].choice(free_mask, size).best_static_score
+            equals[score] = equals.get(score, NO_ROWS) | here
+    best, missing = NO_ROWS, NODE_COUNT
+    for score in sorted(equals, reverse=True):
+        best |= first_rows(equals[score], missing)
+        missing = NODE_COUNT - best.bit_count()
+        if not missing:
+            break
+    found = []
+    for row in rows_in(best):
+        kind, free_mask = cluster.free_as(row)
+        found.append((row, cluster.tables[kind].choice(free_mask, size)))
+    return tuple(found)
+
+
+def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:
+    """What a policy sees of some nodes' subsets when nothing is told of their load.
+
+    Returns:
+        float32 [candidate, feature], columns core.features.COLUMNS.
+    """
+    static = np.concatenate([choice.static for choice in choices])
+    features = np.zeros((len(static), len(COLUMNS)), dtype=np.float32)
+    features[:, STATIC_COLUMNS] = static
+    return features
+
+
+def _spell_out(shape: Shape, room: Room, choices: Sequence[tuple[int, SubsetChoice]]) -> Candidates:
+    """Candidates on one node each, as if nothing were told of its load."""
+    counts = [len(choice.masks) for _, choice in choices]
     return Candidates(
         shape=shape,
-        rows=np.repeat(best_rows, counts)[:, None],
-        masks=np.concatenate([choice.masks for choice in choices]),
-        features=features,
-        link_scores=np.repeat([choice.link_score for choice in choices], counts),
+        rows=np.repeat([row for row, _ in choices], counts)[:, None],
+        masks=np.concatenate([choice.masks for _, choice in choices]),
+        features=quiet_features([choice for _, choice in choices]),
+        link_scores=np.repeat([choice.link_score for _, choice in choices], counts),
         tier=TIER_NODE,
         exclusions=room.exclusions(),
+        choices=tuple(choices),
     )
 
 

@@ -171,6 +171,10 @@ class Cluster:
         for kind in np.flatnonzero(np.bincount(kinds)).tolist():
             yield self.tables[kind], np.flatnonzero(kinds == kind)
 
+    def free_as(self, row: int) -> tuple[int, int]:
+        """The kind of a node and its free GPUs: its key in `free_sets`."""
+        return self._free_as[row]
+
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
         """Which rows carry a "partition" or "feature" of that name: bool [row]."""
         members = self._members.get((what, name))

@@ -281,10 +281,9 @@ class Engine:
             self._ledger.queue.defer(job_id)
             self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
-        decision = self._chooser.decide(self.cluster, candidates, at_s)
-        placement = decision.candidates[0]
+        placement, decision = self._chooser.choose(self.cluster, candidates, at_s)
         record.decision, record.placement = decision, placement
-        record.exclusions = candidates.exclusions
+        record.last_try = candidates
         self._ledger.queue.remove(job_id)
         if job.binding:
             self._ledger.unqueue(job_id)

@@ -4,6 +4,8 @@ Every column is a fraction 0..1, so that a policy trained on one cluster reads a
 Page: docs/policy.md.
 """
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -99,6 +101,7 @@ class HeuristicScore:
     """Consolidation, then links, then least fragmentation, then best fit, then quiet neighbours."""
 
     name = "heuristic"
+    is_rowwise: Literal[True] = True
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See core.policy.ScorePolicy. Linear in the columns, by HEURISTIC_WEIGHTS."""

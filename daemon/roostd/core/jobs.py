@@ -5,6 +5,8 @@ from enum import StrEnum
 from math import inf
 
 from roostd.core.actions import Decision
+from roostd.core.candidates import Candidates
+from roostd.core.features import COLUMN
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement, Shape
 
 
@@ -29,7 +31,7 @@ class JobRecord:
         queued_s: engine time at which it could first have been placed, in this spell of waiting.
         reason: why it is in this state, for a human.
         until_s: when a waiting job is decided at the latest, if that is known.
-        exclusions: (reason, number of nodes) of the last try of a waiting job.
+        last_try: what was found for it the last time.
         placement: what was chosen, also in shadow mode.
         decision: how.
         shares: what Slurm allocated.
@@ -47,7 +49,7 @@ class JobRecord:
     queued_s: float
     reason: str = ""
     until_s: float | None = None
-    exclusions: tuple[tuple[str, int], ...] = ()
+    last_try: Candidates | None = None
     placement: Placement | None = None
     decision: Decision | None = None
     shares: tuple[NodeShare, ...] = ()
@@ -63,6 +65,11 @@ class JobRecord:
     speed_since_s: float = 0.0
     safe_until_s: float = inf
     awaited: dict[JobId, None] = field(default_factory=dict)
+
+    @property
+    def exclusions(self) -> tuple[tuple[str, int], ...]:
+        """(reason, number of nodes) of the last try."""
+        return () if self.last_try is None else self.last_try.exclusions
 
     @property
     def job_id(self) -> JobId:
@@ -139,6 +146,15 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
         )
         for node, indices in placement.by_node()
     )
+
+
+def tier_of(record: JobRecord) -> int:
+    """The tier of a placed job: 0 one node, 1 one rack, 2 across racks."""
+    assert record.placement is not None
+    assert record.decision is not None
+    if len(record.placement.nodes) == 1:
+        return 0
+    return round(float(record.decision.features[0, COLUMN["tier_frac"]]) * 2)
 
 
 def room_wanted(shape: Shape) -> str:

@@ -12,8 +12,7 @@ from roostd.core.cluster import Cluster
 from roostd.core.config import EngineConfig
 from roostd.core.errors import UnknownJob
 from roostd.core.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
-from roostd.core.features import COLUMN
-from roostd.core.jobs import JobRecord, JobState, room_wanted, shares_of
+from roostd.core.jobs import JobRecord, JobState, room_wanted, shares_of, tier_of
 from roostd.core.model import JobId, JobSpec, Placement
 from roostd.core.policy import GatePolicy, OrderPolicy, RunEnded, TunedGate, WaitEnded
 from roostd.core.queue import JobQueue
@@ -190,7 +189,7 @@ class Ledger:
         self, job_id: JobId, record: JobRecord, nothing: Candidates, actions: list[Action]
     ) -> None:
         """Note why a job found no room."""
-        record.exclusions = nothing.exclusions
+        record.last_try = nothing
         assert record.spec is not None
         self.wait(job_id, record, room_wanted(record.spec.shapes[0]), None, actions)
 
@@ -239,9 +238,7 @@ class Ledger:
     def _note_started(self, record: JobRecord, at_s: float) -> None:
         """Tell the gate how a wait came out."""
         if record.state is JobState.PLACING:
-            assert record.decision is not None
-            tier = int(record.decision.features[0, COLUMN["tier_frac"]] * 2)
-            self._note_wait(record, tier, at_s)
+            self._note_wait(record, tier_of(record), at_s)
         else:
             self.note_unplaced(record, at_s)
 

@@ -49,16 +49,20 @@ class SubsetChoice:
     """The k-subsets of one free set that share the best link score, least fragmenting first.
 
     Attributes:
+        free_mask: the free set.
         masks: int64 [subset].
         link_score: of each of them.
+        ideal_link_score: of as many GPUs on an idle node.
         static: float32 [subset, 5], the load-free columns of core.features of a one-node candidate.
         neighbours: float32 [subset * scope, gpu]: rows of averaging weights over the GPUs of each
             scope that are not in the subset; times a node's load this gives the load columns.
         best_static_score: the best heuristic score among `static`.
     """
 
+    free_mask: int
     masks: NDArray[np.int64]
     link_score: int
+    ideal_link_score: int
     static: NDArray[np.float32]
     neighbours: NDArray[np.float32]
     best_static_score: float
@@ -157,8 +161,10 @@ class LinkTable:
         static = self.static_features(masks, lost[order], int(self.popcount[free_mask]) - gpu_count)
         static_scores = weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None])
         return SubsetChoice(
+            free_mask=free_mask,
             masks=masks,
             link_score=int(best),
+            ideal_link_score=self.best_score(self.full_mask, gpu_count),
             static=static,
             neighbours=self.neighbour_weights(masks),
             best_static_score=float(static_scores.max()),

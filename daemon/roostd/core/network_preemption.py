@@ -22,8 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from roostd.core.features import COLUMN
-from roostd.core.jobs import JobRecord
+from roostd.core.jobs import JobRecord, tier_of
 from roostd.core.model import JobId
 from roostd.core.sensitivity import SensitivityModel
 
@@ -170,9 +169,8 @@ class NetworkPreemption:
         if self._sensitivity is None or job.spec is None or job.decision is None:
             return 1.0
         speeds = self._sensitivity.estimate(job.spec).speeds
-        tier = round(float(job.decision.features[0, COLUMN["tier_frac"]]) * 2)
         closest = 0 if any(shape.node_count == 1 for shape in job.spec.shapes) else 1
-        return speeds.at(max(tier, closest)) / speeds.at(closest)
+        return speeds.at(max(tier_of(job), closest)) / speeds.at(closest)
 
     def _is_on(self, job: JobRecord) -> bool:
         return _partition(job) in self.config.partitions

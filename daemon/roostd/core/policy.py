@@ -10,7 +10,7 @@ heuristic beside them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,6 +205,17 @@ class ScorePolicy(Protocol):
         Raises:
             PolicyError: it cannot answer, or its answer has the wrong shape, NaN or infinity.
         """
+
+
+@runtime_checkable
+class RowwiseScore(ScorePolicy, Protocol):
+    """A score policy that scores each candidate by itself, and never fails.
+
+    The same features then score the same, to the last bit, whatever is scored beside them: what is
+    interchangeable is scored once. A model run by a library of kernels promises no such thing.
+    """
+
+    is_rowwise: Literal[True]
 
 
 # -- preemption --------------------------------------------------------------------------------

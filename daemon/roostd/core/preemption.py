@@ -111,8 +111,7 @@ class Preemption:
             self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
-            decision = self._chooser.decide(cluster, candidates, at_s)
-        placement = decision.candidates[0]
+            placement, decision = self._chooser.choose(cluster, candidates, at_s)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # there is room, but it is kept for somebody else
