@@ -6,6 +6,7 @@ Definitions, sources and what published simulators do otherwise: docs/simulator/
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from roost_sim.best_fit import BestFit
 from roost_sim.first_found import FirstFound
 from roost_sim.hived import BuddyCells
 from roost_sim.interference import LeastInterference
@@ -107,6 +108,11 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     "strict": PlacementPart(
         source="Roost's heuristic on the tightest shape; waits for it",
         shapes=tightest_shapes,
+    ),
+    "best-fit": _scattered(
+        lambda knowledge: BestFit(),
+        "consolidation of the literature: the tightest node, else fewest nodes of the tightest "
+        "rack, else fewest racks, unequal parts allowed; never waits",
     ),
     "random": _scattered(
         lambda knowledge: RandomGpus(knowledge.seed), "any free GPUs, each set as likely"
