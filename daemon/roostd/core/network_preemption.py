@@ -27,7 +27,8 @@ from roostd.core.model import JobId
 from roostd.core.sensitivity import SensitivityModel
 
 _HOUR_S = 3_600.0
-_REVIEW_S = 60.0  # patience and leases run out without an event
+# Patience and leases run out without an event: look again ten times in a patience, within reason.
+_REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,11 @@ class NetworkPreemption:
 
     def review_s(self, at_s: float) -> float:
         """See core.policy.PreemptPolicy."""
-        return (at_s // _REVIEW_S + 1) * _REVIEW_S if self.config.partitions else inf
+        if not self.config.partitions:
+            return inf
+        period_s = self.config.patience_s / _REVIEWS_PER_PATIENCE
+        period_s = min(max(period_s, _SHORTEST_REVIEW_S), _LONGEST_REVIEW_S)
+        return (at_s // period_s + 1) * period_s
 
     # -- the parts of the sum, also for people -------------------------------------------------
 

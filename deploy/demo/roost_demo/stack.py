@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,17 @@ class Stack:
         *,
         model_names: Sequence[str] = (),
         lease_s: int = 20,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
+        """Say what is to run.
+
+        Args:
+            nodes: of the cluster.
+            model_names: GPU models that users may name.
+            lease_s: of a waiting job.
+            settings: more of roostd's configuration, by section.
+        """
+        self._settings = dict(settings or {})
         self.nodes = tuple(nodes)
         self._model_names = tuple(model_names)
         self._lease_s = lease_s
@@ -243,7 +253,7 @@ class Stack:
         return hook
 
     def _write_config(self, **slurm: object) -> Path:
-        settings = {
+        settings = self._settings | {
             "cluster": "demo",
             "mode": "enforce",
             "listen": {"probes": f"127.0.0.1:{self._probe_port}"},

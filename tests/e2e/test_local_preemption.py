@@ -1,0 +1,134 @@
+"""A running job makes room on a real Slurm, and goes on from its checkpoint: whatever fails."""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.conftest import missing
+from tests.e2e.ledger import outcomes, submit, wait_until_over
+from tests.e2e.test_local_crash import wait_for_death
+from tests.e2e.two_nodes import mended_afterwards
+
+from roost_demo.stack import NodeKind, Stack
+from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+STEP_S = 0.05
+INTERVAL_STEPS = 10
+# Counts steps; saves the count every ten, and goes on from what was saved. `seen` is what a user
+# would find lost: the last step that was done at all.
+_TRAIN = """
+state=$(pwd)/$SLURM_JOB_ID
+step=$(cat $state.saved 2>/dev/null || echo 0)
+echo "resumed $(date +%s.%N) $step $(cat $state.seen 2>/dev/null || echo 0)"
+while [ $step -lt {steps} ]; do
+    sleep {step_s}
+    step=$((step + 1))
+    echo $step > $state.new && mv $state.new $state.seen
+    [ $((step % {interval})) = 0 ] && cp $state.seen $state.new && mv $state.new $state.saved
+done
+echo "finished $step"
+"""
+SETTINGS = {
+    "partitions": {"main": {"mode": "enforce", "preemption": True}},
+    "preemption": {
+        "lease_s": 1.0,
+        "patience_s": 0.2,
+        "restart_s": 0.0,
+        "cooldown_s": 600.0,
+        "budget_per_hour": 1000,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    try:
+        with Stack([NodeKind(name="n1", topology="bridges8")], settings=SETTINGS) as running:
+            yield running
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+@pytest.fixture
+def roostd(stack: Stack) -> Iterator[Stack]:
+    with mended_afterwards(stack):
+        yield stack
+    stack.slurm.run("scancel", "--user=root")
+    until(lambda: not stack.slurm.run("squeue", "-h"), "the queue is empty")
+
+
+def until(done: Callable[[], bool], what: str, timeout_s: float = 25.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+def train(stack: Stack, *options: str, steps: int = 60) -> str:
+    """Start a job that takes the whole node and saves its step every half second."""
+    script = _TRAIN.format(steps=steps, step_s=STEP_S, interval=INTERVAL_STEPS)
+    comment = "--comment=roost:model=toy,checkpoint=0.5"
+    job_id = stack.slurm.submit(
+        "--gres=gpu:8", comment, "--open-mode=append", *options, script=script
+    )
+    stack.slurm.wait_for_state(job_id, "RUNNING")
+    until(lambda: "resumed" in stack.slurm.output(job_id), "it counts")
+    return job_id
+
+
+def resumptions(stack: Stack, job_id: str) -> list[tuple[int, int]]:
+    """(step that it went on from, last step it had done before) of each run of a job."""
+    lines = [line.split() for line in stack.slurm.output(job_id).splitlines()]
+    return [(int(words[2]), int(words[3])) for words in lines if words[0] == "resumed"]
+
+
+def assert_lost_no_more_than_an_interval(stack: Stack, job_id: str) -> None:
+    first, *later = resumptions(stack, job_id)
+    assert first == (0, 0)
+    for resumed_step, seen_step in later:
+        assert 0 <= seen_step - resumed_step <= INTERVAL_STEPS
+    assert stack.slurm.output(job_id).splitlines()[-1] == "finished 60"
+
+
+def test_a_job_goes_on_from_its_checkpoint_after_making_room(roostd: Stack) -> None:
+    trainer = train(roostd)
+    waiting = submit(roostd.slurm, "--gres=gpu:8", command="sleep 0.5")
+    wait_until_over(roostd.slurm, [waiting, trainer], 40.0)
+    assert len(resumptions(roostd, trainer)) == 2
+    assert_lost_no_more_than_an_interval(roostd, trainer)
+    found = outcomes(roostd.slurm, [waiting])[waiting]
+    assert (found.state, found.gpus) == ("COMPLETED", {"n1": tuple(range(8))})
+    stopped_s, again_s = (
+        float(words) for words in re.findall(r"resumed (\S+)", roostd.slurm.output(trainer))
+    )
+    assert stopped_s < found.began_s < found.ended_s < again_s < found.ended_s + 5.0
+    assert f"event=job_stopped job_id={trainer} for_job={waiting}" in roostd.log("roostd")
+
+
+def test_a_refused_requeue_lets_the_victim_run_and_drops_the_plan(roostd: Stack) -> None:
+    trainer = train(roostd, "--no-requeue")
+    waiting = submit(roostd.slurm, "--gres=gpu:8")
+    until(lambda: "event=job_not_stopped" in roostd.log("roostd"), "Slurm refuses")
+    assert roostd.slurm.state(trainer) == "RUNNING"
+    wait_until_over(roostd.slurm, [trainer, waiting], 40.0)
+    assert resumptions(roostd, trainer) == [(0, 0)]
+    assert outcomes(roostd.slurm, [waiting])[waiting].state == "COMPLETED"
+
+
+@pytest.mark.parametrize("point", ["before_requeue", "after_requeue", "after_return"])
+def test_killed_while_a_job_makes_room_it_loses_no_job(roostd: Stack, point: str) -> None:
+    roostd.stop_roostd()
+    roostd.start_roostd(ROOST_FAILPOINT=point)
+    trainer = train(roostd)
+    waiting = submit(roostd.slurm, "--gres=gpu:8", command="sleep 0.5")
+    wait_for_death(roostd.roostd_pid)
+    assert "Held" not in roostd.slurm.run("squeue", "-h", "-o", "%r"), "every job would start"
+    roostd.stop_roostd(signal.SIGKILL)
+    roostd.start_roostd()
+    wait_until_over(roostd.slurm, [trainer, waiting], 40.0)
+    assert_lost_no_more_than_an_interval(roostd, trainer)
+    assert outcomes(roostd.slurm, [waiting])[waiting].state == "COMPLETED"
