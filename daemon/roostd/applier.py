@@ -22,6 +22,9 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
+_LONGEST_REASON = 160
+_DAY_S = 86_400.0
+
 
 class Applier:
     """Pins, lets go, advises and renews leases; several jobs at once, one thing at a time per job.
@@ -56,6 +59,7 @@ class Applier:
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pinned: dict[JobId, Placement] = {}
+        self._sentences: dict[JobId, str] = {}  # not announced yet
         self._released: set[JobId] = set()
         self._handed_back: set[JobId] = set()
         self._is_draining = False
@@ -75,8 +79,8 @@ class Applier:
             case LetGo() if _is_steered(self._state.engine.record(action.job_id)):
                 self._released.add(action.job_id)
                 self._enqueue(action.job_id, lambda: self._let_go(action, ticket))
-            case Wait() if action.job_id in self._pinned:
-                self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
+            case Wait():
+                self._submit_wait(action)
             case Preempt():
                 self._enqueue(action.job_id, lambda: self._preempt(action, ticket))
 
@@ -90,6 +94,7 @@ class Applier:
 
     def forget(self, job_id: JobId) -> None:
         """The job started or ended: its pin is history."""
+        self._sentences.pop(job_id, None)
         self._pinned.pop(job_id, None)
         self._released.discard(job_id)
 
@@ -152,6 +157,33 @@ class Applier:
             return self._state.engine.record(job_id).state is not JobState.PLACING
         except UnknownJob:
             return True  # held or depending: the engine need not know it
+
+    def _submit_wait(self, action: Wait) -> None:
+        if _is_steered(self._state.engine.record(action.job_id)):
+            self._sentences[action.job_id] = self._sentence(action)
+        if action.job_id in self._pinned:
+            self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
+
+    def _sentence(self, action: Wait) -> str:
+        """What a job waits for and until when, as its admin comment may say it."""
+        # A word with = in it would look like one of the keys that scontrol prints.
+        reason = action.reason.replace("=", ":")[:_LONGEST_REASON]
+        said = "".join(letter for letter in reason if letter.isprintable())
+        if action.until_s is None:
+            return said
+        left_s = action.until_s - self._state.clock.now_s()  # deadlines are not the wall clock's
+        ends_s = time.time() + left_s
+        clock = "%H:%M" if left_s < _DAY_S else "%Y-%m-%d %H:%M"
+        return f"{said}, until {time.strftime(clock, time.localtime(ends_s))}"
+
+    async def announce(self) -> None:
+        """Let Slurm say what jobs wait for that began to do so since the last time."""
+        async with self._gate:
+            due, self._sentences = self._sentences, {}
+            waiting = {job_id: said for job_id, said in due.items() if self._is_to_wait(job_id)}
+            if waiting and not self._is_draining:
+                with self._failing("announce"):
+                    await self._slurm.announce(waiting)
 
     def _submit_place(self, action: Place, ticket: int) -> None:
         record = self._state.engine.record(action.job_id)

@@ -47,6 +47,7 @@ HEARTBEAT_S = 3.0  # a fifth of the time after which job_submit.lua takes the da
 DRAIN_S = 10.0
 STOP_GRACE_S = 2.0
 HOUSEKEEPING_S = 1.0
+ANNOUNCE_S = 2.0
 SPOOL_FOLDER = "spool"
 
 
@@ -209,6 +210,7 @@ class Daemon:
                     self.decisions.run(),
                     self.watch.run(),
                     self._renew_leases(),
+                    self._announce(),
                     self._keep_house(),
                     self._reload_when_asked(),
                 )
@@ -253,6 +255,12 @@ class Daemon:
         while True:
             await self.applier.renew(self.watch.leased())
             await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+
+    async def _announce(self) -> None:
+        """Say what jobs wait for; those that are placed within this time say nothing."""
+        while True:
+            await asyncio.sleep(ANNOUNCE_S)
+            await self.applier.announce()
 
     async def _keep_house(self) -> None:
         """Bring gauges, health and the journal's runs up to date."""

@@ -188,15 +188,15 @@ def requeue(job_id: str) -> Argv:
     return ("scontrol", "requeue", check_job_id(job_id))
 
 
-def set_admin_comment(job_id: str, text: str) -> Argv:
-    """Write a job's admin comment.
+def set_admin_comment(job_ids: Iterable[str], text: str) -> Argv:
+    """Write one admin comment for jobs, hundreds in one call.
 
     Raises:
         ValueError: the text has control characters, which would forge lines elsewhere.
     """
     if not text.isprintable():
         raise ValueError(f"{text[:100]!r}: control characters do not belong in an admin comment")
-    return (*_update(job_id), f"AdminComment={text}")
+    return ("scontrol", "update", f"jobid={job_list(job_ids)}", f"AdminComment={text}")
 
 
 def job_list(job_ids: Iterable[str]) -> str:

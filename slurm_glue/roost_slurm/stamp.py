@@ -37,8 +37,11 @@ class Stamp:
 
 
 def parse_stamp(admin_comment: str) -> Stamp | None:
-    """Read an admin comment; None when it is not Roost's lease. Unknown words are passed over."""
-    first, *words = admin_comment.split(" ")
+    """Read an admin comment; None when it is not Roost's lease. Unknown words are passed over.
+
+    So is all advice: it is for people, and says what it likes.
+    """
+    first, *words = admin_comment.partition(f" {ADVICE} ")[0].split(" ")
     if first != LEASE:
         return None
     values = dict(word.partition("=")[::2] for word in words)

@@ -110,7 +110,7 @@ def test_lease_must_not_release_and_comments_must_not_forge() -> None:
     with pytest.raises(ValueError, match="would release"):
         commands.renew(["1"], 0)
     with pytest.raises(ValueError, match="control characters"):
-        commands.set_admin_comment("1", "a\nJobId=2")
+        commands.set_admin_comment(["1"], "a\nJobId=2")
 
 
 def test_stamp_is_read_as_written() -> None:

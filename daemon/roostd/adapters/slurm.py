@@ -29,7 +29,13 @@ from roost_slurm.stamp import Stamp, advice, parse_stamp
 from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.adapters.slurm_command import CommandRunner, only_gone
-from roostd.adapters.slurm_queue import DetailCache, MovedBegins, begins_of, by_begin
+from roostd.adapters.slurm_queue import (
+    DetailCache,
+    MovedBegins,
+    begins_of,
+    by_begin,
+    comments_of,
+)
 from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
@@ -144,6 +150,13 @@ class SlurmPort(Protocol):
     async def advise(self, job_id: JobId, text: str) -> None:
         """Write advice into the job's admin comment, beside the lease stamp."""
 
+    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+        """Say in admin comments what leased jobs wait for, those that say the same in one call.
+
+        Nothing is asked of Slurm for those that say it already. Tasks that share an array's record
+        share its comment: one of their sentences.
+        """
+
 
 class SlurmCli:
     """Slurm through scontrol and squeue. See SlurmPort.
@@ -175,6 +188,7 @@ class SlurmCli:
         self._details = DetailCache(self._all_details, self._detail)
         self._moved_begins = MovedBegins(lease_s)
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
+        self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
         self._version: SlurmVersion | None = None
 
     async def version(self) -> SlurmVersion:
@@ -247,6 +261,7 @@ class SlurmCli:
             dump = parse_queue(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
+            self._dumped = dump.jobs
             jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
             await self._details.look_up(jobs)
             self._begins = begins_of(jobs)
@@ -310,7 +325,13 @@ class SlurmCli:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
         comment = advice(detail.admin_comment, text)
-        await self._run(commands.set_admin_comment(job_id, comment))
+        await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a stamp of before a pin would take back what the pin replaced
+        for comment, job_ids in comments_of(self._dumped, sentences).items():
+            await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
 
     async def _for_all(
         self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
+from roost_slurm.stamp import advice, parse_stamp
 from roostd.core.model import JobId
 
 _BEFORE_BEGIN = ("BeginTime", "")  # otherwise the start that squeue shows is a guess
@@ -116,6 +116,22 @@ def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
         if stamp is not None and stamp.begin_epoch_s is not None
         for job_id in job.job_ids
     }
+
+
+def comments_of(
+    jobs: Iterable[QueuedJob], sentences: Mapping[JobId, str]
+) -> dict[str, list[JobId]]:
+    """Return the admin comments to write, each with the leased jobs that are to have it."""
+    groups: dict[str, list[JobId]] = {}
+    for job in jobs:
+        if not job.is_pending or parse_stamp(job.admin_comment) is None:
+            continue
+        job_ids = [JobId(job_id) for job_id in job.job_ids]
+        said = next((sentences[job_id] for job_id in job_ids if job_id in sentences), None)
+        comment = None if said is None else advice(job.admin_comment, said)
+        if comment is not None and comment != job.admin_comment:
+            groups.setdefault(comment, []).extend(job_ids)
+    return groups
 
 
 def by_begin(

@@ -30,7 +30,7 @@ from roostd.adapters.slurm import (
     shares_of,
     unpin_argv,
 )
-from roostd.adapters.slurm_queue import begins_of, by_begin
+from roostd.adapters.slurm_queue import begins_of, by_begin, comments_of
 from roostd.core.errors import SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
@@ -313,7 +313,13 @@ class SlurmStandIn:
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
         comment = advice(self._waiting(job_id).admin_comment, text)
-        self._update("advise", commands.set_admin_comment(job_id, comment))
+        self._update("advise", commands.set_admin_comment([job_id], comment))
+
+    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+        """See SlurmPort."""
+        waiting = [queued(job) for job in self._jobs.values()]
+        for comment, job_ids in comments_of(waiting, sentences).items():
+            self._update("announce", commands.set_admin_comment(job_ids, comment))
 
     # -- how it works ----------------------------------------------------------------------
 

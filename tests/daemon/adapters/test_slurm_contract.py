@@ -191,6 +191,24 @@ async def test_job_that_is_let_go_keeps_the_begin_that_its_user_asked_for(cluste
     assert parse_stamp(seen.admin_comment) is None
 
 
+async def test_what_jobs_wait_for_stands_beside_their_leases_in_one_call_for_all(
+    cluster: Cluster,
+) -> None:
+    single, array = cluster.submit("--gres=gpu:1"), cluster.submit("--array=0-2 --gres=gpu:1")
+    later = cluster.submit("--gres=gpu:1 --begin=now+5000")
+    task = JobId(f"{array}_1")
+    said = "waits for 1 GPU on one node, until 14:32"
+    await cluster.port.announce(dict.fromkeys([single, task, later, JobId("98765")], said))
+    assert (await record(cluster, single)).admin_comment == f"roost:lease roost:advice {said}"
+    assert (await record(cluster, task)).admin_comment == f"roost:lease roost:advice {said}"
+    stamp = parse_stamp((await record(cluster, later)).admin_comment)
+    assert stamp is not None
+    assert stamp.begin_epoch_s == pytest.approx(time.time() + 5000, abs=20)
+    await cluster.port.pin(single, placement("n1", 3))
+    await started(cluster.port, single)
+    assert "advice" not in (await record(cluster, single)).admin_comment
+
+
 async def test_advice_stands_beside_the_lease(cluster: Cluster) -> None:
     job_id = cluster.submit("--gres=gpu:1")
     await cluster.port.advise(job_id, "nodes=n1 gpus=2")
