@@ -35,10 +35,6 @@ class Chance(NamedTuple):
     rows: RowSet
     wanted: int
 
-    def is_taken(self, kept: RowSet) -> bool:
-        """Whether too few of the nodes are left, with these kept for others."""
-        return (self.rows & ~kept).bit_count() < self.wanted
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:

@@ -17,6 +17,7 @@ from roostd.core.model import Shape
 
 _INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 _RACK_COUNT = 4  # racks whose nodes are offered as a gang
+_COMPARED_LIMIT = 1 << 16  # more pairs of masks and sets cost more than to look for gangs
 # Of a preference: below it fit 65,535 racks of as many nodes.
 _LINK_SHIFT, _REQUIRED = 47, 1 << 62
 
@@ -36,12 +37,31 @@ def gangs(
         int64 [gang, node], ascending in each gang, and int64 [gang], the index set on each node.
     """
     found: dict[tuple[bytes, int], NDArray[np.int64]] = {}
-    for scope in _scopes(cluster, rows, required, shape.node_count):
+    possible = _have_a_set_in_common(cluster.free_mask[rows], shape)
+    for scope in _scopes(cluster, rows, required, shape.node_count) if possible else ():
         for mask in _index_sets(cluster, scope, required, shape):
             nodes = _best_nodes(cluster, scope, mask, shape.node_count)
             found.setdefault((nodes.tobytes(), mask), nodes)
     nodes = np.array(list(found.values()), dtype=np.int64).reshape(-1, shape.node_count)
     return nodes, np.array([mask for _, mask in found], dtype=np.int64)
+
+
+def _have_a_set_in_common(free: NDArray[np.int64], shape: Shape) -> bool:
+    """Whether any index set is free on enough nodes; most that find no gang fail here.
+
+    Args:
+        free: int64 [node], their free masks.
+        shape: how many nodes, and how many GPUs on each.
+    """
+    counts = np.bincount(free)
+    if counts.max(initial=0) >= shape.node_count:
+        return True
+    masks = np.flatnonzero(counts)
+    sets = _sets_of_size(int(masks[-1]).bit_length(), shape.gpus_per_node)
+    if len(masks) * len(sets) > _COMPARED_LIMIT:
+        return True
+    free_on = np.where(masks[:, None] & sets == sets, counts[masks][:, None], 0).sum(axis=0)
+    return bool(free_on.max(initial=0) >= shape.node_count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

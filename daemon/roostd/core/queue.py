@@ -49,7 +49,10 @@ class Group:
         """Whether a try would find no room, with these nodes kept from it."""
         if self.nothing is None:
             return False
-        return all(chance.is_taken(kept) for chance in self.chances.values())
+        for chance in self.chances.values():
+            if (chance.rows & ~kept).bit_count() >= chance.wanted:
+                return False
+        return True
 
     def found_nothing(self, nothing: Candidates) -> None:
         """Remember a try without room."""
@@ -191,7 +194,9 @@ class JobQueue:
 
     def is_settled(self, kept: RowSet) -> bool:
         """Whether nobody would find room, with these nodes kept for others."""
-        return all(group.is_blocked(kept) for group in self._hopeful)
+        # Who is shut out stays so for the rest of the pass: more nodes are kept as it goes on.
+        self._hopeful = [group for group in self._hopeful if not group.is_blocked(kept)]
+        return not self._hopeful
 
     def has_blocked(self) -> bool:
         """Whether some queued job found no room."""
