@@ -52,7 +52,7 @@ def _parts() -> Iterator[str]:
         ("order", {name: part.source for name, part in ORDERS.items()}),
         ("placement", {name: part.source for name, part in PLACEMENTS.items()}),
         ("gate", {name: part.source for name, part in GATES.items()}),
-        ("preemption", PREEMPTIONS),
+        ("preemption", {name: part.source for name, part in PREEMPTIONS.items()}),
     )
     indent = 4 + max(len(name) for _, sources in kinds for name in sources)
     for kind, sources in kinds:

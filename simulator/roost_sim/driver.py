@@ -272,7 +272,12 @@ class Driver:
             gpu_count=arrival.gpu_count,
         )
         self._results.append(result)
-        progress = Progress(work_s=arrival.work_s, remaining_s=arrival.work_s)
+        progress = Progress(
+            work_s=arrival.work_s,
+            remaining_s=arrival.work_s,
+            user_id=spec.user_id,
+            gpu_count=arrival.gpu_count,
+        )
         self.book.jobs[spec.job_id] = progress
         self._active[spec.job_id] = _Job(result=result, progress=progress)
         self._step(JobQueued(at_s=arrival.at_s, job=spec))
@@ -286,7 +291,7 @@ class Driver:
         if job.stopped is not None and job.stopped != (at_s, shares):
             job.result.preempted_count += 1
             progress.stands_until_s = at_s + self.restart_s(job_id, job.result.gpu_count)
-        job.stopped = None
+        job.stopped, progress.is_running = None, True
         self._running[job_id] = shares
         self._change_rates(Started(job_id, shares), at_s)
         self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
@@ -312,6 +317,7 @@ class Driver:
 
     def _release(self, job: _Job, at_s: float) -> tuple[NodeShare, ...]:
         shares = self._running.pop(job.result.job_id)
+        job.progress.is_running = False
         job.result.ran_s += at_s - job.run_since_s
         if self.hold_seen is not None:
             self.hold_seen(shares, job.run_since_s, at_s)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from roost_sim.progress import ProgressBook
 from roost_sim.tier_efficiency import JobProfile, TierEfficiency
 from roostd.core.model import JobId
 
@@ -29,6 +30,8 @@ class Knowledge:
         tiers: how fast a profile is on one node, in one rack and across racks; None: no cluster.
         predict: ideal run times as a site could predict them, of every job.
         limits: time limits as users would ask for them, of every job.
+        book: how far jobs have come, filled while the simulation runs.
+        cluster_gpu_count: GPUs of the cluster; 1 where there is none.
     """
 
     work_s: Mapping[JobId, float]
@@ -37,3 +40,5 @@ class Knowledge:
     tiers: TierEfficiency | None = None
     predict: Callable[[], Mapping[JobId, float]] = dict
     limits: Callable[[], Mapping[JobId, float]] = dict
+    book: ProgressBook = field(default_factory=ProgressBook)
+    cluster_gpu_count: int = 1

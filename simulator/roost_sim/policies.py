@@ -20,21 +20,16 @@ from roost_sim.gates import (
     parse_numbers,
 )
 from roost_sim.knowledge import Knowledge, Regime
-from roost_sim.orders import (
-    largest_first,
-    least_service_first,
-    random_order,
-    shortest_first,
-    smallest_first,
-)
+from roost_sim.order_parts import ORDERS
 from roost_sim.placements import PLACEMENTS
+from roost_sim.preemption_parts import PREEMPTIONS
 from roost_sim.shapes import JobShapeRule, ShapeRule
 from roost_sim.switch_wait import MAX_SWITCH_WAIT_S, SwitchWait
 from roostd.core.delay import DelayConfig
 from roostd.core.delay_exact import DallyGate
 from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.fixed_delay import always_wait
-from roostd.core.policy import GatePolicy, OpenGate, OrderPolicy, PriorityOrder
+from roostd.core.policy import GatePolicy, OpenGate
 
 __all__ = [
     "GATES",
@@ -53,15 +48,6 @@ __all__ = [
 
 class PolicyNameError(SimError):
     """No policy or part of one has this name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderPart:
-    """Who is offered GPUs next."""
-
-    regime: Regime
-    source: str
-    build: Callable[[Knowledge], OrderPolicy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +82,23 @@ class Composition:
     @property
     def regime(self) -> Regime:
         """What it is told of run times: the most that any part is."""
-        parts = ORDERS[self.order], PLACEMENTS[self.placement]
-        return min((part.regime for part in parts), key=list(Regime).index)
+        parts = (
+            ORDERS[self.order].regime,
+            PLACEMENTS[self.placement].regime,
+            gate_part(self.gate).regime,
+            PREEMPTIONS[self.preemption].regime,
+        )
+        return min(parts, key=list(Regime).index)
 
     @property
     def asks_speed(self) -> bool:
-        """Whether a part of it learns from how fast jobs run."""
-        return gate_part(self.gate).asks_speed
+        """Whether a part of it goes by how fast jobs run."""
+        return ORDERS[self.order].asks_speed or gate_part(self.gate).asks_speed
+
+    @property
+    def asks_limits(self) -> bool:
+        """Whether jobs have time limits because a part of it goes by them."""
+        return gate_part(self.gate).regime is Regime.LIMIT
 
     @property
     def shapes(self) -> ShapeRule:
@@ -117,7 +113,12 @@ class Composition:
     @property
     def source(self) -> str:
         """Where its parts are defined."""
-        return f"{ORDERS[self.order].source}; {PLACEMENTS[self.placement].source}"
+        parts = [ORDERS[self.order].source, PLACEMENTS[self.placement].source]
+        if self.gate != "open":
+            parts.append(gate_part(self.gate).source)
+        if self.preemption != "none":
+            parts.append(PREEMPTIONS[self.preemption].source)
+        return "; ".join(parts)
 
     def build(self, knowledge: Knowledge) -> Policies:
         """Make the engine's plug-ins."""
@@ -126,6 +127,7 @@ class Composition:
             gate=gate_part(self.gate).build(knowledge),
             candidates=PLACEMENTS[self.placement].candidates(knowledge),
             score=PLACEMENTS[self.placement].score(knowledge),
+            preemption=PREEMPTIONS[self.preemption].build(knowledge),
         )
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
@@ -136,42 +138,6 @@ class Composition:
         if gate.passing is not None:
             default = replace(default, passing=gate.passing)
         return default
-
-
-_TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
-
-ORDERS: Mapping[str, OrderPart] = {
-    "fifo": OrderPart(
-        regime=Regime.NONE,
-        source="submission time, then id",
-        build=lambda knowledge: PriorityOrder(),
-    ),
-    "sjf": OrderPart(
-        regime=Regime.ORACLE,
-        source="shortest ideal run time first, not preemptive",
-        build=lambda knowledge: shortest_first(knowledge.work_s),
-    ),
-    "ssf": OrderPart(
-        regime=Regime.ORACLE,
-        source="fewest ideal GPU-seconds first, not preemptive",
-        build=lambda knowledge: least_service_first(knowledge.work_s),
-    ),
-    "smallest-first": OrderPart(
-        regime=Regime.NONE,
-        source=f'{_TOPDRL}: "DRF", fewest GPUs first',
-        build=lambda knowledge: smallest_first(),
-    ),
-    "largest-first": OrderPart(
-        regime=Regime.NONE,
-        source=f'{_TOPDRL}: "Tetris", most GPUs first',
-        build=lambda knowledge: largest_first(),
-    ),
-    "random-order": OrderPart(
-        regime=Regime.NONE,
-        source=f"{_TOPDRL}: random",
-        build=lambda knowledge: random_order(knowledge.seed),
-    ),
-}
 
 
 def _waits(timer_s: float) -> GatePart:
@@ -223,13 +189,17 @@ GATES: Mapping[str, GatePart] = {
         source=f"Slurm's --switches=1 with max_switch_wait: {MAX_SWITCH_WAIT_S:g} s for one rack",
         build=lambda knowledge: SwitchWait(),
     ),
+    "easy-switches": GatePart(
+        source="easy, and switch-wait",
+        build=lambda knowledge: SwitchWait(),
+        passing=Passing.EASY,
+        regime=Regime.LIMIT,
+    ),
     "always-wait": GatePart(
         source="takes nothing but the closest tier that the job could ever have",
         build=lambda knowledge: always_wait(),
     ),
 }
-
-PREEMPTIONS: Mapping[str, str] = {"none": "a job runs until it ends"}
 
 # Which six TopDRL was compared with is not known; these are the best documented, and its own
 # choice of GPUs without learning. "DRF" and "Tetris" are what its laboratory calls them.
@@ -244,10 +214,49 @@ TOPDRL_BASELINES = (
     ("sjf-knn", "sjf", "knn"),
 )
 
+NOT_PREEMPTIVE = (
+    *("fifo", "sjf", "ssf", "drf", "optimus", "asrpt"),
+    *("smallest-first", "largest-first", "random-order"),
+)
+
+
+def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> Composition:
+    return Composition(
+        name=name, order=order, placement=placement or "consolidation", preemption=preemption
+    )
+
+
+BASELINES = (
+    *(_preemptive(name, name, name) for name in ("srtf", "srsf", "las", "gittins-2d")),
+    _preemptive("tiresias", "tiresias", "tiresias", "skew"),
+    _preemptive("tiresias-consolidated", "tiresias", "tiresias"),
+    _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
+    _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
+    _preemptive("tiresias-dally", "las", "leases", "skew"),
+    _preemptive("gandiva", "longest-waiting", "time-slices"),
+    _preemptive("gandiva-dally", "latest-start", "leases", "random"),
+    _preemptive("themis", "themis", "themis-leases"),
+    _preemptive("s-rank", "s-rank", "leases"),
+    Composition(
+        name="dally", order="s-rank", placement="first-found", gate="dally", preemption="leases"
+    ),
+    Composition(name="tetris", order="tetris", placement="tetris"),
+    Composition(name="lif", order="fifo", placement="lif"),
+    Composition(name="lwf", order="fifo", placement="lwf-1"),
+    Composition(name="lwf-srsf", order="srsf", placement="lwf-1", preemption="srsf"),
+    Composition(name="random", order="random-order", placement="random"),
+    Composition(name="slurm", order="fifo", placement="slurm-24.05", gate="easy"),
+    Composition(name="slurm-22.05", order="fifo", placement="slurm-22.05", gate="easy"),
+    Composition(
+        name="slurm-switches", order="fifo", placement="slurm-switches", gate="easy-switches"
+    ),
+)
+
 POLICIES: Mapping[str, Composition] = {
     composition.name: composition
     for composition in (
-        *(Composition(name=order, order=order) for order in ORDERS),
+        *(Composition(name=order, order=order) for order in NOT_PREEMPTIVE),
+        *BASELINES,
         Composition(name="fifo-skip", order="fifo", gate="skip"),
         Composition(name="fifo-strict", order="fifo", placement="strict"),
         *(

@@ -19,6 +19,8 @@ class Progress:
         remaining_s: of that, left at `since_s`.
         rate: since then.
         stands_until_s: it loads its checkpoint until then.
+        user_id, gpu_count: of the job.
+        is_running: whether it holds its GPUs.
     """
 
     work_s: float
@@ -26,6 +28,9 @@ class Progress:
     rate: float = 0.0
     since_s: float = 0.0
     stands_until_s: float = 0.0
+    user_id: int = -1
+    gpu_count: int = 0
+    is_running: bool = False
 
     def remaining_at(self, at_s: float) -> float:
         """What is left of the work by then, if nothing changes."""

@@ -81,6 +81,7 @@ def simulate(run: Run) -> Report:
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
         tells_speed=run.policy.asks_speed,
+        book=knowledge.book,
         hold_seen=_both(holds, run.hold_seen),
     )
     models = named_models(built.profile_of, run.named_frac, run.seed)
@@ -91,6 +92,7 @@ def simulate(run: Run) -> Report:
         PARTITION,
         models,
         run.policy.shapes_by_job(knowledge),
+        knowledge.limits() if run.policy.asks_limits else None,
     )
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(
@@ -127,6 +129,7 @@ def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
         tiers=TierEfficiency.of(run.cluster, run.world.compute_scale, run.world.congestion),
         predict=predict,
         limits=limits,
+        cluster_gpu_count=run.cluster.gpu_count,
     )
 
 

@@ -20,6 +20,7 @@ def arrivals(
     partition: str,
     models: Mapping[JobId, str] | None = None,
     shapes_by_job: JobShapeRule | None = None,
+    limit_s: Mapping[JobId, float] | None = None,
 ) -> Iterator[Arrival]:
     """Make the jobs of a trace, one at a time, in order of submission.
 
@@ -33,8 +34,9 @@ def arrivals(
         models: what jobs say that they train; those left out say nothing.
         shapes_by_job: in place of `shapes` and of what the trace says, where the policy tells
             jobs apart.
+        limit_s: time limits of jobs; those left out have none.
     """
-    named = models or {}
+    named, limits = models or {}, limit_s or {}
     columns = zip(
         job_ids(trace),
         trace.submit_s.tolist(),
@@ -56,6 +58,7 @@ def arrivals(
             partition=partition,
             shapes=accepted,
             submit_s=submit_s,
+            time_limit_s=limits.get(job_id),
             model=named.get(job_id, ""),
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)

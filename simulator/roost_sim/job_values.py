@@ -1,0 +1,82 @@
+"""What orders and preemption rules go by: a value of each job, the lowest is served first."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from roost_sim.progress import ProgressBook
+from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId
+from roostd.core.policy import SortKey, ranked_by_key, submission_key
+
+Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of a job, at an engine time
+
+
+@dataclass(frozen=True, slots=True)
+class OrderByValue:
+    """Lowest value first, then as Slurm would: priority, submission, id.
+
+    Attributes:
+        value: of a waiting job the same at any time.
+    """
+
+    value: Value
+
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See core.policy.KeyedOrder."""
+        return *self.value(job, at_s), *submission_key(job.spec)
+
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+        """See core.policy.OrderPolicy."""
+        return ranked_by_key(self, jobs, at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Seconds of work that are left, by what is told of the whole and seen of what is done.
+
+    Attributes:
+        work_s: of every job: its true run time, or what somebody thinks it is.
+        book: how far jobs have come.
+    """
+
+    work_s: Mapping[JobId, float]
+    book: ProgressBook
+
+    def seconds(self, job_id: JobId, at_s: float) -> float:
+        """At ideal speed; 0 where a job runs longer than was told."""
+        return max(0.0, self.work_s[job_id] - self.book.done_s(job_id, at_s))
+
+    def time(self, job: JobRecord, at_s: float) -> SortKey:
+        """A Value: the seconds alone."""
+        return (self.seconds(job.job_id, at_s),)
+
+    def service(self, job: JobRecord, at_s: float) -> SortKey:
+        """A Value: the seconds times the GPUs."""
+        assert job.spec is not None
+        return (self.seconds(job.job_id, at_s) * job.spec.gpu_count,)
+
+
+def attained_service(job: JobRecord, at_s: float) -> SortKey:
+    """GPU-seconds that a job has had."""
+    return (job.attained_gpu_s(at_s),)
+
+
+def attained_time(job: JobRecord, at_s: float) -> SortKey:
+    """Seconds for which a job has had GPUs, however many."""
+    return (job.run_s(at_s),)
+
+
+def ideal_speed_achieved(job: JobRecord, at_s: float) -> SortKey:
+    """Dally's S: ideal time of the work done over the time it took, 0 before a job has run."""
+    return (job.efficiency(at_s),)
+
+
+def longest_waiting(job: JobRecord, at_s: float) -> SortKey:
+    """Since when a job waits, in this spell: whoever was stopped goes to the end of the line."""
+    return (job.queued_s,)
+
+
+def latest_start(job: JobRecord, at_s: float) -> SortKey:
+    """Whoever was served last comes first, whoever never was last: Gandiva as Dally codes it."""
+    return (0, -job.queued_s) if job.run_s(at_s) > 0 else (1, job.queued_s)
