@@ -25,7 +25,7 @@ const logarithmic = (low, high, from, to) => {
 function niceTicks(high, count) {
   const rough = high / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= 0.8 * rough);
   return Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, index) => index * step);
 }
 

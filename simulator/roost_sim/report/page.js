@@ -9,6 +9,7 @@ const REGIMES = {
   limit: "knows the time limits that users ask for",
   none: "knows nothing of run times",
 };
+// isPlain: a count that is neither good nor bad, and is left off where it is 0 everywhere.
 const COLUMNS = [
   { key: "avg_jct_s", head: "Avg JCT", text: asTime, isTime: true, hasRange: true },
   { key: "times_bound", head: "× limit", text: asFactor },
@@ -112,7 +113,8 @@ function whisker(line, high) {
 }
 
 function tableCard(panel) {
-  const columns = COLUMNS.filter(({ key }) => panel.policies.some((line) => meanOf(line, key) !== null));
+  const isTold = ({ key, isPlain }) => panel.policies.some((line) => (isPlain ? meanOf(line, key) : meanOf(line, key) !== null));
+  const columns = COLUMNS.filter(isTold);
   const best = Object.fromEntries(columns.map((column) => {
     const means = panel.policies.map((line) => meanOf(line, column.key)).filter((mean) => mean !== null);
     return [column.key, (column.isMoreBetter ? Math.max : Math.min)(...means)];
