@@ -69,6 +69,9 @@ class GateSection(Section):
     delay_weight: Annotated[float, Field(ge=0, le=100)] = Field(
         default=1.0, description="what a second of waiting counts against one of run time saved"
     )
+    crowding_weight: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=1.0, description="what a second counts by which other waiting jobs start sooner"
+    )
     limit_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.15, description="of its time limit, the most that a job is made to wait"
     )
