@@ -66,12 +66,20 @@ def _stock(nodes: NodeRule, gpus: GpuRule, source: str) -> PlacementPart:
     )
 
 
-def _skew_rule(knowledge: Knowledge) -> SkewRule:
-    def is_bound(job_id: JobId) -> bool:
-        profile = knowledge.profile_of.get(job_id)
-        return profile is not None and is_skewed(profile.family)
+def _skew(others: ScatterRule, source: str) -> PlacementPart:
+    def rule(knowledge: Knowledge) -> SkewRule:
+        def is_bound(job_id: JobId) -> bool:
+            profile = knowledge.profile_of.get(job_id)
+            return profile is not None and is_skewed(profile.family)
 
-    return SkewRule(is_bound)
+        return SkewRule(is_bound, Scattered(others))
+
+    return PlacementPart(
+        source=f"{_TIRESIAS}: models whose largest tensor is more than half of them wait for the "
+        f"tightest shape, {source}",
+        candidates=rule,
+        shapes_by_job=lambda knowledge: rule(knowledge).shapes,
+    )
 
 
 def _least_interference(knowledge: Knowledge) -> LeastInterference:
@@ -98,6 +106,7 @@ def _lwf(apart_gpus: int) -> PlacementPart:
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, by the code of Proximity-DRL"
+_TIRESIAS = "Gu et al., Tiresias, NSDI 2019"
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
@@ -129,12 +138,8 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         f"GPU by GPU, the rack with the most free ones, there the node; {_TOPDRL}",
     ),
     "knn": _scattered(lambda knowledge: ClosestGpus(), f"closest GPUs to a seed; {_TOPDRL}"),
-    "skew": PlacementPart(
-        source="Gu et al., Tiresias, NSDI 2019: models whose largest tensor is more than half of "
-        "them wait for the tightest shape, the others are load-balanced",
-        candidates=_skew_rule,
-        shapes_by_job=lambda knowledge: _skew_rule(knowledge).shapes,
-    ),
+    "skew": _skew(LoadBalance(), "the others are load-balanced"),
+    "skew-packed": _skew(BestFit(), "the others go where they fit best, waiting for nothing"),
     "tetris": _scattered(
         lambda knowledge: Alignment(),
         "task by task, the node with the largest dot product of free and asked; Grandl et al., "

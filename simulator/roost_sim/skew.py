@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from roost_sim.model_sizes import size_of
 from roost_sim.scatter import Scattered
-from roost_sim.scatter_rules import LoadBalance
 from roost_sim.shapes import every_even_shape, tightest_shapes
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
@@ -22,7 +21,7 @@ from roostd.core.row_sets import RowSet
 # AlexNet and more of all that it consolidates.
 SKEW_LIMIT_FRAC = 0.5
 
-_TOGETHER, _ANYWHERE = ShapeByShape(), Scattered(LoadBalance())
+_TOGETHER = ShapeByShape()
 
 
 def is_skewed(family: str) -> bool:
@@ -33,16 +32,18 @@ def is_skewed(family: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SkewRule:
-    """Strict consolidation for some jobs, load balance for the others.
+    """Strict consolidation for some jobs, another rule for the others.
 
     See core.policy.CandidatePolicy. Jobs of both sorts must never ask for the same shapes, as
     `shapes` sees to: the engine takes the failure of one job for that of all that ask alike.
 
     Attributes:
         is_bound: whether a job must be consolidated.
+        anywhere: where the others go.
     """
 
     is_bound: Callable[[JobId], bool]
+    anywhere: Scattered
 
     def shapes(self, job_id: JobId, gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
         """What a job asks for: see roost_sim.shapes."""
@@ -53,10 +54,10 @@ class SkewRule:
 
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
+        rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
         return rule.propose(cluster, job, kept, at_s)
 
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        rule = _TOGETHER if self.is_bound(job.job_id) else _ANYWHERE
+        rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
         return rule.chances(cluster, job, rows)

@@ -4,6 +4,7 @@ proposed, and who could be placed after a release is always recalled."""
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +18,10 @@ from roostd.core.cluster import Cluster
 from roostd.core.eligibility import could_ever_fit
 from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, JobSpec
-from roostd.core.policy import CandidatePolicy
-from roostd.core.row_sets import NO_ROWS, row_set
-from roostd.testing.builders import bridges, job, node, topology
+from roostd.core.policy import CandidatePolicy, PriorityOrder
+from roostd.core.queue import JobQueue
+from roostd.core.row_sets import row_set
+from roostd.testing.builders import bridges, job, node, topology, waiting
 
 GIB = 1 << 30
 NODES = tuple(
@@ -50,7 +52,8 @@ class Site:
     name: str
     cluster: Cluster = field(default_factory=Cluster)
     running: list[JobId] = field(default_factory=list)
-    waiting: list[JobSpec] = field(default_factory=list)
+    waiting: dict[JobId, JobSpec] = field(default_factory=dict)
+    queue: JobQueue = field(default_factory=lambda: JobQueue(PriorityOrder()))
     log: list[str] = field(default_factory=list)
     now_s: float = 0.0
 
@@ -104,19 +107,30 @@ class Site:
         self.cluster.hold(spec.job_id, shares_of(found.placement(0, self.cluster)))
         self.running.append(spec.job_id)
 
-    def recall(self) -> None:
-        """Let the waiting try again where the engine would; the others must have no room."""
-        rows = self.cluster.take_roomier_rows()
-        for spec in list(self.waiting):
-            recalled = any(
-                not chance.is_taken(NO_ROWS)
-                for chance in self.policy.chances(self.cluster, spec, rows)
-            )
-            found = self.propose(spec, ())
-            assert recalled or not len(found), f"{spec.job_id} was not recalled"
-            if len(found):
-                self.waiting.remove(spec)
-                self.start(spec, found)
+    def submit(self, spec: JobSpec) -> None:
+        """Let a job wait."""
+        self.queue.add(waiting(spec, self.now_s), self.now_s)
+        self.waiting[spec.job_id] = spec
+
+    def serve(self, kept_rows: tuple[int, ...] = ()) -> None:
+        """Try whom the engine would try; whoever is not tried must have no room."""
+        kept = row_set(kept_rows)
+        if self.queue.begin_pass(self.cluster, self.policy, self.now_s):
+            for group, job_id in self.queue.offers(-inf):
+                if group.is_blocked(kept):
+                    continue
+                group.forget()
+                spec = self.waiting[job_id]
+                found = self.propose(spec, kept_rows)
+                if len(found):
+                    self.queue.remove(job_id)
+                    del self.waiting[job_id]
+                    self.start(spec, found)
+                else:
+                    group.found_nothing(found)
+        self.queue.check_invariants()
+        for spec in self.waiting.values():
+            assert not len(self.propose(spec, kept_rows)), f"{spec.job_id} was not recalled"
 
     def _check(
         self, found: Candidates, position: int, spec: JobSpec, kept_rows: tuple[int, ...]
@@ -182,14 +196,9 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
         if what == "job":
             assert isinstance(first, Asked)
             assert isinstance(second, tuple)
-            spec = site.spec(number, first)
-            found = site.propose(spec, second)
-            if len(found):
-                site.start(spec, found)
-            elif not second or not len(site.propose(spec, ())):
-                site.waiting.append(spec)
-            else:  # it has room once these nodes are no longer kept
-                assert any(not chance.is_taken(NO_ROWS) for chance in found.chances)
+            site.submit(site.spec(number, first))
+            site.serve(second)
+            site.queue.postpone()  # others are served first or not, from pass to pass
         elif what == "end":
             assert isinstance(first, int)
             if site.running:
@@ -200,7 +209,7 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
         else:
             assert isinstance(first, int)
             site.cluster.set_fault(NODES[first].name, 2, "Xid 79" if second else "")
-        site.recall()
+        site.serve()
     site.cluster.check_invariants()
     return site.log
 

@@ -8,6 +8,8 @@ from roost_sim.knowledge import Knowledge
 from roost_sim.placements import PLACEMENTS
 from roost_sim.policies import find_policy
 from roost_sim.profiles import Profile
+from roost_sim.scatter import Scattered
+from roost_sim.scatter_rules import FirstFit
 from roost_sim.skew import SkewRule, is_skewed
 from roostd.core.model import JobId
 from roostd.testing.builders import job
@@ -36,14 +38,17 @@ def test_a_skewed_model_waits_for_one_node_and_another_is_balanced() -> None:
     placement = rule("skew", known(v="vgg16", r="resnet50"))
     nodes = drawn("a....... b.......")
     assert put(placement, nodes, of_gpus(4, job_id="v")) == {"n0": (1, 2, 3, 4)}
-    shapes = SkewRule(lambda job_id: job_id == "v").shapes
+    shapes = SkewRule(lambda job_id: job_id == "v", Scattered(FirstFit())).shapes
     assert put(placement, nodes, job("v", *shapes(JobId("v"), 8, 8))) is None
     spread = {"n0": (1, 2, 3, 4), "n1": (1, 2, 3, 4)}
     assert put(placement, nodes, job("r", *shapes(JobId("r"), 8, 8))) == spread
+    packed = {"n0": (1, 2, 3, 4, 5, 6, 7), "n1": (1,)}
+    placement = rule("skew-packed", known(v="vgg16", r="resnet50"))
+    assert put(placement, nodes, job("r", *shapes(JobId("r"), 8, 8))) == packed
 
 
 def test_both_sorts_never_ask_for_the_same() -> None:
-    shapes = SkewRule(lambda job_id: job_id == "v").shapes
+    shapes = SkewRule(lambda job_id: job_id == "v", Scattered(FirstFit())).shapes
     for gpus_per_node in (1, 2, 4, 8):
         for gpu_count in range(1, 40):
             together = shapes(JobId("v"), gpu_count, gpus_per_node)
