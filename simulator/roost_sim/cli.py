@@ -12,6 +12,7 @@ from roost_sim.cmd_profiles import profiles
 from roost_sim.cmd_replay import replay
 from roost_sim.cmd_run import run
 from roost_sim.cmd_trace import trace
+from roost_sim.cmd_tune import tune
 from roost_sim.errors import SimError
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_REFUSED
 
@@ -32,7 +33,7 @@ class _ExitCodeGroup(click.Group):
 @click.group(
     cls=_ExitCodeGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 done and the answer is no (replay), 2 a file, a name or an "
+    epilog="Exit codes: 0 done, 1 done and the answer is no (replay, tune), 2 a file, a name or an "
     "option is wrong, 130 interrupted.",
 )
 @click.version_option(package_name="roost", prog_name="roost-sim")
@@ -40,7 +41,7 @@ def cli() -> None:
     """Replay job traces through the engine of roostd, without a cluster."""
 
 
-for _command in (run, compare, policies, bound, replay, profiles, trace, completion):
+for _command in (run, compare, tune, policies, bound, replay, profiles, trace, completion):
     cli.add_command(_command)
 
 

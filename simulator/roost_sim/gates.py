@@ -60,10 +60,10 @@ def delay_config(numbers: Mapping[str, float]) -> DelayConfig:
             known = ", ".join((*_GATE_KEYS, *_TIMER_KEYS))
             raise GateNumbersError(f"no number {key!r} of the delay gate: there are {known}")
     timers = {key: value for key, value in numbers.items() if key in _TIMER_KEYS}
-    if "window_count" in timers:
-        timers["window_count"] = int(timers["window_count"])
     gate = {key: value for key, value in numbers.items() if key in _GATE_KEYS}
     try:
+        if "window_count" in timers:
+            timers["window_count"] = int(timers["window_count"])
         return DelayConfig(timers=TimerConfig(**timers), **gate)  # type: ignore[arg-type]
     except (ValueError, OverflowError) as error:
         raise GateNumbersError(f"delay gate: {error}") from error
