@@ -104,6 +104,11 @@ def _index_sets(
 ) -> list[int]:
     """The index sets whose best free nodes link best, all told."""
     sets = _sets_of_size(int(cluster.gpu_count[scope.rows].max()), shape.gpus_per_node)
+    if len(sets) == 1:  # whole nodes: nothing to compare
+        has_it = scope.free & sets == sets
+        on_required = cluster.free_mask[required] & sets == sets
+        is_free = np.count_nonzero(has_it) >= shape.node_count and bool(on_required.all())
+        return sets.tolist() if is_free else []
     total, lost = np.zeros(len(sets), dtype=np.int64), np.zeros(len(sets))
     possible = np.ones(len(sets), dtype=np.bool_)
     for row in required.tolist():

@@ -177,6 +177,8 @@ class ShapeByShape:
         for shape in job.shapes:
             if cluster.roomy_counts[shape.gpus_per_node] < shape.node_count:
                 continue
+            if not cluster.gpu_free.at_least(shape.gpus_per_node) & rows:
+                continue
             room = room_for(cluster, job, shape)
             if room.rows & rows and room.count >= shape.node_count:
                 found.append(Chance(shape, room.rows, shape.node_count))
