@@ -33,7 +33,6 @@ class Run:
         seed: of the jobs' profiles and of whatever the policy draws.
         start_delay_s: between a decision and the start.
         span: which jobs the job times are about.
-        named_frac: how many jobs say what model they train, 0 to 1; gates ask.
         hold_seen: told of every stretch for which a job holds GPUs.
     """
 
@@ -45,7 +44,6 @@ class Run:
     start_delay_s: float = 0.0
     span: Span = field(default_factory=Span)
     engine_config: EngineConfig = field(default_factory=EngineConfig)
-    named_frac: float = 1.0
     hold_seen: HoldSeen | None = None
 
 
@@ -84,7 +82,7 @@ def simulate(run: Run) -> Report:
         book=knowledge.book,
         hold_seen=_both(holds, run.hold_seen),
     )
-    models = named_models(built.profile_of, run.named_frac, run.seed)
+    models = named_models(built.profile_of, run.world.named_frac, run.seed)
     jobs = arrivals(
         trace,
         run.policy.shapes,

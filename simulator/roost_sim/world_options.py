@@ -75,6 +75,14 @@ _OPTIONS = (
         show_default=True,
         help="Links above the nodes are so many times slower; papers try 1, 2 and 4.",
     ),
+    click.option(
+        "--named-models",
+        "named_frac",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="How many jobs say what model they train; the delay gate asks.",
+    ),
 )
 
 
@@ -94,6 +102,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         exclude_families: tuple[str, ...],
         compute_scale: float,
         congestion: float,
+        named_frac: float,
         **others: object,
     ) -> _Result:
         if full_speed and speed is not None:
@@ -104,6 +113,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             exclude_families=exclude_families,
             compute_scale=compute_scale,
             congestion=congestion,
+            named_frac=named_frac,
         )
         return command(*args, world=world, **others)
 

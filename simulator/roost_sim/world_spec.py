@@ -74,6 +74,7 @@ class WorldSpec:
         compute_scale: compute takes so many times as long, so that communication weighs less. 1: as
             measured, and as Dally has it.
         congestion: every tier above the nodes has so many times less bandwidth; 1 or more.
+        named_frac: how many jobs say what model they train, 0 to 1; gates ask.
     """
 
     speed: Speed = Speed.MEASURED
@@ -81,6 +82,7 @@ class WorldSpec:
     exclude_families: tuple[str, ...] = ()
     compute_scale: float = 1.0
     congestion: float = 1.0
+    named_frac: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.compute_scale > 0:

@@ -31,7 +31,7 @@ def trace(job_count: int = 10) -> Trace:
     """Jobs of 50 s in the first half, of 60 s in the second."""
     return make_trace(
         "made up",
-        np.arange(job_count) * 100.0,
+        [number * 100.0 for number in range(job_count)],
         [FIRST_S if number < job_count // 2 else 60.0 for number in range(job_count)],
         np.full(job_count, 8, dtype=np.int32),
     )
