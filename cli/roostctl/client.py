@@ -1,4 +1,4 @@
-"""Calls to the daemon's Operator service, and its refusals in words that say what to do."""
+"""Calls to the daemon's services, and its refusals in words that say what to do."""
 
 import grp
 import os
@@ -9,7 +9,7 @@ from typing import TypeVar
 import grpc
 
 from roost_proto.v1 import operator_pb2 as pb
-from roost_proto.v1.operator_pb2_grpc import OperatorStub
+from roost_proto.v1.operator_pb2_grpc import AdminStub, OperatorStub
 from roostd.core.errors import RoostError
 
 DEFAULT_ADDRESS = "unix:/run/roost/operator.sock"
@@ -72,16 +72,52 @@ class OperatorClient:
         """One job and how its placement came about."""
         return self._call(self._stub.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
 
+    def list_timers(self) -> pb.ListTimersResponse:
+        """How long jobs wait for better GPUs, by class."""
+        return self._call(self._stub.ListTimers, pb.ListTimersRequest())
+
     def _call(
         self,
         # Quoted: generic in the type stubs only.
         method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
         request: _Request,
     ) -> _Response:
-        try:
-            return method(request, timeout=self._timeout_s)
-        except grpc.RpcError as error:
-            raise _in_words(error, self._address, self._timeout_s) from error
+        return _called(method, request, self._address, self._timeout_s, "--daemon or ROOST_DAEMON")
+
+
+class AdminClient:
+    """Changes; each method raises CallFailed and nothing else."""
+
+    def __init__(self, channel: grpc.Channel, address: str, timeout_s: float) -> None:
+        self._stub = AdminStub(channel)
+        self._address, self._timeout_s = address, timeout_s
+
+    def pin_timer(self, name: str, pinned_s: float, by: str) -> pb.Timer:
+        """Set the timers of a class by hand."""
+        request = pb.PinTimerRequest(name=name, pinned_s=pinned_s, by=by)
+        return self._call(self._stub.PinTimer, request)
+
+    def unpin_timer(self, name: str, by: str) -> pb.Timer:
+        """Give the timers of a class back to the gate."""
+        return self._call(self._stub.UnpinTimer, pb.UnpinTimerRequest(name=name, by=by))
+
+    def _call(
+        self, method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]", request: _Request
+    ) -> _Response:
+        return _called(method, request, self._address, self._timeout_s, "--admin or ROOST_ADMIN")
+
+
+def _called(
+    method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
+    request: _Request,
+    address: str,
+    timeout_s: float,
+    setting: str,
+) -> _Response:
+    try:
+        return method(request, timeout=timeout_s)
+    except grpc.RpcError as error:
+        raise _in_words(error, address, timeout_s, setting) from error
 
 
 @contextmanager
@@ -98,11 +134,18 @@ def connect(
         yield OperatorClient(channel, address, timeout_s)
 
 
-def _in_words(error: grpc.RpcError, address: str, timeout_s: float) -> CallFailed:
+@contextmanager
+def connect_admin(address: str, timeout_s: float) -> Iterator[AdminClient]:
+    """Open a channel to the daemon's socket for changes; see `connect`."""
+    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+        yield AdminClient(channel, address, timeout_s)
+
+
+def _in_words(error: grpc.RpcError, address: str, timeout_s: float, setting: str) -> CallFailed:
     code, details = error.code(), error.details() or "no message"
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            return _unreachable(address, details)
+            return _unreachable(address, details, setting)
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return CallFailed(
                 code,
@@ -117,7 +160,7 @@ def _in_words(error: grpc.RpcError, address: str, timeout_s: float) -> CallFaile
             return CallFailed(code, details)
 
 
-def _unreachable(address: str, details: str) -> CallFailed:
+def _unreachable(address: str, details: str, setting: str) -> CallFailed:
     if address.startswith("unix:"):
         path = "/" + address.removeprefix("unix:").lstrip("/")
         try:
@@ -133,7 +176,7 @@ def _unreachable(address: str, details: str) -> CallFailed:
     return CallFailed(
         grpc.StatusCode.UNAVAILABLE,
         f"cannot reach roostd: {details}; start it (systemctl start roostd), or give its address "
-        "with --daemon or ROOST_DAEMON",
+        f"with {setting}",
     )
 
 

@@ -51,6 +51,7 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
 def _story(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
     yield prose(_now(found.job))
+    yield from map(prose, _told(found))
     if found.candidates:
         yield ""
         yield pairs(_choice(found))
@@ -79,6 +80,28 @@ def _asked(job: pb.Job) -> str:
     )
 
 
+def _told(found: pb.Explanation) -> Iterator[str]:
+    """What its user tells of it, and what the gate believes."""
+    if found.HasField("comment"):
+        said = found.comment
+        model = [f"it trains {safe_text(said.model)}"] if said.model else []
+        saves = said.HasField("checkpoint_s")
+        often = [f"it saves its state every {duration(said.checkpoint_s)}"] if saves else []
+        if model or often:
+            yield f"Its comment says: {' and '.join(model + often)}."
+        for problem in said.problems:
+            yield f"In its comment, passed over: {safe_text(problem).rstrip('.')}."
+    if found.HasField("sensitivity"):
+        believed = found.sensitivity
+        speeds = (
+            f"{percent(believed.rack_frac)} in one rack, {percent(believed.across_frac)} across"
+        )
+        yield (
+            f"Its speed, of that on one node: {speeds}. Known from: {safe_text(believed.source)}; "
+            f"confidence {percent(believed.confidence_frac)}. Timer: {safe_text(believed.timer)}."
+        )
+
+
 def _now(job: pb.Job) -> str:
     waited, why = duration(job.waited_s), safe_text(job.reason).rstrip(".")
     match job.state:
@@ -91,6 +114,10 @@ def _now(job: pb.Job) -> str:
         case pb.JOB_STATE_PLACING:
             tail = f": {why}" if why else ""
             return f"Its GPUs are chosen after {waited}; Slurm has yet to start it{tail}."
+        case pb.JOB_STATE_CLEARING:
+            return f"It has waited {waited}. Others are being stopped for it: it {why}."
+        case pb.JOB_STATE_STOPPING:
+            return f"It is being stopped, and will wait again: it {why}."
         case pb.JOB_STATE_RUNNING:
             return f"It runs, after waiting {waited}." + (f" {why}." if why else "")
         case pb.JOB_STATE_LET_GO:

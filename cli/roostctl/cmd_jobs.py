@@ -23,7 +23,14 @@ from roostctl.quantities import (
 from roostctl.watch import repeat
 
 _HEADS = ("JOB", "USER", "PARTITION", "STATE", "GPUS", "WAITED", "LINKS", "PLACE", "REASON")
-_STYLES = {"waiting": "yellow", "placing": "cyan", "running": "green", "let_go": "dim"}
+_STYLES = {
+    "waiting": "yellow",
+    "clearing": "yellow",
+    "placing": "cyan",
+    "running": "green",
+    "stopping": "red",
+    "let_go": "dim",
+}
 
 
 @click.command(epilog="Example: roostctl jobs --all --json | jq '.jobs[] | .link_score'")

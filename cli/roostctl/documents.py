@@ -198,6 +198,48 @@ class ExclusionDocument(TypedDict):
     node_count: int
 
 
+class CommentDocument(TypedDict):
+    """What a user tells of a job by its comment."""
+
+    model: str | None
+    checkpoint_s: float | None
+    problems: list[str]
+
+
+class SensitivityDocument(TypedDict):
+    """What the delay gate believes of a job."""
+
+    timer: str
+    rack_frac: float | None
+    across_frac: float | None
+    source: str
+    confidence_frac: float | None
+    run_count: int
+
+
+class TimerDocument(TypedDict):
+    """How long jobs of one class wait."""
+
+    name: str
+    node_timer_s: float | None
+    rack_timer_s: float | None
+    sample_count: int
+    waited_count: int
+    censored_frac: float | None
+    tuned_ago_s: float | None
+    pinned_s: float | None
+    dally_node_timer_s: float | None
+    dally_rack_timer_s: float | None
+
+
+class TimersDocument(TypedDict):
+    """`roostctl timers --json`."""
+
+    schema: str
+    gate: str
+    timers: list[TimerDocument]
+
+
 class ExplainDocument(TypedDict):
     """`roostctl explain ID --json`."""
 
@@ -208,6 +250,8 @@ class ExplainDocument(TypedDict):
     fallback_reason: str | None
     candidates: list[CandidateDocument]
     exclusions: list[ExclusionDocument]
+    comment: CommentDocument | None
+    sensitivity: SensitivityDocument | None
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -383,6 +427,45 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
             {"reason": entry.reason, "node_count": entry.node_count}
             for entry in explanation.exclusions
         ],
+        "comment": _comment(explanation) if explanation.HasField("comment") else None,
+        "sensitivity": _sensitivity(explanation) if explanation.HasField("sensitivity") else None,
+    }
+
+
+def _comment(explanation: pb.Explanation) -> CommentDocument:
+    said = explanation.comment
+    return {
+        "model": said.model or None,
+        "checkpoint_s": _real(said, "checkpoint_s"),
+        "problems": list(said.problems),
+    }
+
+
+def _sensitivity(explanation: pb.Explanation) -> SensitivityDocument:
+    believed = explanation.sensitivity
+    return {
+        "timer": believed.timer,
+        "rack_frac": finite(believed.rack_frac, FLOAT32_DIGITS),
+        "across_frac": finite(believed.across_frac, FLOAT32_DIGITS),
+        "source": believed.source,
+        "confidence_frac": finite(believed.confidence_frac, FLOAT32_DIGITS),
+        "run_count": believed.run_count,
+    }
+
+
+def timer_document(timer: pb.Timer) -> TimerDocument:
+    """One class, as `timers` shows it."""
+    return {
+        "name": timer.name,
+        "node_timer_s": finite(timer.node_timer_s),
+        "rack_timer_s": finite(timer.rack_timer_s),
+        "sample_count": timer.sample_count,
+        "waited_count": timer.waited_count,
+        "censored_frac": _real(timer, "censored_frac"),
+        "tuned_ago_s": _real(timer, "tuned_ago_s"),
+        "pinned_s": _real(timer, "pinned_s"),
+        "dally_node_timer_s": finite(timer.dally_node_timer_s),
+        "dally_rack_timer_s": finite(timer.dally_rack_timer_s),
     }
 
 

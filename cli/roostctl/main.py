@@ -14,6 +14,7 @@ from roostctl.cmd_jobs import jobs
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
 from roostctl.cmd_status import status
+from roostctl.cmd_timers import timers
 from roostctl.cmd_topology import topology
 from roostctl.options import Options, Seconds, check_address
 from roostctl.output import complain
@@ -76,7 +77,7 @@ def cli(ctx: click.Context, daemon: str, timeout_s: float) -> None:
     ctx.obj = Options(daemon, timeout_s)
 
 
-for _command in (nodes, node, topology, jobs, job, explain, status, completion):
+for _command in (nodes, node, topology, jobs, job, explain, timers, status, completion):
     cli.add_command(_command)
 
 

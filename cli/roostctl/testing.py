@@ -34,6 +34,9 @@ class FakeOperator(OperatorServicer):
     topologies: dict[str, pb.Topology] = field(default_factory=dict)
     jobs: dict[str, pb.Job] = field(default_factory=dict)
     explanations: dict[str, pb.Explanation] = field(default_factory=dict)
+    timers: pb.ListTimersResponse = field(
+        default_factory=lambda: pb.ListTimersResponse(gate="open")
+    )
     failure: tuple[grpc.StatusCode, str] | None = None
     may_answer: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
@@ -107,6 +110,13 @@ class FakeOperator(OperatorServicer):
         """See operator.proto."""
         self._enter("ExplainJob", context)
         return _found(self.explanations, request.job_id, "job", context)
+
+    def ListTimers(
+        self, request: pb.ListTimersRequest, context: grpc.ServicerContext
+    ) -> pb.ListTimersResponse:
+        """See operator.proto."""
+        self._enter("ListTimers", context)
+        return self.timers
 
     def _enter(self, method: str, context: grpc.ServicerContext) -> None:
         self.asked.append(method)

@@ -58,6 +58,13 @@ class Listen(Section):
     operator_group: str | None = Field(
         default=None, description="group that may use that socket; null: the daemon's own"
     )
+    admin_socket: AbsolutePath | None = Field(
+        default=None,
+        description="UNIX socket for changes; null: admin.sock in paths.runtime_dir",
+    )
+    admin_group: str | None = Field(
+        default=None, description="group that may use that socket; null: the daemon's own"
+    )
     operator_tcp: LoopbackPort | None = Field(
         default=None, description="the same service on a loopback port, open to every local user"
     )
@@ -186,6 +193,11 @@ class Config(Section):
     def operator_socket(self) -> Path:
         """Where people connect."""
         return self.listen.operator_socket or self.paths.runtime_dir / "operator.sock"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where administrators connect."""
+        return self.listen.admin_socket or self.paths.runtime_dir / "admin.sock"
 
 
 Source: TypeAlias = str  # "default", "roostd.yaml:12", "ROOST_MODE", "--set mode"

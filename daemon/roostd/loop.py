@@ -65,6 +65,7 @@ class DecisionLoop:
         self._state, self._recorder, self._sink, self._metrics = state, recorder, sink, metrics
         self._beat_s, self._beat = beat_s, beat
         self._events: deque[Event] = deque()
+        self._heard: deque[tuple[Event, asyncio.Event]] = deque()  # in the order of the events
         self._wake = asyncio.Event()
         self._wake_at_s = float("inf")
         self._next_beat_s = 0.0
@@ -74,6 +75,13 @@ class DecisionLoop:
         """Queue an event."""
         self._events.append(event)
         self._wake.set()
+
+    async def say(self, event: Event) -> None:
+        """Queue an event and wait until the engine has taken it in."""
+        heard = asyncio.Event()
+        self._heard.append((event, heard))
+        self.put(event)
+        await heard.wait()
 
     async def run(self) -> None:
         """Turn until cancelled."""
@@ -87,9 +95,11 @@ class DecisionLoop:
     def restart(self, events: Iterable[Event]) -> None:
         """A fresh engine took over: forget the old one's alarm, tell the new one all there is."""
         self._wake_at_s = float("inf")
+        told = [event for event, _ in self._heard]  # by people, not by the world
         self._events.clear()
         for event in events:
             self._step(event)
+        self._events.extend(told)
 
     def _turn(self) -> None:
         """Give the engine what has come in, and the time if it asked for it."""
@@ -104,6 +114,8 @@ class DecisionLoop:
                 self._step(load)
         for event in batch:
             self._step(event)
+            while self._heard and self._heard[0][0] is event:
+                self._heard.popleft()[1].set()
 
     def _may_place(self, batch: list[Event]) -> bool:
         """Whether the engine may look at load in this turn."""

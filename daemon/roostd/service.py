@@ -182,11 +182,23 @@ class Daemon:
         self.decisions = DecisionLoop(
             self.state, self.recorder, self.applier, self.metrics, self._beat_s(), self._beat
         )
-        self.servers = Servers(self.state, self.metrics, config.listen, config.operator_socket)
+        self.servers = Servers(
+            self.state,
+            self.metrics,
+            config.listen,
+            config.operator_socket,
+            config.admin_socket,
+            self._say,
+        )
         self._new_engine()
 
     def _emit(self, event: Event) -> None:
         self.decisions.put(event)
+
+    async def _say(self, event: Event) -> None:
+        """Tell the engine, and see to it that what follows outlives this process."""
+        await self.decisions.say(event)
+        await self.recorder.wait_durable(self.knowledge.keep())
 
     def _release(self, job_ids: Sequence[JobId]) -> None:
         self.applier.release(job_ids)

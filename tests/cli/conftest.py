@@ -83,6 +83,7 @@ def cluster(operator: FakeOperator) -> FakeOperator:
     silent = build_node("gpu3", has_probe=False, gpu_count=4)
     silent.usable, silent.slurm_state, silent.rack = False, "idle+drain", ""
     operator.add_node(silent)
+    operator.timers.CopyFrom(_timers())
     for job, explanation in (_running(), _waiting(), _let_go(), _placing(), _ended()):
         operator.add_job(job, explanation)
     return operator
@@ -114,7 +115,36 @@ def _waiting() -> tuple[pb.Job, pb.Explanation]:
         wait_left_s=245.0,
     )
     exclusions = [pb.Exclusion(reason="too few free GPUs", node_count=3)]
-    return job, pb.Explanation(exclusions=exclusions)
+    return job, pb.Explanation(
+        exclusions=exclusions,
+        comment=pb.JobComment(
+            model="bert", checkpoint_s=600.0, problems=["'gpu': unknown key, known are model"]
+        ),
+        sensitivity=pb.Sensitivity(
+            timer="16/high",
+            rack_frac=0.82,
+            across_frac=0.5,
+            source="speed profile of the model it names",
+            confidence_frac=0.9,
+        ),
+    )
+
+
+def _timers() -> pb.ListTimersResponse:
+    """One class that was tuned and one that is pinned and was never seen."""
+    tuned = pb.Timer(
+        name="8/high",
+        node_timer_s=1830.0,
+        rack_timer_s=2430.0,
+        sample_count=40,
+        waited_count=12,
+        censored_frac=0.25,
+        tuned_ago_s=312.0,
+        dally_node_timer_s=21_600.0,
+        dally_rack_timer_s=43_200.0,
+    )
+    pinned = pb.Timer(name="16/mid", node_timer_s=300.0, rack_timer_s=300.0, pinned_s=300.0)
+    return pb.ListTimersResponse(gate="delay", timers=[tuned, pinned])
 
 
 def _let_go() -> tuple[pb.Job, pb.Explanation]:

@@ -14,6 +14,7 @@ from roostctl.main import cli
 from roostctl.testing import build_topology
 from roostd.adapters.clock import MonotonicClock
 from roostd.config import Config, Listen
+from roostd.core.events import Event
 from roostd.metrics import Metrics
 from roostd.rpc.board import ProbeBoard
 from roostd.rpc.probe_messages import read_hello
@@ -50,7 +51,13 @@ def state() -> DaemonState:
 
 @pytest.fixture
 async def ask(state: DaemonState, socket_path: Path) -> AsyncIterator[Ask]:
-    servers = Servers(state, Metrics(CollectorRegistry()), state.config.listen, socket_path)
+
+    async def say(event: Event) -> None:
+        state.engine.step(event)
+
+    admin_socket = socket_path.with_name("admin.sock")
+    metrics, listen = Metrics(CollectorRegistry()), state.config.listen
+    servers = Servers(state, metrics, listen, socket_path, admin_socket, say)
     await servers.start()
 
     async def invoke(*args: str) -> Result:

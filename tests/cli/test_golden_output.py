@@ -19,6 +19,7 @@ COMMANDS = {
     "explain_let_go": ["explain", "4714"],
     "explain_fallback": ["explain", "4715"],
     "status": ["status"],
+    "timers": ["timers"],
 }
 
 

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[list[str], type]] = {
     "job": (["job", "4711"], documents.OneJobDocument),
     "explain": (["explain", "4711"], documents.ExplainDocument),
     "status": (["status"], documents.StatusDocument),
+    "timers": (["timers"], documents.TimersDocument),
 }
 
 

@@ -10,7 +10,8 @@
     ├── ProbeError         a probe said something that cannot be; names the quantity
     ├── JournalError       the journal cannot be read or written
     ├── UnknownNode        asked about a node that nobody has seen
-    └── UnknownJob         asked about a job that nobody has seen
+    ├── UnknownJob         asked about a job that nobody has seen
+    └── TimerError         a timer cannot be set as asked; says what could
 
 `roostd.rpc.errors` maps these to gRPC codes, `roostctl.main` to exit codes.
 """
@@ -89,3 +90,7 @@ class UnknownJob(RoostError):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job {job_id!r}")
         self.job_id = job_id
+
+
+class TimerError(RoostError):
+    """A delay timer cannot be set as somebody asked."""

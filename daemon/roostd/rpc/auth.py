@@ -47,7 +47,7 @@ def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
     )
 
 
-def clear_socket(path: Path) -> None:
+def clear_socket(path: Path, key: str) -> None:
     """Remove what a killed daemon left behind.
 
     Raises:
@@ -55,13 +55,13 @@ def clear_socket(path: Path) -> None:
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ConfigError([f"listen.operator_socket: {path}: not a socket; remove it"])
+            raise ConfigError([f"{key}: {path}: not a socket; remove it"])
         path.unlink()
     except FileNotFoundError:
         return
 
 
-def guard_socket(path: Path, group: str | None) -> None:
+def guard_socket(path: Path, group: str | None, key: str) -> None:
     """Let owner and group connect, nobody else. Connecting is the permission.
 
     grpcio tells a server nothing of who called over a UNIX socket, so the file's mode is the only
@@ -76,5 +76,5 @@ def guard_socket(path: Path, group: str | None) -> None:
             shutil.chown(path, group=group)
         except (KeyError, PermissionError) as error:
             problem = "no such group" if isinstance(error, KeyError) else "not a member of it"
-            raise ConfigError([f"listen.operator_group: {group}: {problem}"]) from error
+            raise ConfigError([f"{key}: {group}: {problem}"]) from error
     os.chmod(path, 0o660)

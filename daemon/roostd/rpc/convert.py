@@ -12,6 +12,7 @@ from roostd.core.errors import UnknownJob, UnknownNode
 from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, Placement
+from roostd.rpc import timers
 from roostd.rpc.board import NodeReport
 from roostd.rpc.errors import UnknownTopology
 from roostd.rpc.probe_messages import ProbeHello, column
@@ -259,6 +260,10 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         record = state.engine.record(job_id)
     except UnknownJob:
         return message
+    if record.spec is not None:
+        believed = timers.sensitivity(state, record.spec)
+        if believed is not None:
+            message.sensitivity.CopyFrom(believed)
     place = state.place(job_id, record)
     exclusions = record.exclusions
     if place is not None:

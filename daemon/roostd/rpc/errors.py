@@ -15,12 +15,17 @@ from roostd.core.errors import (
     RoostError,
     SlurmError,
     SlurmRefused,
+    TimerError,
     TopologyError,
     UnknownJob,
     UnknownNode,
 )
 
 _log = structlog.get_logger(__name__)
+
+
+class NoTimers(TimerError):
+    """The gate in service has no timers that could be set."""
 
 
 class UnknownTopology(RoostError):
@@ -32,6 +37,8 @@ STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
     (UnknownTopology, grpc.StatusCode.FAILED_PRECONDITION),
+    (NoTimers, grpc.StatusCode.FAILED_PRECONDITION),
+    (TimerError, grpc.StatusCode.INVALID_ARGUMENT),
     (ProbeError, grpc.StatusCode.INVALID_ARGUMENT),
     (TopologyError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),

@@ -1,9 +1,9 @@
-"""The Operator service: what people and dashboards ask. Read-only."""
+"""The Operator service: what people and dashboards ask. Changes are rpc.admin's."""
 
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.core.model import JobId, NodeName
-from roostd.rpc import convert
+from roostd.rpc import convert, timers
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
 
@@ -49,3 +49,11 @@ class OperatorService(pb_grpc.OperatorServicer):
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
         return convert.explanation(self._state, JobId(request.job_id))
+
+    async def ListTimers(
+        self, request: pb.ListTimersRequest, context: Context
+    ) -> pb.ListTimersResponse:
+        """See operator.proto."""
+        return pb.ListTimersResponse(
+            gate=self._state.config.gate.kind, timers=timers.every(self._state)
+        )

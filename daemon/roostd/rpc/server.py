@@ -1,4 +1,4 @@
-"""The two gRPC servers: one for probes, one for people, so that a flood of one spares the other."""
+"""The gRPC servers, for probes, people and administrators: a flood of one spares the others."""
 
 import asyncio
 import os
@@ -22,6 +22,7 @@ from roost_proto.v1 import (
 from roostd.config import Listen
 from roostd.core.errors import ConfigError
 from roostd.metrics import Metrics
+from roostd.rpc.admin import AdminService, Say
 from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, OPERATOR_OPTIONS, PROBE_OPTIONS
@@ -33,18 +34,21 @@ from roostd.state import DaemonState
 TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
 PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
 OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
+ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 _CALLS_BESIDE_STREAMS = 1_000  # hooks of jobs that start at the same time
 
 
 class Servers:
-    """Both servers, from start to graceful stop.
+    """All servers, from start to graceful stop.
 
     Args:
         state: what they answer from.
         metrics: what they count.
         listen: where they listen.
         operator_socket: the UNIX socket for people.
+        admin_socket: the UNIX socket for administrators.
+        say: hands a change to the engine; see AdminService.
 
     Attributes:
         probe_port: the port that probes reach; useful when the configuration says 0.
@@ -52,20 +56,29 @@ class Servers:
     """
 
     def __init__(
-        self, state: DaemonState, metrics: Metrics, listen: Listen, operator_socket: Path
+        self,
+        state: DaemonState,
+        metrics: Metrics,
+        listen: Listen,
+        operator_socket: Path,
+        admin_socket: Path,
+        say: Say,
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
-        self._operator_socket = operator_socket
+        self._operator_socket, self._admin_socket, self._say = operator_socket, admin_socket, say
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
             options=PROBE_OPTIONS,
             maximum_concurrent_rpcs=listen.max_node_count + _CALLS_BESIDE_STREAMS,
         )
-        self._operators = grpc.aio.server(
-            interceptors=[ErrorInterceptor()],
-            options=OPERATOR_OPTIONS,
-            maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
+        self._operators, self._admins = (
+            grpc.aio.server(
+                interceptors=[ErrorInterceptor()],
+                options=OPERATOR_OPTIONS,
+                maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
+            )
+            for _ in range(2)
         )
         self.probe_port = 0
         self.operator_port: int | None = None
@@ -92,20 +105,25 @@ class Servers:
         self._open_operator_ports()
         await self._probes.start()
         await self._operators.start()
-        guard_socket(self._operator_socket, self._listen.operator_group)
+        await self._admins.start()
+        listen = self._listen
+        guard_socket(self._operator_socket, listen.operator_group, "listen.operator_group")
+        guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group")
 
     async def set_serving(self, is_serving: bool) -> None:
         """Answer health checks: SERVING while the decision loop turns and Slurm answers."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", TELEMETRY, PLACEMENT, OPERATOR):
+        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
         """Turn new calls away, let running ones finish."""
         await self._health.enter_graceful_shutdown()
-        await asyncio.gather(self._probes.stop(grace_s), self._operators.stop(grace_s))
-        self._operator_socket.unlink(missing_ok=True)
+        servers = (self._probes, self._operators, self._admins)
+        await asyncio.gather(*(server.stop(grace_s) for server in servers))
+        for path in (self._operator_socket, self._admin_socket):
+            path.unlink(missing_ok=True)
 
     def _add_services(self) -> None:
         listen, state = self._listen, self._state
@@ -122,6 +140,8 @@ class Servers:
         operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
         self._add_standard(self._operators, (OPERATOR,))
+        operator_pb2_grpc.add_AdminServicer_to_server(AdminService(state, self._say), self._admins)
+        self._add_standard(self._admins, (ADMIN,))
 
     def _add_standard(self, server: grpc.aio.Server, services: Iterable[str]) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
@@ -129,21 +149,26 @@ class Servers:
         reflection.enable_server_reflection((*services, health, reflection.SERVICE_NAME), server)
 
     def _open_operator_ports(self) -> None:
-        path, tcp = self._operator_socket, self._listen.operator_tcp
-        clear_socket(path)
-        mask = os.umask(0o177)  # nobody else, until guard_socket has set the group
-        try:
-            self._operators.add_insecure_port(f"unix:{path}")
-        except RuntimeError as error:
-            raise ConfigError([f"listen.operator_socket: {path}: {_why(path)}"]) from error
-        finally:
-            os.umask(mask)
+        tcp = self._listen.operator_tcp
+        _open_socket(self._operators, self._operator_socket, "listen.operator_socket")
+        _open_socket(self._admins, self._admin_socket, "listen.admin_socket")
         if tcp is None:
             return
         try:
             self.operator_port = self._operators.add_insecure_port(tcp)
         except RuntimeError as error:
             raise ConfigError([f"listen.operator_tcp: {tcp}: {_why(tcp)}"]) from error
+
+
+def _open_socket(server: grpc.aio.Server, path: Path, key: str) -> None:
+    clear_socket(path, key)
+    mask = os.umask(0o177)  # nobody else, until guard_socket has set the group
+    try:
+        server.add_insecure_port(f"unix:{path}")
+    except RuntimeError as error:
+        raise ConfigError([f"{key}: {path}: {_why(path)}"]) from error
+    finally:
+        os.umask(mask)
 
 
 def _why(address: str | Path) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.errors import PolicyError
+from roostd.core.events import Event
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
 from roostd.core.policy import Allow, GateVerdict, Offer, WaitEnded
@@ -128,3 +129,7 @@ class FixedOrder:
         return sorted(
             (job.job_id for job in jobs), key=lambda job_id: (known.get(job_id, len(known)), job_id)
         )
+
+
+async def nobody_listens(event: Event) -> None:
+    """Stands where an engine would be told of a change."""

@@ -69,6 +69,11 @@ class OperatorStub(object):
                 request_serializer=roost__proto_dot_v1_dot_operator__pb2.ExplainJobRequest.SerializeToString,
                 response_deserializer=roost__proto_dot_v1_dot_operator__pb2.Explanation.FromString,
                 _registered_method=True)
+        self.ListTimers = channel.unary_unary(
+                '/roost_proto.v1.Operator/ListTimers',
+                request_serializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.SerializeToString,
+                response_deserializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServicer(object):
@@ -116,6 +121,12 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTimers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -153,6 +164,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.ExplainJob,
                     request_deserializer=roost__proto_dot_v1_dot_operator__pb2.ExplainJobRequest.FromString,
                     response_serializer=roost__proto_dot_v1_dot_operator__pb2.Explanation.SerializeToString,
+            ),
+            'ListTimers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTimers,
+                    request_deserializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.FromString,
+                    response_serializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -344,6 +360,154 @@ class Operator(object):
             '/roost_proto.v1.Operator/ExplainJob',
             roost__proto_dot_v1_dot_operator__pb2.ExplainJobRequest.SerializeToString,
             roost__proto_dot_v1_dot_operator__pb2.Explanation.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTimers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roost_proto.v1.Operator/ListTimers',
+            roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.SerializeToString,
+            roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class AdminStub(object):
+    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
+    written to the audit log before it takes effect.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.PinTimer = channel.unary_unary(
+                '/roost_proto.v1.Admin/PinTimer',
+                request_serializer=roost__proto_dot_v1_dot_operator__pb2.PinTimerRequest.SerializeToString,
+                response_deserializer=roost__proto_dot_v1_dot_operator__pb2.Timer.FromString,
+                _registered_method=True)
+        self.UnpinTimer = channel.unary_unary(
+                '/roost_proto.v1.Admin/UnpinTimer',
+                request_serializer=roost__proto_dot_v1_dot_operator__pb2.UnpinTimerRequest.SerializeToString,
+                response_deserializer=roost__proto_dot_v1_dot_operator__pb2.Timer.FromString,
+                _registered_method=True)
+
+
+class AdminServicer(object):
+    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
+    written to the audit log before it takes effect.
+    """
+
+    def PinTimer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnpinTimer(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_AdminServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'PinTimer': grpc.unary_unary_rpc_method_handler(
+                    servicer.PinTimer,
+                    request_deserializer=roost__proto_dot_v1_dot_operator__pb2.PinTimerRequest.FromString,
+                    response_serializer=roost__proto_dot_v1_dot_operator__pb2.Timer.SerializeToString,
+            ),
+            'UnpinTimer': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnpinTimer,
+                    request_deserializer=roost__proto_dot_v1_dot_operator__pb2.UnpinTimerRequest.FromString,
+                    response_serializer=roost__proto_dot_v1_dot_operator__pb2.Timer.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'roost_proto.v1.Admin', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('roost_proto.v1.Admin', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Admin(object):
+    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
+    written to the audit log before it takes effect.
+    """
+
+    @staticmethod
+    def PinTimer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roost_proto.v1.Admin/PinTimer',
+            roost__proto_dot_v1_dot_operator__pb2.PinTimerRequest.SerializeToString,
+            roost__proto_dot_v1_dot_operator__pb2.Timer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnpinTimer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roost_proto.v1.Admin/UnpinTimer',
+            roost__proto_dot_v1_dot_operator__pb2.UnpinTimerRequest.SerializeToString,
+            roost__proto_dot_v1_dot_operator__pb2.Timer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,7 +31,13 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         slurm_fault="",
     )
     listen = Listen(probes="127.0.0.1:0", max_node_count=3)
-    servers = Servers(state, metrics, listen, tmp_path / "operator.sock")
+
+    async def say(event: Event) -> None:
+        emitted.append(event)
+        state.engine.step(event)
+
+    sockets = tmp_path / "operator.sock", tmp_path / "admin.sock"
+    servers = Servers(state, metrics, listen, *sockets, say)
     await servers.start()
     one = Served(state, metrics, clock, tmp_path / "operator.sock", servers, emitted)
     yield one

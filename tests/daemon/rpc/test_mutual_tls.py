@@ -27,6 +27,7 @@ from roostd.metrics import Metrics
 from roostd.rpc.board import ProbeBoard
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState
+from roostd.testing.fakes import nobody_listens
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 
@@ -94,7 +95,14 @@ async def daemon(folder: Path, tmp_path: Path) -> AsyncIterator[Daemon]:
         certificate=site / "roostd.pem", key=site / "roostd.key", client_ca=site / "ca.pem"
     )
     listen = Listen(probes="127.0.0.1:0", probes_tls=tls)
-    servers = Servers(state, Metrics(CollectorRegistry()), listen, tmp_path / "operator.sock")
+    servers = Servers(
+        state,
+        Metrics(CollectorRegistry()),
+        listen,
+        tmp_path / "operator.sock",
+        tmp_path / "admin.sock",
+        nobody_listens,
+    )
     await servers.start()
     yield Daemon(state, servers)
     await servers.stop(0.0)

@@ -1,0 +1,62 @@
+"""The Admin service: what administrators change. Whoever can open its socket is one."""
+
+from collections.abc import Awaitable, Callable
+from math import isfinite
+
+import structlog
+
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+from roostd import audit
+from roostd.core.delay import DelayGate
+from roostd.core.errors import TimerError
+from roostd.core.events import TimerPinned
+from roostd.core.timer_class import ALL_CLASSES, TimerClass
+from roostd.rpc import timers
+from roostd.rpc.errors import Context, NoTimers
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+Say = Callable[[TimerPinned], Awaitable[None]]
+_LONGEST_PIN_S = 30 * 86_400.0
+
+
+class AdminService(pb_grpc.AdminServicer):
+    """Takes changes in: audited, then decided upon, then kept, then answered.
+
+    Args:
+        state: what the daemon is doing.
+        say: tells the engine; returns when it has taken it in and that outlives a restart.
+    """
+
+    def __init__(self, state: DaemonState, say: Say) -> None:
+        self._state, self._say = state, say
+
+    async def PinTimer(self, request: pb.PinTimerRequest, context: Context) -> pb.Timer:
+        """See operator.proto."""
+        pinned_s = request.pinned_s
+        if not (isfinite(pinned_s) and 0 <= pinned_s <= _LONGEST_PIN_S):
+            raise TimerError(f"want 0 to {_LONGEST_PIN_S:.0f} seconds, got {pinned_s:g}")
+        return await self._set(request.name, pinned_s, request.by)
+
+    async def UnpinTimer(self, request: pb.UnpinTimerRequest, context: Context) -> pb.Timer:
+        """See operator.proto."""
+        return await self._set(request.name, None, request.by)
+
+    async def _set(self, name: str, pinned_s: float | None, by: str) -> pb.Timer:
+        known = TimerClass.parse(name)
+        if known is None:
+            first, last = ALL_CLASSES[0], ALL_CLASSES[-1]
+            raise TimerError(f"no timer {name[:40]!r}; want one of {first} to {last}, as 8/high")
+        if not isinstance(self._state.engine.policies.gate, DelayGate):
+            kind = self._state.config.gate.kind
+            raise NoTimers(f"gate.kind is {kind}: only the delay gate has timers to set")
+        was_s = self._state.engine.policies.gate.timers.pins.get(str(known))
+        action = "unpin_timer" if pinned_s is None else "pin_timer"
+        facts = {"timer": str(known), "pinned_s": pinned_s, "was_s": was_s}
+        audit.append(self._state.config.paths.state_dir, action, by, **facts)
+        _log.info(action, by=by, **facts)
+        at_s = self._state.clock.now_s()
+        await self._say(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
+        return timers.one(self._state, known)

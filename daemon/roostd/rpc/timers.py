@@ -1,0 +1,58 @@
+"""The delay gate's timers and beliefs in the words of operator.proto."""
+
+from collections.abc import Iterator
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostd.core.delay import DelayGate
+from roostd.core.model import JobSpec
+from roostd.core.tiers import closest_tier
+from roostd.core.timer_class import TimerClass
+from roostd.core.timers import TimerView
+from roostd.state import DaemonState
+
+
+def every(state: DaemonState) -> Iterator[pb.Timer]:
+    """The timers of every class that is known of; none where the gate has none."""
+    gate, now_s = state.engine.policies.gate, state.clock.now_s()
+    if isinstance(gate, DelayGate):
+        for view in gate.views(now_s):
+            yield _timer(view, now_s)
+
+
+def one(state: DaemonState, wanted: TimerClass) -> pb.Timer:
+    """The timer of one class, whether or not a job of it was seen."""
+    found = (timer for timer in every(state) if timer.name == str(wanted))
+    return next(found, pb.Timer(name=str(wanted)))
+
+
+def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
+    """What the gate believes of a job; None where it believes nothing."""
+    gate = state.engine.policies.gate
+    if not isinstance(gate, DelayGate):
+        return None
+    found = gate.sensitivity.estimate(job)
+    speeds = found.speeds
+    lost_frac = speeds.lost_frac(closest_tier(state.engine.cluster, job))
+    return pb.Sensitivity(
+        timer=str(TimerClass.of(job.gpu_count, lost_frac)),
+        rack_frac=speeds.at(1) / speeds.at(0),
+        across_frac=speeds.at(2) / speeds.at(0),
+        source=found.source.value,
+        confidence_frac=found.confidence_frac,
+        run_count=found.run_count,
+    )
+
+
+def _timer(view: TimerView, now_s: float) -> pb.Timer:
+    return pb.Timer(
+        name=view.name,
+        node_timer_s=view.node_timer_s,
+        rack_timer_s=view.rack_timer_s,
+        sample_count=view.sample_count,
+        waited_count=view.waited_count,
+        censored_frac=view.censored_frac,
+        tuned_ago_s=None if view.tuned_s is None else max(now_s - view.tuned_s, 0.0),
+        pinned_s=view.pinned_s,
+        dally_node_timer_s=view.dally_node_timer_s,
+        dally_rack_timer_s=view.dally_rack_timer_s,
+    )
