@@ -216,7 +216,7 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 @given(steps=STEPS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_only_what_is_free_is_proposed_and_nobody_is_forgotten(
     name: str, steps: list[tuple[str, object, object]]
 ) -> None:
