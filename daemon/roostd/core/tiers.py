@@ -13,7 +13,7 @@ from roostd.core.model import JobSpec, NodeShare, Shape
 
 TIERS_IN_WORDS = ("on one node", "in one rack", "across racks")
 
-_SIZES, _CLOSEST = "largest node and rack", "closest tier"
+_SIZES, _CLOSEST, _USABLE = "largest node and rack", "closest tier", "usable GPUs"
 
 
 def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
@@ -56,8 +56,12 @@ def largest_sizes(cluster: Cluster) -> tuple[int, int]:
 
 def usable_gpus(cluster: Cluster) -> int:
     """GPUs of the nodes that may be used, whoever holds them."""
-    count = len(cluster)
-    return int(cluster.gpu_count[:count][cluster.usable[:count]].sum())
+    known = cluster.memo.get(_USABLE)
+    if not isinstance(known, int):
+        count = len(cluster)
+        known = int(cluster.gpu_count[:count][cluster.usable[:count]].sum())
+        cluster.memo[_USABLE] = known
+    return known
 
 
 def _closest_tier(cluster: Cluster, shape: Shape) -> int:

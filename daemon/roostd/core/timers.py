@@ -6,8 +6,8 @@ that it is none of them. A class that knows few waits of its own goes by those o
 as many GPUs, then of all jobs: how soon room comes depends little on who waits for it.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from math import inf
 
 from roostd.core.candidates import TIER_NODE, TIER_RACK
@@ -101,13 +101,22 @@ class TimersState:
     pins: tuple[tuple[str, float], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Digest:
+    """What the waits of a pool come to at some hour."""
+
+    hour_s: float
+    weight: float
+    curve: WaitingCurve
+    quantile_s: float
+
+
 @dataclass(slots=True)
 class _Pool:
     """The waits of a class, of a bucket or of everybody, for one tier."""
 
     history: WaitHistory
-    curve: WaitingCurve | None = None
-    curve_at_s: float = 0.0
+    digest: _Digest | None = None
 
 
 @dataclass(slots=True)
@@ -136,25 +145,19 @@ class Timers:
         for name in _pool_names(timers):
             pool = self._pool(name, target)
             pool.history.add(wait)
-            pool.curve = None
+            pool.digest = None
         self._counts.setdefault(str(timers), ClassCounts()).tuned_s = wait.at_s
 
     def curve(self, timers: TimerClass, target: int, at_s: float) -> WaitingCurve:
         """The waiting curve that a class goes by."""
-        hour_s = at_s // _HOUR_S * _HOUR_S
-        own, *wider = (self._pool(name, target) for name in _pool_names(timers))
-        for pool in (own, *wider):
-            if pool is wider[-1] or pool.history.weight(hour_s) >= _ENOUGH_WEIGHT:
-                break
-        return self._fresh_curve(pool, hour_s)
+        return self._digest(timers, target, at_s).curve
 
     def timer_s(self, timers: TimerClass, target: int, at_s: float) -> float:
         """T_M for a node, T_R for a rack: T_R = T_M + the quantile of waits for a rack."""
-        q = self.config.quantile_frac
-        node_s = self.curve(timers, TIER_NODE, at_s).quantile_s(q)
+        node_s = self._digest(timers, TIER_NODE, at_s).quantile_s
         if target == TIER_NODE:
             return node_s
-        return node_s + self.curve(timers, TIER_RACK, at_s).quantile_s(q)
+        return node_s + self._digest(timers, TIER_RACK, at_s).quantile_s
 
     def views(self, at_s: float) -> tuple[TimerView, ...]:
         """Every class that a job of was seen or that is pinned, by GPUs and sensitivity."""
@@ -217,13 +220,25 @@ class Timers:
             self._pools[name, target] = pool
         return pool
 
-    def _fresh_curve(self, pool: _Pool, at_s: float) -> WaitingCurve:
-        if pool.curve is None or pool.curve_at_s != at_s:
+    def _digest(self, timers: TimerClass, target: int, at_s: float) -> _Digest:
+        """Of the narrowest pool that knows enough, else of the widest."""
+        hour_s = at_s // _HOUR_S * _HOUR_S
+        for name in _pool_names(timers):
+            digest = self._fresh(self._pool(name, target), hour_s)
+            if digest.weight >= _ENOUGH_WEIGHT:
+                break
+        return digest
+
+    def _fresh(self, pool: _Pool, hour_s: float) -> _Digest:
+        if pool.digest is None or pool.digest.hour_s != hour_s:
             prior = exponential_prior(self.config.prior_wait_s, self.config.prior_count)
-            pool.curve, pool.curve_at_s = pool.history.curve(at_s, prior), at_s
-        return pool.curve
+            curve = pool.history.curve(hour_s, prior)
+            quantile_s = curve.quantile_s(self.config.quantile_frac)
+            pool.digest = _Digest(hour_s, pool.history.weight(hour_s), curve, quantile_s)
+        return pool.digest
 
 
-def _pool_names(timers: TimerClass) -> Iterable[str]:
+@cache
+def _pool_names(timers: TimerClass) -> tuple[str, ...]:
     """The narrowest first."""
     return str(timers), f"{timers.gpu_bucket} GPUs", "all"
