@@ -133,7 +133,7 @@ class Engine:
             self._preemption.go_on(event.at_s, actions)
         if self._ledger.queue.begin_pass(self.cluster, self.policies.candidates, event.at_s):
             self._pass(event.at_s, actions)
-        for job_id, nothing in self._ledger.queue.without_room():
+        for job_id, nothing in self._ledger.queue.end_pass():
             self._ledger.wait_for_room(job_id, self._ledger.jobs[job_id], nothing, actions)
         if self._ledger.running:
             self._preemption.consider(event.at_s, actions)

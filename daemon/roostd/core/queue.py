@@ -94,6 +94,8 @@ class JobQueue:
         self._group_count = 0
         self._is_ranked = True
         self._is_due = False  # whether a pass could change anything
+        self._pass_s: float | None = None  # when the pass began that is under way
+        self._left_s: float | None = None  # when the pass was in which a job left
         self._hopeful: list[Group] = []  # groups that may find room in this pass
         self._untold: dict[JobId, None] = {}  # added since they were last asked for
 
@@ -126,8 +128,14 @@ class JobQueue:
         """Take a job out, if it is in."""
         left = self._take_out(job_id)
         self._forget_if_empty(left)
-        if left is not None and any(other.chances for other in self._groups.values()):
-            self._is_due = True  # it may have been the one for whom nodes were kept
+        if left is None or not any(other.chances for other in self._groups.values()):
+            return
+        # It may have been the one for whom nodes were kept. In a pass that is of use only later:
+        # it left after those before it had their turn, and took nothing that was kept for them.
+        if self._pass_s is None:
+            self._is_due = True
+        else:
+            self._left_s = self._pass_s
 
     def defer(self, job_id: JobId) -> None:
         """Set a job aside until it is added again or there is more room."""
@@ -152,7 +160,8 @@ class JobQueue:
             elif gained:
                 group.chances |= {chance.shape: chance for chance in gained}
                 self._is_due = True
-        is_due, self._is_due = self._is_due, False
+        is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
+        self._is_due, self._left_s, self._pass_s = False, None, at_s
         if is_due and not self._is_ranked:
             self._rank(at_s)
         return is_due
@@ -180,8 +189,9 @@ class JobQueue:
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
 
-    def without_room(self) -> Iterator[tuple[JobId, Candidates]]:
-        """Give the jobs added since this was last asked that have no room, and why, once."""
+    def end_pass(self) -> Iterator[tuple[JobId, Candidates]]:
+        """End the pass: give the jobs added since the last one that have no room, and why."""
+        self._pass_s = None
         untold, self._untold = self._untold, {}
         for job_id in untold:
             if job_id not in self._entries:

@@ -46,7 +46,7 @@ def one_pass(
 
 def told(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
     """Who is told that there is no room, and why."""
-    return {job_id: nothing.exclusions for job_id, nothing in queue.without_room()}
+    return {job_id: nothing.exclusions for job_id, nothing in queue.end_pass()}
 
 
 def test_one_of_each_kind_is_offered_in_order() -> None:
@@ -121,8 +121,20 @@ def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
     queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
     one_pass(queue, cluster, kept=True)
     assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    assert list(told(queue)) == ["1", "2"]
     queue.remove(JobId("1"))
     assert one_pass(queue, cluster) == ["2"]
+
+
+@pytest.mark.parametrize(("next_s", "is_due"), [(0.0, False), (1.0, True)])
+def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_due: bool) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    for job_id, gpus in (("1", 2), ("2", 1), ("3", 4)):
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
+    assert one_pass(queue, cluster, kept=True) == ["1", "2", "3"]
+    queue.remove(JobId("3"))
+    assert list(told(queue)) == ["1", "2"]
+    assert queue.begin_pass(cluster, ShapeByShape(), next_s) is is_due
 
 
 def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
