@@ -134,7 +134,7 @@ class SlurmStandIn:
         counts = {"TresPerJob": gpus, "TresPerNode": gpus_per_node, "TresPerTask": gpus_per_task}
         tres = {name: f"{prefix}gpu:{count}" for name, count in counts.items() if count}
         now_s = self._now()
-        begin_s, comment = self._lease(bool(tres), begin_epoch_s, now_s)
+        begin_s, stamp = self._lease(bool(tres), begin_epoch_s, now_s)
         array_number = self._last_number + 1 if array else None
         submitted = []
         for task in array or (None,):
@@ -157,7 +157,7 @@ class SlurmStandIn:
                 run_s=run_s,
                 submit_epoch_s=now_s,
                 begin_epoch_s=begin_s,
-                admin_comment=comment,
+                admin_comment=stamp,
                 task_limit=task_limit,
                 name=name,
                 comment=comment,
@@ -189,6 +189,15 @@ class SlurmStandIn:
     def hold(self, job_id: JobId, *, release: bool = False) -> None:
         """Hold a waiting job, or release it, as `scontrol hold` and `scontrol release`."""
         self._jobs[job_id].priority = int(release)
+
+    def update(self, job_id: JobId, **values: str) -> None:
+        """Change a waiting job as its owner may: `scontrol update StartTime=now`."""
+        self._change(self._jobs[job_id], values)
+        self.tick()
+
+    def admin_comment(self, job_id: JobId) -> str:
+        """What its admin comment says."""
+        return self._jobs[job_id].admin_comment
 
     def set_node(self, spec: NodeSpec) -> None:
         """Add a node, or change one."""
