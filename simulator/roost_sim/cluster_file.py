@@ -84,13 +84,14 @@ class _Cluster(_Model):
 
 
 def load_cluster(name_or_path: str) -> ClusterSpec:
-    """Load a preset by its name, or a YAML file.
+    """Load a preset by its name, a part of one ("venus/3": every third rack), or a YAML file.
 
     Raises:
         ClusterError: neither, or the file is wrong: every problem with file and line.
     """
-    if name_or_path in PRESET_NAMES:
-        return preset(name_or_path)
+    name, _, part = name_or_path.partition("/")
+    if name in PRESET_NAMES and (not part or part.isdecimal()):
+        return preset(name).every_rack(int(part or 1))
     path = Path(name_or_path)
     if not path.exists():
         known = ", ".join(PRESET_NAMES)

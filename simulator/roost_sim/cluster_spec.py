@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from roost_sim.errors import ClusterError
 from roostd.core.model import NodeName, NodeSpec
 from roostd.core.topology import LinkMatrix
 
@@ -106,6 +107,21 @@ class ClusterSpec:
     def largest_node_gpu_count(self) -> int:
         """GPUs of the largest node; 0 without nodes."""
         return max((node.kind.gpu_count for node in self.nodes), default=0)
+
+    def every_rack(self, step: int) -> "ClusterSpec":
+        """The first rack and each `step`-th after it: a smaller cluster of the same kind.
+
+        Raises:
+            ClusterError: the step is 0.
+        """
+        if step == 1:
+            return self
+        if not step:
+            raise ClusterError([f"{self.name}/0: want a part of 1 or more"])
+        racks = set(list(dict.fromkeys(node.rack for node in self.nodes))[::step])
+        nodes = tuple(node for node in self.nodes if node.rack in racks)
+        source = f"every rack number 1 + {step} n of {self.name}: {self.source}"
+        return replace(self, name=f"{self.name}/{step}", source=source, nodes=nodes)
 
     def node(self, name: NodeName) -> SimNode:
         """One node.

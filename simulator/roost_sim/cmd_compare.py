@@ -76,6 +76,11 @@ class _RemembersArguments(click.Command):
     type=click.IntRange(1),
     help="Each seed simulates so many consecutive jobs from a place that it draws.",
 )
+@click.option(
+    "--sample-jobs",
+    type=click.IntRange(1),
+    help="Each seed simulates so many jobs that it draws from all over the trace.",
+)
 @click.option("--baseline", help="Ratios are to this policy.  [default: the first]")
 @click.option(
     "--engine",
@@ -118,6 +123,7 @@ def compare(
     policies: Sequence[str],
     seeds: Sequence[int],
     window_jobs: int | None,
+    sample_jobs: int | None,
     baseline: str | None,
     engine_name: str,
     ray_address: str | None,
@@ -143,6 +149,7 @@ def compare(
             engine_config=EngineConfig(patience_s=patience_s),
         ),
         window_jobs=window_jobs,
+        sample_jobs=sample_jobs,
     )
     all_loads: list[float | None] = list(
         dict.fromkeys(load for some in loads for load in some)

@@ -41,6 +41,7 @@ def facts_of(sweep: Sweep) -> Facts:
         "cluster": run.cluster.name,
         "nodes": sha256(repr(run.cluster).encode()).hexdigest()[:16],
         "window_jobs": sweep.window_jobs,
+        "sample_jobs": sweep.sample_jobs,
         "span": repr(run.span),
         "world": repr(run.world),
         "start_delay_s": run.start_delay_s,

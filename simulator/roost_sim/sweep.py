@@ -17,7 +17,8 @@ from roost_sim.run_document import Figure, run_document
 from roost_sim.simulation import Run, simulate
 from roost_sim.trace import Trace
 
-_WINDOW_STREAM = 1  # keeps the draw of the window apart from what policies draw from the same seed
+# Keep the draws of jobs apart from what policies draw from the same seed.
+_WINDOW_STREAM, _SAMPLE_STREAM = 1, 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,10 +70,13 @@ class Sweep:
         template: a run of the whole trace; each case puts in its policy, seed, jobs and load.
         window_jobs: so many consecutive jobs make a run, from a place that the seed draws, the
             same for all policies; None: all jobs.
+        sample_jobs: so many jobs make a run, which the seed draws from all over the trace, the same
+            for all policies; None: all jobs.
     """
 
     template: Run
     window_jobs: int | None = None
+    sample_jobs: int | None = None
 
     def perform(self, case: Case) -> Finished:
         """Simulate one case, and answer also where that fails: one case must not stop the rest."""
@@ -87,11 +91,13 @@ class Sweep:
         """What arrives in a case; the same for every policy.
 
         Raises:
-            TraceError: too few jobs for the window, or all at once where a load is wanted.
+            TraceError: too few jobs for the window or the sample, or all at once where a load is wanted.
         """
         trace = self.template.trace
         if self.window_jobs is not None:
             trace = drawn_window(trace, self.window_jobs, case.seed)
+        if self.sample_jobs is not None:
+            trace = drawn_sample(trace, self.sample_jobs, case.seed)
         if case.load is None:
             return trace
         return trace.at_load(case.load, self.template.cluster.gpu_count)
@@ -139,6 +145,22 @@ def cases_of(
 ) -> list[Case]:
     """Every combination. Seeds are outermost, so that an interrupted sweep has whole pairs."""
     return [Case(policy, seed, load) for seed in seeds for load in loads for policy in policies]
+
+
+def drawn_sample(trace: Trace, job_count: int, seed: int) -> Trace:
+    """So many jobs from all over the trace, each as likely: what a part of the cluster would see.
+
+    Keeps the mix and the trace's whole span, so that the longest jobs are short beside it.
+
+    Raises:
+        TraceError: it has fewer jobs.
+    """
+    if len(trace) < job_count:
+        raise TraceError(trace.source, None, f"{len(trace)} jobs are too few to draw {job_count}")
+    drawn = np.zeros(len(trace), dtype=np.bool_)
+    random = np.random.default_rng([_SAMPLE_STREAM, seed])
+    drawn[random.permutation(len(trace))[:job_count]] = True
+    return trace.where(drawn)
 
 
 def drawn_window(trace: Trace, job_count: int, seed: int) -> Trace:

@@ -208,3 +208,10 @@ def test_shapes_are_those_of_real_machines(data_folder: Path, shape: str, file: 
         for matrix in (SHAPES[shape], real)
     ]
     assert lanes[0] == lanes[1]
+
+
+def test_a_part_of_a_preset_has_every_so_manieth_rack() -> None:
+    assert len(load_cluster("venus/3").nodes) == 3 * 19  # racks 0, 3 and 6 of seven
+    assert load_cluster("venus/1") == load_cluster("venus")
+    with pytest.raises(ClusterError, match="venus/0"):
+        load_cluster("venus/0")

@@ -7,7 +7,7 @@ from tests.simulator.sweeps import jobs, sweep
 from roost_sim.errors import TraceError
 from roost_sim.policies import find_policy
 from roost_sim.simulation import simulate
-from roost_sim.sweep import Case, Done, Failed, InProcess, cases_of, drawn_window
+from roost_sim.sweep import Case, Done, Failed, InProcess, cases_of, drawn_sample, drawn_window
 
 
 def test_every_combination_is_a_case_and_seeds_come_whole() -> None:
@@ -50,6 +50,16 @@ def test_a_window_may_be_the_whole_trace_but_no_more() -> None:
     assert drawn_window(trace, 12, seed=5).duration_s.tolist() == trace.duration_s.tolist()
     with pytest.raises(TraceError, match="12 jobs are too few for a window of 13"):
         drawn_window(trace, 13, seed=5)
+
+
+def test_a_sample_keeps_the_order_and_the_times_and_hangs_on_the_seed() -> None:
+    trace = jobs(40)
+    samples = [drawn_sample(trace, 10, seed) for seed in (0, 0, 1)]
+    times = [tuple(sample.submit_s) for sample in samples]
+    assert times[0] == times[1] != times[2]
+    assert list(times[0]) == sorted(set(times[0]) & set(trace.submit_s))
+    with pytest.raises(TraceError, match="40 jobs are too few to draw 41"):
+        drawn_sample(trace, 41, seed=0)
 
 
 def test_the_end_of_a_trace_can_be_drawn() -> None:

@@ -66,6 +66,7 @@ def _setting(sweep: Sweep) -> dict[str, object]:
         "trace_jobs": len(trace),
         "trace_span_s": trace.span_s,
         "window_jobs": sweep.window_jobs,
+        "sample_jobs": sweep.sample_jobs,
         "cluster": cluster.name,
         "cluster_source": cluster.source,
         "nodes": len(cluster.nodes),

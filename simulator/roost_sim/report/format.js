@@ -16,6 +16,7 @@ const timeUnit = (seconds) => UNITS.find(([size]) => Math.abs(seconds) >= size) 
 const asTime = (seconds, unit = timeUnit(seconds)) => `${digits(seconds / unit[0])} ${unit[1]}`;
 const asPercent = (frac) => `${(100 * frac).toFixed(1)} %`;
 const asCount = (value) => (Math.abs(value) < 100 && value % 1 ? digits(value) : Math.round(value).toLocaleString("en"));
+const asMilliseconds = (value) => `${digits(value)} ms`;
 const asFactor = (value) => value.toFixed(2);
 const asTick = (seconds) => {
   if (seconds === 0) return "0";

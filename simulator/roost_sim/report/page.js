@@ -21,6 +21,18 @@ const COLUMNS = [
   { key: "comm_share", head: "Comm.", text: asPercent },
   { key: "preemptions", head: "Preempt.", text: asCount, isPlain: true },
 ];
+const MORE_COLUMNS = [
+  { key: "median_jct_s", head: "Median JCT", text: asTime, isTime: true },
+  { key: "avg_comm_s", head: "Comm. time", text: asTime, isTime: true },
+  { key: "occupancy_loss", head: "Lost", text: asPercent },
+  { key: "fairness_mean", head: "Fairness", text: asFactor },
+  { key: "fairness_max", head: "Worst", text: asFactor },
+  { key: "fairness_jain", head: "Jain", text: asFactor, isMoreBetter: true },
+  { key: "completed", head: "Completed", text: asCount, isPlain: true },
+  { key: "decisions", head: "Decisions", text: asCount, isPlain: true },
+  { key: "decision_p50_ms", head: "Decide p50", text: asMilliseconds },
+  { key: "decision_p99_ms", head: "Decide p99", text: asMilliseconds },
+];
 const charts = [];
 const strips = [];
 
@@ -39,9 +51,12 @@ function fillHead() {
   const title = `${plural(policies.length, "policy", "policies")} on ${setting.trace}`;
   document.title = `${title} · Roost`;
   document.getElementById("title").textContent = title;
-  const jobs = setting.window_jobs
-    ? `${plural(setting.window_jobs, "consecutive job")} per seed, of ${setting.trace_jobs.toLocaleString("en")}`
-    : plural(setting.trace_jobs, "job");
+  const ofAll = `per seed, of ${setting.trace_jobs.toLocaleString("en")}`;
+  const jobs = setting.sample_jobs
+    ? `${plural(setting.sample_jobs, "job")} drawn ${ofAll}`
+    : setting.window_jobs
+      ? `${plural(setting.window_jobs, "consecutive job")} ${ofAll}`
+      : plural(setting.trace_jobs, "job");
   document.getElementById("setting").textContent =
     `${jobs}; cluster ${setting.cluster}: ${plural(setting.gpus, "GPU")} in ${plural(setting.nodes, "node")} and ` +
     `${plural(setting.racks, "rack")}; ${plural(seeds.length, "seed")}, ${plural(DATA.runs, "run")}.`;
@@ -112,57 +127,76 @@ function whisker(line, high) {
   ));
 }
 
-function tableCard(panel) {
+/** A column of a metric: its head, what it is sorted by, and its cell. */
+function metricColumn(column, panel) {
+  const means = panel.policies.map((line) => meanOf(line, column.key)).filter((mean) => mean !== null);
+  const best = (column.isMoreBetter ? Math.max : Math.min)(...means);
+  return { head: column.head, value: (line) => meanOf(line, column.key), cell: (line) => metricCell(column, line, best) };
+}
+
+function metricColumns(columns, panel) {
   const isTold = ({ key, isPlain }) => panel.policies.some((line) => (isPlain ? meanOf(line, key) : meanOf(line, key) !== null));
-  const columns = COLUMNS.filter(isTold);
-  const best = Object.fromEntries(columns.map((column) => {
-    const means = panel.policies.map((line) => meanOf(line, column.key)).filter((mean) => mean !== null);
-    return [column.key, (column.isMoreBetter ? Math.max : Math.min)(...means)];
-  }));
+  return columns.filter(isTold).map((column) => metricColumn(column, panel));
+}
+
+const POLICY = {
+  head: "Policy", value: (line) => INDEX.get(line.policy),
+  cell: (line) => make("td", {}, swatch(INDEX.get(line.policy)), line.policy),
+};
+
+function tableCard(panel) {
   const high = Math.max(...panel.policies.map((line) => line.metrics.avg_jct_s?.[1]?.[1] ?? meanOf(line, "avg_jct_s") ?? 0));
-  const [first, ...others] = columns;
-  const body = make("tbody");
-  const rowOf = (line) => {
-    const regime = DATA.policies[INDEX.get(line.policy)].regime;
-    return make(
-      "tr",
-      { "data-policy": line.policy, pointerenter: () => light(line.policy), pointerleave: () => light(null) },
-      make("td", {}, swatch(INDEX.get(line.policy)), line.policy),
-      make("td", { class: "left" }, make("span", { class: "badge", title: REGIMES[regime] }, regime)),
-      metricCell(first, line, best[first.key]), whisker(line, high), ratioCell(line),
-      ...others.map((column) => metricCell(column, line, best[column.key])),
-    );
+  const regimeOf = (line) => DATA.policies[INDEX.get(line.policy)].regime;
+  const knows = {
+    head: "Knows", value: regimeOf,
+    cell: (line) => make("td", { class: "left" }, make("span", { class: "badge", title: REGIMES[regimeOf(line)] }, regimeOf(line))),
   };
-  const heads = [
-    ["Policy", (line) => INDEX.get(line.policy)],
-    ["Knows", (line) => DATA.policies[INDEX.get(line.policy)].regime],
-    [first.head, (line) => meanOf(line, first.key)],
-    [null, null],
-    [`÷ ${DATA.baseline}`, (line) => line.ratio?.[0]],
-    ...others.map((column) => [column.head, (line) => meanOf(line, column.key)]),
-  ];
-  const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((head) => sortHead(head, panel, body, rowOf)))), body);
-  body.append(...panel.policies.map(rowOf));
+  const scale = { head: null, label: "Interval of the average JCT", cell: (line) => whisker(line, high) };
+  const ratio = { head: `÷ ${DATA.baseline}`, value: (line) => line.ratio?.[0] ?? null, cell: ratioCell };
+  const [first, ...others] = metricColumns(COLUMNS, panel);
   return card(
     "Figures",
     "Means over seeds; ± and brackets are 95 % intervals, paired by seed. JCT: from submission to end. " +
       "Dashed mark and × limit: a lower bound that no scheduler can beat. Comm.: share of run time that waits for " +
       "communication. Bold: best of a column. Click a heading to sort.",
-    make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of figures" }, table),
+    sortableTable("Table of figures", panel, [POLICY, knows, first, scale, ratio, ...others]),
   );
 }
 
-function sortHead([text, keyOf], panel, body, rowOf) {
-  if (text === null) return make("th", { "aria-label": "Interval of the average JCT" });
+function moreCard(panel) {
+  return card(
+    "More figures",
+    "Comm. time: of one job. Lost: GPU time idle while jobs waited for as many. Fairness: completion time over what a " +
+      "job would have had with its share of the cluster to itself; Jain's index is 1 where all jobs fare alike. " +
+      "Decide: wall time of one placement.",
+    sortableTable("Table of more figures", panel, [POLICY, ...metricColumns(MORE_COLUMNS, panel)]),
+  );
+}
+
+function sortableTable(label, panel, columns) {
+  const body = make("tbody");
+  const show = (lines) => body.replaceChildren(...lines.map((line) => make(
+    "tr",
+    { "data-policy": line.policy, pointerenter: () => light(line.policy), pointerleave: () => light(null) },
+    columns.map((column) => column.cell(line)),
+  )));
+  const heads = columns.map((column) => sortHead(column, panel.policies, show));
+  show(panel.policies);
+  const table = make("table", {}, make("thead", {}, make("tr", {}, heads)), body);
+  return make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, table);
+}
+
+function sortHead(column, lines, show) {
+  if (column.head === null) return make("th", { "aria-label": column.label });
   const head = make("th", { scope: "col" });
-  head.append(make("button", { type: "button", click: () => {
+  const sort = () => {
     const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
     for (const other of head.parentNode.children) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", sign === 1 ? "ascending" : "descending");
-    const value = (line) => keyOf(line) ?? Infinity;
-    const sorted = [...panel.policies].sort((a, b) => sign * (value(a) > value(b) ? 1 : value(a) < value(b) ? -1 : 0));
-    body.replaceChildren(...sorted.map(rowOf));
-  } }, text));
+    const value = (line) => column.value(line) ?? Infinity;
+    show([...lines].sort((a, b) => sign * (value(a) > value(b) ? 1 : value(a) < value(b) ? -1 : 0)));
+  };
+  head.append(make("button", { type: "button", click: sort }, column.head));
   return head;
 }
 
@@ -314,7 +348,7 @@ function fillPanels() {
   const sections = DATA.loads.map((panel, index) => make(
     "section", { "aria-label": loadText(panel.load), hidden: index ? "" : null },
     finding(panel), tableCard(panel), make("div", { class: "pair" }, cdfCard(panel), queueCard(panel)),
-    heatCard(panel), make("div", { class: "pair" }, tierCard(panel), leftOutCard(panel)),
+    heatCard(panel), make("div", { class: "pair" }, tierCard(panel), leftOutCard(panel)), moreCard(panel),
   ));
   document.getElementById("panels").append(...sections);
   if (sections.length < 2) return;
