@@ -2,9 +2,8 @@
 
 The order and the score are pure: the same arguments give the same answer. A gate may learn from
 what it is told, and candidates may remember what they were asked, and nothing else, so that a
-replay tells them the same. Learned ones
-live behind adapters and raise PolicyError when they cannot answer; the engine then asks the
-heuristic beside them.
+replay tells them the same. Learned ones live behind adapters and raise PolicyError when they cannot
+answer; the engine then asks the heuristic beside them.
 """
 
 from collections.abc import Sequence
