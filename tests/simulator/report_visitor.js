@@ -22,7 +22,7 @@ seen.hiddenLine = isOff();
 section.querySelector(".legend button").click();
 seen.shownLine = !isOff();
 const sort = () => section.querySelectorAll("thead button")[2].click();
-const order = () => [...section.querySelectorAll("tbody tr")].map((row) => row.dataset.policy);
+const order = () => [...section.querySelector("tbody").children].map((row) => row.dataset.policy);
 sort(); seen.ascending = order();
 sort(); seen.descending = order();
 section.querySelector("tbody tr").dispatchEvent(new PointerEvent("pointerenter"));

@@ -96,7 +96,7 @@ def test_an_error_in_the_page_would_be_seen(report: Path) -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_has_its_rows_lines_and_strip_at_each_load(visit: Visit, policy: str) -> None:
-    assert len(re.findall(f'<tr data-policy="{policy}"', visit.dom)) == 2
+    assert len(re.findall(f'<tr data-policy="{policy}"', visit.dom)) == 4  # two tables
     lines = re.findall(rf'<path class="line[^"]*" data-policy="{policy}" d="(M[^"]+)"', visit.dom)
     assert len(lines) == 4  # completion times and queue, at two loads
     assert all(len(line.split("L")) > 10 for line in lines)
