@@ -2,7 +2,10 @@
 
 The cluster is mixed (bridged pairs, cube mesh, NVSwitch, PCIe), 88 % full, with live load on
 every GPU. Figures of a `queue_` name are those of one event while thousands of jobs wait, the
-decisions that it brings about included.
+decisions that it brings about included. Those of a `gate_` name are of the delay gate, which knows
+a hundred waits of every class and is asked about jobs of which every other one is a gang that no
+rack has room for, and as many name their model: `gate_share_frac` is its share of the time of all
+steps in which a job came.
 """
 
 import argparse
@@ -11,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import _harness
 import numpy as np
@@ -19,13 +23,27 @@ from numpy.random import Generator
 from roost_probe.testing.matrix import sample_text
 from roostd.adapters.onnx_policy import load_score_policy
 from roostd.core.actions import Place
+from roostd.core.delay import DelayConfig, DelayGate
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
 from roostd.core.features import HeuristicScore
 from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, JobSpec, NodeName, Shape
-from roostd.core.policy import ScorePolicy
+from roostd.core.policy import (
+    Defer,
+    GatePolicy,
+    GateVerdict,
+    Offer,
+    OpenGate,
+    ScorePolicy,
+    WaitEnded,
+)
+from roostd.core.sensitivity import TierSpeeds
+from roostd.core.speed_table import ModelSpeeds, TableOfSpeeds
+from roostd.core.timer_class import ALL_CLASSES
+from roostd.core.timers import TARGETS
 from roostd.core.topology import LinkMatrix, parse_topo_matrix
+from roostd.core.waiting_curve import Wait
 from roostd.testing.builders import job, node, share, topology
 
 KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
@@ -36,6 +54,8 @@ FULL_FRAC, PART_FRAC = 0.82, 0.12
 # As in Helios Venus, 2020: half of the jobs have one GPU, one in ten more than a node holds.
 SINGLE_NODE = (1, 1, 1, 1, 2, 2, 4, 8)
 GANGS = ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
+SCATTERED_GANGS = ((8, 8), (12, 4))  # no rack has room for them
+MODEL = "bert"
 GANG_EVERY = 10  # one job in so many is a gang
 
 
@@ -53,6 +73,7 @@ def main() -> int:
     figures: dict[str, object] = {"nodes": options.nodes, "policy": onnx.name}
     figures |= _decisions("", onnx, options.nodes, options.runs)
     figures |= _decisions("heuristic_", HeuristicScore(), options.nodes, options.runs)
+    figures |= _gate_share(options.nodes, options.runs)
     figures |= _queue_passes(options.nodes, options.waiting, min(options.runs, 1000))
     figures["rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
     _harness.report(figures, as_json=options.json)
@@ -128,9 +149,73 @@ def _queue_passes(node_count: int, waiting_count: int, runs: int) -> dict[str, o
     }
 
 
-def busy_engine(node_count: int, rng: Generator, score: ScorePolicy) -> Engine:
+class _TimedGate:
+    """A delay gate that keeps the time of each answer."""
+
+    def __init__(self, gate: DelayGate) -> None:
+        self._gate = gate
+        self.seconds: list[float] = []
+        self.defer_count = 0
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        began_s = time.perf_counter()
+        verdict = self._gate.decide(offer)
+        self.seconds.append(time.perf_counter() - began_s)
+        self.defer_count += isinstance(verdict, Defer)
+        return verdict
+
+    def note(self, outcome: WaitEnded) -> None:
+        began_s = time.perf_counter()
+        self._gate.note(outcome)
+        self.seconds.append(time.perf_counter() - began_s)
+
+
+def _gate_share(node_count: int, runs: int) -> dict[str, object]:
+    """Time the gate inside the steps of coming jobs."""
+    rng = np.random.default_rng(2)
+    gate = _TimedGate(_learned_gate(rng))
+    engine = busy_engine(node_count, rng, HeuristicScore(), gate)
+    steps_s, gate_s, at_s = list[float](), 0.0, 0.0
+    for run in range(runs):
+        at_s += 10.0
+        nodes, gpus = SCATTERED_GANGS[run // 2 % 2] if run % 2 else (1, _pick(rng))
+        spec = job(f"{run}", gpus=gpus, nodes=nodes, time_limit_s=86_400.0)
+        spec = replace(spec, model=MODEL if run % 4 < 2 else "", name=f"job{run % 50}")
+        gate.seconds.clear()
+        began_s = time.perf_counter()
+        actions = engine.step(JobQueued(at_s=at_s, job=spec))
+        steps_s.append(time.perf_counter() - began_s)
+        gate_s += sum(gate.seconds)
+        _start(engine, actions, at_s)
+        engine.step(JobEnded(at_s=at_s, job_id=spec.job_id))
+    return {
+        "gate_step_p50_ms": _ms(steps_s, 50),
+        "gate_step_p99_ms": _ms(steps_s, 99),
+        "gate_mean_us": round(gate_s / runs * 1e6, 2),
+        "gate_share_frac": round(gate_s / sum(steps_s), 4),
+        "gate_deferred": gate.defer_count,
+    }
+
+
+def _learned_gate(rng: Generator) -> DelayGate:
+    """A gate with a table of speeds, that knows a hundred waits of each class and tier."""
+    speeds = TierSpeeds(1.0, 0.7, 0.5)
+    rows = (ModelSpeeds(model=MODEL, gpu_count=8, speeds=speeds),)
+    gate = DelayGate(DelayConfig(idle_frac=1.0), TableOfSpeeds(rows))
+    for timers in ALL_CLASSES:
+        for target in TARGETS:
+            for waited_s in rng.exponential(600.0, 100):
+                gate.timers.add(
+                    timers, target, Wait(0.0, float(waited_s), bool(rng.random() < 0.7))
+                )
+    return gate
+
+
+def busy_engine(
+    node_count: int, rng: Generator, score: ScorePolicy, gate: GatePolicy | None = None
+) -> Engine:
     """An engine that knows a mixed cluster, 88 % full."""
-    engine = Engine(EngineConfig(), Policies(score=score))
+    engine = Engine(EngineConfig(), Policies(score=score, gate=gate or OpenGate()))
     links = [parse_topo_matrix(sample_text(kind), f"{kind}.txt") for kind in KINDS]
     for number in range(node_count):
         _add_node(engine, number, links[number // NODES_PER_RACK % len(links)], rng)
