@@ -13,6 +13,7 @@ from roost_sim.errors import ProfileError
 from roost_sim.fitted_profiles import PROFILES
 from roost_sim.model_sizes import size_of
 from roost_sim.profile_fit import FitError, Measured, errors, read_pollux
+from roost_sim.speed_csv import speed_csv
 from roost_sim.tier_efficiency import JobProfile, TierEfficiency
 from roost_sim.union_tree import TREE_MODELS
 from roost_sim.world_spec import Speed
@@ -59,6 +60,13 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     help="Draw efficiency by GPUs and tier; .svg or .png.",
 )
 @click.option(
+    "--speed-table",
+    "table_path",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the table of speeds that roostd reads (gate.speeds), for jobs of 2 to 64 GPUs.",
+)
+@click.option(
     "--validate", is_flag=True, help="Print the error on measured placements that no fit has seen."
 )
 @click.option(
@@ -76,6 +84,7 @@ def profiles(
     gpu_count: int,
     speed: str,
     plot_path: Path | None,
+    table_path: Path | None,
     validate: bool,
     data_path: Path | None,
     as_json: bool,
@@ -92,6 +101,8 @@ def profiles(
         raise click.UsageError(f"--gpus {gpu_count}: {cluster.name} has {cluster.gpu_count}")
     tiers = TierEfficiency.of(cluster)
     rows = [_row(profile, gpu_count, tiers) for profile in _PROFILES[speed]]
+    if table_path is not None:
+        table_path.write_text(speed_csv(_PROFILES[speed], tiers))
     if plot_path is not None:
         _plot(plot_path, _PROFILES[speed], tiers, cluster.gpu_count)
     if as_json:
