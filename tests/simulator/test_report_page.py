@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from roost_sim.report.document import report_document
 from roost_sim.report.page import page_of, write_report
 from roost_sim.sweep import Case, Failed
 from roost_sim.sweep_runner import Collected
+from roost_sim.world_spec import WorldSpec
 
 RUNS = [done(name, seed, avg_jct_s=10.0 + seed) for name in ("fifo", "sjf") for seed in (0, 1)]
 
@@ -53,6 +55,18 @@ def test_nothing_in_a_name_can_leave_the_data() -> None:
 def test_what_failed_is_told() -> None:
     found = document(Failed(Case("sjf", 2, None), "too little memory"))
     assert found["failed"] == ["sjf, seed 2: too little memory"]
+
+
+def test_the_world_is_told_as_it_was() -> None:
+    world = WorldSpec(congestion=2.0, exclude_families=("bert", "lm"))
+    busy = replace(sweep(), template=replace(sweep().template, world=world))
+    comparison = Comparison.of(RUNS, ["fifo", "sjf"], [None], "fifo")
+    setting = report_document(comparison, busy, Collected(), "")["setting"]
+    assert isinstance(setting, dict)
+    assert setting["world"] == (
+        "speed measured; links shared; neighbours slow each other; restart cost measured; "
+        "durations told to oracles: oracle; congestion × 2; without bert, lm"
+    )
 
 
 def test_curves_pool_the_seeds_and_heat_is_the_first_seeds() -> None:

@@ -15,6 +15,7 @@ from roost_sim.policies import find_policy
 from roost_sim.run_curves import HEAT_DIGITS, QUANTILES
 from roost_sim.sweep import Done, Sweep
 from roost_sim.sweep_runner import Collected
+from roost_sim.world_spec import WorldSpec
 
 _DIGITS = 5  # significant ones of what is drawn: a pixel of a wide screen is 1 in 4,000
 
@@ -72,9 +73,28 @@ def _setting(sweep: Sweep) -> dict[str, object]:
         "nodes": len(cluster.nodes),
         "gpus": cluster.gpu_count,
         "racks": len({(node.pod, node.rack) for node in cluster.nodes}),
+        "world": _world(run.world),
         "warm_up_frac": run.span.warm_up_frac,
         "cool_down_frac": run.span.cool_down_frac,
     }
+
+
+def _world(world: WorldSpec) -> str:
+    fidelity = world.fidelity
+    parts = [
+        f"speed {world.speed.value}",
+        "links shared" if fidelity.is_contended else "links not shared",
+        "neighbours slow each other" if fidelity.has_neighbours else "no neighbours",
+        f"restart cost {fidelity.restart.value}",
+        f"durations told to oracles: {fidelity.durations.value}",
+    ]
+    if world.compute_scale != 1:
+        parts.append(f"compute × {world.compute_scale:g}")
+    if world.congestion != 1:
+        parts.append(f"congestion × {world.congestion:g}")
+    if world.exclude_families:
+        parts.append(f"without {', '.join(world.exclude_families)}")
+    return "; ".join(parts)
 
 
 def _panel(load: float | None, comparison: Comparison) -> dict[str, object]:

@@ -370,6 +370,7 @@ function fillAbout() {
     ["Command", make("pre", {}, make("code", {}, DATA.command))],
     ["Trace", `${setting.trace}: ${plural(setting.trace_jobs, "job")} in ${asTime(setting.trace_span_s)}`],
     ["Cluster", `${setting.cluster}: ${setting.cluster_source}`],
+    ["World", setting.world],
     ["Seeds", DATA.seeds.join(", ")],
     ["Job times", `of completed jobs, less the first ${percent(setting.warm_up_frac)} and the last ${percent(setting.cool_down_frac)} to arrive`],
     ["Intervals", "means: Student's t over seeds; ratios: mean of the seeds' ratios, percentile bootstrap of the seeds with 10,000 resamples"],
