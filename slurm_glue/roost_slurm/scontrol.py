@@ -193,8 +193,8 @@ def _words_of(key: str, record: str) -> str:
 
 
 def _name(record: str) -> str:
-    # A name that imitates the key behind it is cut there, which is its user's own loss.
-    match = re.search(r"\sJobName=(.*?)\s+UserId=", record, re.DOTALL)
+    # A name that imitates a key behind it is cut there, which is its user's own loss. SLUID: 26.05.
+    match = re.search(r"\sJobName=(.*?)\s+(?:UserId|SLUID|HetJobIdSet)=", record, re.DOTALL)
     name = match[1][:_LONGEST_NAME] if match else ""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 

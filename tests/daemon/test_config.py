@@ -3,8 +3,11 @@ from pathlib import Path
 import pytest
 
 from roostd.config import Config, Mode, environment_name, leaves, load_config
+from roostd.config_decisions import GateKind, GateSection
+from roostd.core.delay import DelayConfig
 from roostd.core.engine import EngineConfig
 from roostd.core.errors import ConfigError
+from roostd.core.network_preemption import NetworkPreemptionConfig
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "deploy" / "roostd.yaml"
@@ -143,8 +146,23 @@ def test_no_two_settings_share_a_variable() -> None:
     assert len(names) == len(set(names))
 
 
-def test_engine_section_has_the_core_s_numbers_and_defaults() -> None:
+def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
     assert Config().engine.to_core() == EngineConfig()
+    assert GateSection(kind=GateKind.DELAY).to_core() == DelayConfig()
+    partitions = ("a", "b")
+    expected = NetworkPreemptionConfig(partitions=partitions)
+    assert Config().preemption.to_core(["b", "a"]) == expected
+
+
+def test_nobody_waits_and_nobody_is_stopped_by_default() -> None:
+    config = Config()
+    assert config.gate.to_core() is None
+    assert config.preemption.to_core(config.preempting_partitions()) is None
+
+
+def test_preemption_is_allowed_by_partition(tmp_path: Path) -> None:
+    file = write(tmp_path, "partitions:\n  a: {preemption: true}\n  b: {mode: enforce}\n")
+    assert load_config(file, {}).config.preempting_partitions() == ["a"]
 
 
 def test_the_example_file_says_the_defaults_and_names_every_setting() -> None:

@@ -121,6 +121,8 @@ def test_stamp_is_read_as_written() -> None:
     assert parse_stamp(str(stamp)) == stamp
     assert parse_stamp("roost:lease") == Stamp()
     assert parse_stamp(advice(str(stamp), "nodes=n1 gpus=0,1")) == stamp
+    told = advice(str(stamp), "waits, was=TresPerNode:gpu:9 begin=5, until 14:32")
+    assert parse_stamp(told) == stamp
     assert parse_stamp("by roost:lease") is None
     assert parse_stamp("roost:let-go") is None
     assert parse_stamp("roost:lease begin=soon x") == Stamp()

@@ -68,6 +68,42 @@ def test_comment_full_of_keys_forges_nothing(release: str) -> None:
     assert parse_jobs(genuine(text))[1].state is JobState.RUNNING
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_names_are_read(release: str) -> None:
+    jobs = recorded(release)
+    assert {name: job.name for name, job in jobs.items()} == {name: name for name in jobs}
+    assert {(job.comment, job.qos) for name, job in jobs.items() if name != "forger"} == {("", "")}
+
+
+RECORD = (
+    "JobId=5 JobName={name} UserId=root(0) Priority=1 QOS={qos} JobState=PENDING NumNodes=1"
+    " ReqNodeList=(null) ExcNodeList=(null) MinCPUsNode=1 WorkDir=/tmp"
+    " AdminComment=roost:lease  Comment={comment}  StdErr=/tmp/5.out Power= "
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "comment", "qos", "read_name", "read_comment", "read_qos"),
+    [
+        ("bert", "roost:model=bert", "normal", "bert", "roost:model=bert", "normal"),
+        ("my job", "a b roost:model=x", "(null)", "my job", "a b roost:model=x", ""),
+        ("a\nb\x1bc", "x", "q", "a?b?c", "x", "q"),
+        ("x" * 300, "x", "q", "x" * 200, "x", "q"),
+        # Texts that imitate keys: the job goes on, what they tell is not believed.
+        ("x Comment=roost:checkpoint=1", "y", "q", "x Comment=roost:checkpoint=1", None, "q"),
+        ("x QOS=cheap", "y", "q", "x QOS=cheap", "y", ""),
+        ("x UserId=root(0)", "y", "q", "x", "y", "q"),
+        ("x", "y Comment=roost:checkpoint=1", "q", "x", None, "q"),
+    ],
+)
+def test_what_users_write_is_read_or_left_alone(
+    name: str, comment: str, qos: str, read_name: str, read_comment: str | None, read_qos: str
+) -> None:
+    job = parse_jobs(RECORD.format(name=name, comment=comment, qos=qos))[5]
+    assert (job.name, job.comment, job.qos) == (read_name, read_comment, read_qos)
+    assert job.admin_comment == "roost:lease"
+
+
 def test_key_that_occurs_twice_spoils_the_record() -> None:
     good = (
         "JobId=5 JobName=x JobState=PENDING NumNodes=1 ReqNodeList=(null) ExcNodeList=(null)"

@@ -21,6 +21,7 @@ from tests.daemon.adapters.slurm_clusters import (
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
+from roost_slurm.versions import traits_of
 from roostd.adapters.slurm import JobNotWaiting, difference
 from roostd.core.errors import SlurmRefused
 from roostd.core.model import JobId
@@ -189,6 +190,40 @@ async def test_job_that_is_let_go_keeps_the_begin_that_its_user_asked_for(cluste
     assert seen.is_pending
     assert seen.start_epoch_s == pytest.approx(begin_s, abs=3)
     assert parse_stamp(seen.admin_comment) is None
+
+
+async def test_a_requeued_job_waits_again_under_a_lease_and_may_be_pinned_elsewhere(
+    cluster: Cluster,
+) -> None:
+    job_id = cluster.submit("--gres=gpu:2")
+    await cluster.port.pin(job_id, placement("n2", 4, 5))
+    await started(cluster.port, job_id)
+    await cluster.port.requeue(job_id)
+    while not (job := await record(cluster, job_id)).is_pending:  # noqa: ASYNC110  Slurm only shows
+        await asyncio.sleep(0.05)
+    assert (job.restart_count, job.priority > 0) == (1, True)
+    assert job.start_epoch_s is not None
+    assert 60 < job.start_epoch_s - time.time() < 130, "it starts by itself: nothing holds it"
+    await cluster.port.unpin(job_id, 1000)
+    job = await record(cluster, job_id)
+    assert job.required_nodes == ""
+    assert job.start_epoch_s is not None
+    assert job.start_epoch_s - time.time() == pytest.approx(1000, abs=20)
+    await asyncio.sleep(traits_of(await cluster.port.version()).requeue_pause_s)
+    await cluster.port.pin(job_id, placement("n1", 0, 7))
+    assert gpus(await started(cluster.port, job_id)) == {"n1": (0, 7)}
+
+
+async def test_only_running_jobs_with_a_stamp_are_requeued(cluster: Cluster) -> None:
+    waiting, plain = cluster.submit("--gres=gpu:1"), cluster.submit("--gres=gpu:1")
+    with pytest.raises(SlurmRefused, match="is pending, not running"):
+        await cluster.port.requeue(waiting)
+    with pytest.raises(SlurmRefused, match="is gone, not running"):
+        await cluster.port.requeue(JobId("98765"))
+    await cluster.port.let_go([plain])
+    await started(cluster.port, plain)
+    with pytest.raises(SlurmRefused, match="was not placed by Roost"):
+        await cluster.port.requeue(plain)
 
 
 async def test_what_jobs_wait_for_stands_beside_their_leases_in_one_call_for_all(
