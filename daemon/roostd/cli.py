@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from roostd.adapters.speed_file import load_speeds
 from roostd.config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.core.errors import ConfigError, RoostError
 
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         loaded = load_config(file, flags=arguments.set)
         _check_slurm_conf(loaded)
+        if loaded.config.gate.speeds is not None:
+            load_speeds(loaded.config.gate.speeds)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_CONFIG

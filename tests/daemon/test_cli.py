@@ -216,3 +216,14 @@ def test_a_second_daemon_is_told_that_one_runs(folder: Path) -> None:
         with roostd(folder) as second:
             assert second.process.wait(START_S) == EXIT_LOCKED
         assert "another roostd is running on it" in first.logged()
+
+
+def test_a_table_of_speeds_is_checked_with_the_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, file = tmp_path / "speeds.csv", tmp_path / "roostd.yaml"
+    table.write_text("model,gpus,node,rack,across\nbert,8,1,2,3\n")
+    file.write_text(f"gate: {{kind: delay, speeds: {table}}}\n")
+    assert main(["check-config", str(file)]) == EXIT_CONFIG
+    wanted = "want node >= rack >= across: farther apart is never faster"
+    assert capsys.readouterr().err == f"{table}:2: {wanted}\n"
