@@ -91,7 +91,7 @@ class Sweep:
         """What arrives in a case; the same for every policy.
 
         Raises:
-            TraceError: too few jobs for the window or the sample, or all at once where a load is wanted.
+            TraceError: too few jobs to draw, or all at once where a load is wanted.
         """
         trace = self.template.trace
         if self.window_jobs is not None:
