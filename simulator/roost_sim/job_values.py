@@ -45,7 +45,15 @@ class Remaining:
 
     def seconds(self, job_id: JobId, at_s: float) -> float:
         """At ideal speed; 0 where a job runs longer than was told."""
-        return max(0.0, self.work_s[job_id] - self.book.done_s(job_id, at_s))
+        told_s = self.work_s[job_id]
+        job = self.book.jobs.get(job_id)
+        if job is None:
+            return told_s
+        # Asked of every running job at every event: no further calls than this one.
+        begin_s = job.since_s if job.since_s > job.stands_until_s else job.stands_until_s
+        ran_s = at_s - begin_s if at_s > begin_s else 0.0
+        left_s = told_s - job.work_s + job.remaining_s - job.rate * ran_s
+        return left_s if left_s > 0.0 else 0.0
 
     def time(self, job: JobRecord, at_s: float) -> SortKey:
         """A Value: the seconds alone."""

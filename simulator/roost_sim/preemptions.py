@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 from roost_sim.job_values import Value
 from roostd.core.jobs import JobRecord
+from roostd.core.model import JobId
+from roostd.core.policy import SortKey
 
 # When the order of running jobs next changes though nothing happens: of them, at an engine time.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
@@ -33,6 +35,8 @@ class DisplaceBy:
     round_s: float = inf
     next_change: NextChange = never_changes
     _change_s: float = field(default=inf, init=False)
+    _asked: tuple[JobId, float] | None = field(default=None, init=False)
+    _asked_value: SortKey = field(default=(), init=False)
 
     @property
     def rebids(self) -> bool:
@@ -51,7 +55,9 @@ class DisplaceBy:
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See core.policy.PreemptPolicy."""
-        return self.value(job, at_s) < self.value(victim, at_s)
+        if self._asked != (job.job_id, at_s):
+            self._asked, self._asked_value = (job.job_id, at_s), self.value(job, at_s)
+        return self._asked_value < self.value(victim, at_s)
 
     def review_s(self, at_s: float) -> float:
         """See core.policy.PreemptPolicy."""

@@ -15,7 +15,7 @@ def find_room(
     """Find the candidates that a job would have if as few others as possible were stopped.
 
     The victims are tried in front parts that double in length, then between the last two of these,
-    so a search asks for candidates at most 1 + 2 log2(victims) times.
+    so a search asks for candidates at most 2 + 2 log2(victims) times.
 
     Args:
         cluster: as it is; the same afterwards.
@@ -25,6 +25,9 @@ def find_room(
     Returns:
         The candidates, and of how many victims they hold the GPUs at most; None without room.
     """
+    unmoved = propose()
+    if len(unmoved):
+        return unmoved, 0  # there is room, and it is kept for somebody else
     best = _with_room(cluster, victims, propose), len(victims)
     if not len(best[0]):
         return None

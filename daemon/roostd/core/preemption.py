@@ -101,7 +101,7 @@ class Preemption:
         found = find_room(
             cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
         )
-        if found is None:
+        if found is None or not found[1]:
             return
         candidates, count = found
         verdict = self._ask_gate(record, candidates, at_s)
