@@ -40,6 +40,15 @@ const loadText = (load) => (load === null ? "load of the trace" : `load ${load}`
 const meanOf = (line, key) => line.metrics[key]?.[0] ?? null;
 const quantileOf = (line, frac) => line.jct_s[Math.min(line.jct_s.length - 1, Math.floor(frac * line.jct_s.length))];
 
+/** The baseline, then from the lowest average completion time to the highest. */
+function ranked(panel) {
+  const rank = (line) => (line.policy === DATA.baseline ? -1 : meanOf(line, "avg_jct_s") ?? Infinity);
+  return [...panel.policies].sort((a, b) => rank(a) - rank(b)).map((line) => line.policy);
+}
+
+// Colours by rank: the lines that are drawn at first differ in more than their dashes.
+const HUE = new Map([...new Set([...ranked(DATA.loads[0]), ...INDEX.keys()])].map((name, index) => [name, index]));
+
 function card(title, note, ...children) {
   return make("div", { class: "card" }, make("h2", {}, title), note ? make("p", { class: "sub" }, note) : null, ...children);
 }
@@ -67,16 +76,16 @@ function fillHead() {
 }
 
 function finding(panel) {
-  const ranked = panel.policies.filter((line) => meanOf(line, "avg_jct_s") !== null)
+  const lines = panel.policies.filter((line) => meanOf(line, "avg_jct_s") !== null)
     .sort((a, b) => meanOf(a, "avg_jct_s") - meanOf(b, "avg_jct_s"));
-  if (!ranked.length) return null;
+  if (!lines.length) return null;
   const told = (line) => {
     const bound = meanOf(line, "times_bound");
     return `${line.policy}, ${asTime(meanOf(line, "avg_jct_s"))}${bound === null ? "" : ` (${asFactor(bound)} × the limit)`}`;
   };
-  const blind = ranked.find((line) => DATA.policies[INDEX.get(line.policy)].regime === "none");
-  const also = blind && blind !== ranked[0] ? ` Lowest without knowing run times: ${told(blind)}.` : "";
-  return make("p", { class: "finding" }, `Lowest average completion time at ${loadText(panel.load)}: ${told(ranked[0])}.${also}`);
+  const blind = lines.find((line) => DATA.policies[INDEX.get(line.policy)].regime === "none");
+  const also = blind && blind !== lines[0] ? ` Lowest without knowing run times: ${told(blind)}.` : "";
+  return make("p", { class: "finding" }, `Lowest average completion time at ${loadText(panel.load)}: ${told(lines[0])}.${also}`);
 }
 
 // -- the table -----------------------------------------------------------------------------
@@ -116,7 +125,7 @@ function whisker(line, high) {
   const x = linear(0, high, 2, 146);
   const [mean, interval] = found;
   const [low, top] = interval ?? [mean, mean];
-  const colour = strokeOf(INDEX.get(line.policy)).stroke;
+  const colour = strokeOf(HUE.get(line.policy)).stroke;
   const bound = meanOf(line, "bound_avg_jct_s");
   return make("td", { class: "left" }, draw(
     "svg", { class: "whisker", viewBox: "0 0 150 18", role: "img", "aria-label": `${asTime(Math.max(0, low))} to ${asTime(top)}` },
@@ -141,7 +150,7 @@ function metricColumns(columns, panel) {
 
 const POLICY = {
   head: "Policy", value: (line) => INDEX.get(line.policy),
-  cell: (line) => make("td", {}, swatch(INDEX.get(line.policy)), line.policy),
+  cell: (line) => make("td", {}, swatch(HUE.get(line.policy)), line.policy),
 };
 
 function tableCard(panel) {
@@ -202,12 +211,7 @@ function sortHead(column, lines, show) {
 
 // -- charts --------------------------------------------------------------------------------
 
-function firstShown(panel) {
-  const rank = (line) => meanOf(line, "avg_jct_s") ?? Infinity;
-  const ranked = [...panel.policies].sort((a, b) => rank(a) - rank(b)).map((line) => line.policy);
-  if (ranked.length <= MANY) return new Set(ranked);
-  return new Set([DATA.baseline, ...ranked.filter((name) => name !== DATA.baseline).slice(0, MANY - 1)]);
-}
+const firstShown = (panel) => new Set(ranked(panel).slice(0, MANY));
 
 function legend(names, shown, redrawn) {
   return make("div", { class: "legend", role: "group", "aria-label": "Lines to show" }, names.map((name) => make(
@@ -221,7 +225,7 @@ function legend(names, shown, redrawn) {
       },
       pointerenter: () => light(name), pointerleave: () => light(null),
     },
-    swatch(INDEX.get(name)), name,
+    swatch(HUE.get(name)), name,
   )));
 }
 
@@ -234,7 +238,7 @@ function chartCard(title, note, spec, names, shown) {
 
 function cdfCard(panel) {
   const lines = panel.policies.map((line) => ({
-    ...line, index: INDEX.get(line.policy),
+    ...line, index: HUE.get(line.policy),
     points: line.jct_s.map((x, at) => [x, (at + 1) / line.jct_s.length]),
   }));
   return chartCard(
@@ -253,7 +257,7 @@ function cdfCard(panel) {
 
 function queueCard(panel) {
   const lines = panel.policies.map((line) => ({
-    ...line, index: INDEX.get(line.policy),
+    ...line, index: HUE.get(line.policy),
     points: line.queue.map((y, at) => [((at + 0.5) / line.queue.length) * line.end_s, y]),
   }));
   return chartCard(
@@ -321,7 +325,7 @@ function loadCard(title, note, loads, cellOf) {
   const table = make(
     "table", { class: "slim" }, make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
     make("tbody", {}, DATA.policies.map(({ name }) =>
-      make("tr", {}, make("td", {}, swatch(INDEX.get(name)), name), loads.map((panel) => cell(panel, name))))),
+      make("tr", {}, make("td", {}, swatch(HUE.get(name)), name), loads.map((panel) => cell(panel, name))))),
   );
   return card(title, note, make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, table));
 }
