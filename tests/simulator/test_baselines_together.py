@@ -1,0 +1,76 @@
+"""All baselines on one small trace: everybody completes, nobody beats the bound, oracles lead."""
+
+from functools import cache
+
+import pytest
+
+from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.fidelity import Fidelity
+from roost_sim.fitted_traces import HELIOS
+from roost_sim.generator import generate
+from roost_sim.knowledge import Regime
+from roost_sim.metrics import Span
+from roost_sim.policies import POLICIES, find_policy
+from roost_sim.presets import preset
+from roost_sim.restart_cost import RestartRule
+from roost_sim.simulation import Report, Run, simulate
+from roost_sim.trace import Trace
+from roost_sim.world_spec import Speed, WorldSpec
+
+# Queueing alone: the speed of the trace everywhere, and a restart that costs nothing.
+QUEUEING = WorldSpec(
+    speed=Speed.TRACE,
+    fidelity=Fidelity(
+        is_contended=False,
+        has_neighbours=False,
+        restart=RestartRule.FREE,
+        durations=Regime.ORACLE,
+    ),
+)
+SLOW = ("gandiva",)  # slices of two minutes through days
+
+
+@cache
+def busy() -> tuple[Trace, ClusterSpec]:
+    cluster = preset("small")
+    trace = generate(HELIOS, 120, 3, max_gpu_count=32)
+    return trace.at_load(1.2, cluster.gpu_count), cluster
+
+
+@cache
+def report(name: str) -> Report:
+    trace, cluster = busy()
+    span = Span(warm_up_frac=0.0, cool_down_frac=0.0)
+    return simulate(
+        Run(trace=trace, cluster=cluster, policy=find_policy(name), world=QUEUEING, span=span)
+    )
+
+
+def avg_jct_s(name: str) -> float:
+    found = report(name).metrics.avg_jct_s
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - set(SLOW)))
+def test_everybody_completes_and_nobody_beats_the_bound(name: str) -> None:
+    figures = report(name).metrics
+    assert figures.completed == figures.jobs == 120
+    assert figures.bound_avg_jct_s is not None
+    assert avg_jct_s(name) >= figures.bound_avg_jct_s
+
+
+def test_srtf_leads_the_orders_that_never_stop_a_job() -> None:
+    never_stop = ("sjf", "fifo", "fifo-skip", "random-order", "optimus", "tetris")
+    assert avg_jct_s("srtf") <= min(avg_jct_s(name) for name in never_stop)
+
+
+def test_who_is_told_nothing_and_may_stop_jobs_beats_fifo_under_load() -> None:
+    for name in ("las", "tiresias", "tiresias-consolidated", "gittins-2d", "themis"):
+        assert avg_jct_s(name) < avg_jct_s("fifo"), name
+
+
+@pytest.mark.parametrize("name", ["srtf", "gittins-2d", "themis", "drf", "asrpt", "dally"])
+def test_a_run_can_be_repeated(name: str) -> None:
+    again = report.__wrapped__(name)
+    assert again.outcome.jobs == report(name).outcome.jobs
