@@ -261,8 +261,9 @@ class DelayGate:
 
     def _cap_s(self, job: JobRecord) -> float:
         limit_s = job.spec.time_limit_s if job.spec is not None else None
-        limit_cap_s = inf if limit_s is None else self.config.limit_frac * limit_s
-        return min(limit_cap_s, self.config.longest_s)
+        if limit_s is None or not limit_s > 0:
+            return self.config.longest_s
+        return min(self.config.limit_frac * limit_s, self.config.longest_s)
 
 
 def _first_s(spell: Spell) -> float:
