@@ -1,10 +1,13 @@
 """Keeps what the policies have learned over restarts: timers, budgets, cool-downs."""
 
+import time
+
 import structlog
 
 from roostd.adapters.codec import decode, encode
 from roostd.adapters.journal import Journal, Memo
 from roostd.core.errors import JournalError
+from roostd.core.network_preemption import NetworkPreemption, PreemptionState
 from roostd.core.plugins import Knowledge, knowledge_of
 from roostd.recorder import Recorder
 from roostd.state import DaemonState
@@ -12,6 +15,7 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 60.0
+_MOST_FRAC = 0.001  # of the time of the decision loop; ten thousand kinds of jobs cost 0.5 s
 
 
 class KnowledgeKeeper:
@@ -45,10 +49,22 @@ class KnowledgeKeeper:
 
     def keep(self) -> int:
         """Write it down. Returns a ticket for Recorder.wait_durable."""
-        self._due_s = self._state.clock.now_s() + _EVERY_S
-        return self._recorder.keep(Memo(encode(self.up_to_now())))
+        began_s = time.perf_counter()
+        memo = Memo(encode(self.up_to_now()))
+        took_s = time.perf_counter() - began_s
+        self._due_s = self._state.clock.now_s() + max(_EVERY_S, took_s / _MOST_FRAC)
+        return self._recorder.keep(memo)
 
     def keep_if_due(self) -> None:
-        """Write it down when that was a while ago and there is something to write."""
-        if self._state.clock.now_s() >= self._due_s and self.up_to_now() != Knowledge():
+        """Write it down when that was a while ago, or when a job was stopped since."""
+        is_due = self._state.clock.now_s() >= self._due_s or self._has_stopped_one()
+        if is_due and self.up_to_now() != Knowledge():
             self.keep()
+
+    def _has_stopped_one(self) -> bool:
+        """Whether a budget was drawn on: a restart must not give it back."""
+        policy = self._state.engine.policies.preemption
+        if not isinstance(policy, NetworkPreemption):
+            return False
+        before = self._known.preemption or PreemptionState()
+        return not set(policy.state().asked) <= set(before.asked)

@@ -1,5 +1,7 @@
 """The daemon stops a running job for a waiting one, and keeps what it learned over restarts."""
 
+import contextlib
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from roostd.core.features import HeuristicScore
 from roostd.core.jobs import JobState as Stands
 from roostd.core.model import JobId
 from roostd.core.network_preemption import NetworkPreemption
-from roostd.core.plugins import Plugins
+from roostd.core.plugins import Knowledge, Plugins
 from roostd.testing import builders
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -47,6 +49,14 @@ def stop_count(daemon: Running, job_id: JobId) -> int:
     return daemon.daemon.state.engine.record(job_id).stop_count
 
 
+def asked(settings: Config) -> tuple[JobId, ...]:
+    """The jobs that were asked to stop, as a daemon that starts now would know them."""
+    with contextlib.closing(sqlite3.connect(settings.paths.state_dir / FILE_NAME)) as journal:
+        row = journal.execute("SELECT knowledge FROM memo").fetchone()
+    known = decode(row[0], Knowledge).preemption if row else None
+    return tuple(job_id for job_id, _ in known.asked) if known else ()
+
+
 def assert_replays(settings: Config) -> set[type]:
     """Every run of the journal gives its actions again. Returns the kinds of its events."""
     reader = JournalReader(settings.paths.state_dir / FILE_NAME)
@@ -70,6 +80,7 @@ async def test_a_job_that_can_go_on_makes_room_and_runs_again(
         await daemon.until_running(victim)
         (waiting,) = slurm.submit(gpus=8)
         await daemon.until_running(waiting)
+        await daemon.until(lambda: asked(settings) == (victim,), "a kill would not be forgotten")
         assert slurm.state(victim) is JobState.PENDING
         await daemon.until(
             lambda: slurm.lease_left_s(victim) < 61.0, "it has a lease, not Slurm's two minutes"

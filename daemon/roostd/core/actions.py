@@ -66,7 +66,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preempt:
-    """Stop a running job and let it wait again; answered by JobsStopped or PreemptionRefused.
+    """Stop a running job and let it wait again.
+
+    Answered by JobsStopped, by JobQueued where the job may ask for something else when it comes
+    back, as under Slurm, or by PreemptionRefused.
 
     Attributes:
         for_job: who gets its GPUs; None: whoever is next, it may be the job itself.
