@@ -152,8 +152,9 @@ async def test_a_requeue_without_an_answer_loses_no_job(
         await daemon.until(
             lambda: daemon.count("roost_preemptions_total", outcome="refused") == 1, "no answer"
         )
+        stops = int(fault is Fault.LOST_AFTER)
+        await daemon.until(lambda: stop_count(daemon, victim) == stops, "it came back, or not")
         await daemon.until_running(victim)  # the plan is dropped, and it was there first
-        assert stop_count(daemon, victim) == (fault is Fault.LOST_AFTER)
         slurm.end(victim)
         await daemon.until_running(waiting)
 
