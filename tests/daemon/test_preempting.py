@@ -41,6 +41,7 @@ def settings(tmp_path: Path) -> Config:
         tmp_path,
         partitions={"main": {"mode": "enforce", "preemption": True}},
         preemption=PREEMPTION,
+        engine={"refusal_backoff_s": 0.05},
         gate={"kind": "delay"},
     )
 

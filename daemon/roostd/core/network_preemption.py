@@ -28,7 +28,7 @@ from roostd.core.sensitivity import SensitivityModel
 
 _HOUR_S = 3_600.0
 # Patience and leases run out without an event: look again ten times in a patience, within reason.
-_REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 1.0, 60.0
+_REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 0.1, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
