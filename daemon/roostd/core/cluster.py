@@ -43,6 +43,7 @@ class Cluster:
         load_told: the rows whose load a probe has told. The others with the same (kind, free mask)
             are interchangeable.
         memo: what others derived from the nodes' specs; emptied when one of those changes.
+        roomier_count: how often some row had got more room when that was asked.
     """
 
     def __init__(self) -> None:
@@ -58,6 +59,7 @@ class Cluster:
         self.faults: dict[tuple[int, int], str] = {}
         self.memo: dict[Hashable, object] = {}
         self._roomier: RowSet = NO_ROWS
+        self.roomier_count = 0
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
         self.cpu_count = np.zeros(64, dtype=np.int64)
@@ -233,6 +235,7 @@ class Cluster:
     def take_roomier_rows(self) -> RowSet:
         """The rows that may have got more room since this was last asked."""
         rows, self._roomier = self._roomier, NO_ROWS
+        self.roomier_count += rows != NO_ROWS
         return rows
 
     def free_count(self) -> int:

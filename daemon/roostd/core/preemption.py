@@ -40,6 +40,8 @@ class Preemption:
         self._ledger, self._policy, self._candidates = ledger, policy, candidates
         self._chooser, self._ask_gate = chooser, ask_gate
         self._judge = policy if isinstance(policy, JudgingPreemption) else None
+        self._in_vain: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
+        self._in_vain_at = 0
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Note from when on a job that starts may be asked to stop."""
@@ -98,9 +100,13 @@ class Preemption:
         if not job.binding or not victims or not self._could_suffice(job, victims):
             return
         ids = [victim.job_id for victim in victims]
+        if self._is_in_vain(record, ids):
+            return
         found = find_room(
             cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
         )
+        if found is None:
+            self._in_vain[job_id] = record, frozenset(ids)
         if found is None or not found[1]:
             return
         candidates, count = found
@@ -127,6 +133,14 @@ class Preemption:
         if self._judge is None:
             return True
         return self._judge.approve(record, [self._ledger.jobs[one] for one in leaving], at_s)
+
+    def _is_in_vain(self, record: JobRecord, ids: Sequence[JobId]) -> bool:
+        """Whether more victims did not suffice, and nothing has got more room since."""
+        if self._in_vain_at != self._ledger.cluster.roomier_count:
+            self._in_vain_at = self._ledger.cluster.roomier_count
+            self._in_vain.clear()
+        tried = self._in_vain.get(record.job_id)
+        return tried is not None and tried[0] is record and tried[1].issuperset(ids)
 
     def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
         """Whether there are GPUs enough by their number: a quick way to say no."""
