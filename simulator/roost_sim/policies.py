@@ -170,12 +170,13 @@ GATES: Mapping[str, GatePart] = {
         source="Lifka, JSSPP 1995: EASY backfill, the first job without room has a reservation "
         "by the time limits of all",
         build=lambda knowledge: OpenGate(),
-        passing=Passing.EASY,
+        patience_s=0.0,
         regime=Regime.LIMIT,
     ),
     "block": GatePart(
         source="takes every offer; nobody passes the first job without room",
         build=lambda knowledge: OpenGate(),
+        patience_s=0.0,
         passing=Passing.NOBODY,
     ),
     TUNABLE: _delay(DelayConfig()),
@@ -192,7 +193,7 @@ GATES: Mapping[str, GatePart] = {
     "easy-switches": GatePart(
         source="easy, and switch-wait",
         build=lambda knowledge: SwitchWait(),
-        passing=Passing.EASY,
+        patience_s=0.0,
         regime=Regime.LIMIT,
     ),
     "always-wait": GatePart(

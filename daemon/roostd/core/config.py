@@ -7,7 +7,6 @@ from enum import StrEnum
 class Passing(StrEnum):
     """Which jobs may pass one that has no room."""
 
-    PATIENCE = "patience"  # all, until it has waited so long; then nodes are kept free for it
     EASY = "easy"  # those that do not delay it, by the time limits of all
     NOBODY = "nobody"
 
@@ -17,8 +16,8 @@ class EngineConfig:
     """The numbers of the engine. Page: docs/configuration.md.
 
     Attributes:
-        passing: who may pass a job that has no room.
-        patience_s: after waiting this long a job keeps nodes free for itself.
+        passing: who may pass the first job in order that has no room and no patience any more.
+        patience_s: until it has waited so long, everybody may pass a job.
         start_timeout_s: a placed job that Slurm has not started by then is decided anew.
         stop_timeout_s: a plan for which Slurm has not stopped the victims by then is dropped.
         refusal_backoff_s: pause after the first refusal; doubles with each one.
@@ -27,7 +26,7 @@ class EngineConfig:
         ended_job_count: how many ended jobs can still be explained.
     """
 
-    passing: Passing = Passing.PATIENCE
+    passing: Passing = Passing.EASY
     patience_s: float = 600.0
     start_timeout_s: float = 10.0
     stop_timeout_s: float = 60.0

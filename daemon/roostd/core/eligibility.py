@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from roostd.core.cluster import Cluster
 from roostd.core.links import MAX_GPUS, popcounts
 from roostd.core.model import JobSpec, NodeName, Shape
-from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_set, row_set_where
+from roostd.core.row_sets import NO_ROWS, RowSet, row_set, row_set_where
 
 KEPT_FREE = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
@@ -94,24 +94,6 @@ def room_for(cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet = NO_ROW
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     """Whether any shape would fit if every node were idle and usable."""
     return any(_usable_rows(cluster, job, shape).could_ever_fit for shape in job.shapes)
-
-
-def rows_to_keep(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
-    """The nodes that will soonest have room for a shape: those with the most free GPUs now.
-
-    The nodes that the job requires come first. Empty when too few nodes could ever hold it.
-    """
-    rows, required = usable_rows(cluster, job, shape)
-    if rows.bit_count() < shape.node_count or required is None:
-        return NO_ROWS
-    others, missing = rows & ~required, shape.node_count - required.bit_count()
-    gpu_count = MAX_GPUS
-    while cluster.roomy_counts[gpu_count] < missing:
-        gpu_count -= 1
-    while (freest := others & cluster.gpu_free.at_least(gpu_count)).bit_count() < missing:
-        gpu_count -= 1
-    freer = freest & cluster.gpu_free.at_least(gpu_count + 1)
-    return required | freer | first_rows(freest & ~freer, missing - freer.bit_count())
 
 
 def usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[RowSet, RowSet | None]:

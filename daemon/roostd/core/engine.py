@@ -15,7 +15,7 @@ from roostd.core.actions import Action, Place, WakeAt
 from roostd.core.candidates import Candidates
 from roostd.core.chooser import Chooser
 from roostd.core.config import EngineConfig, Passing
-from roostd.core.eligibility import could_ever_fit, rows_to_keep
+from roostd.core.eligibility import could_ever_fit
 from roostd.core.events import (
     Event,
     GpuHealthChanged,
@@ -59,8 +59,6 @@ from roostd.core.reservation import Reservation, reserve
 from roostd.core.row_sets import NO_ROWS, RowSet
 
 __all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
-
-_KEEPER_COUNT = 8  # jobs past patience that may keep nodes free at one time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +184,9 @@ class Engine:
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the queued jobs in order."""
-        passing = self.config.passing
-        is_patient = passing is Passing.PATIENCE
-        impatient_s = at_s - self.config.patience_s if is_patient else at_s
-        kept = NO_ROWS
-        keeper_count = try_count = 0
+        impatient_s = at_s - self.config.patience_s
+        reservation: Reservation | None = None
+        kept, try_count = NO_ROWS, 0
         for group, job_id in self._ledger.queue.offers(impatient_s):
             record = self._ledger.jobs[job_id]
             if not group.is_blocked(kept):
@@ -201,20 +197,14 @@ class Engine:
                 self._try(job_id, record, group, at_s, kept, actions)
             if group.nothing is None or record.queued_s > impatient_s:
                 continue
-            if passing is Passing.NOBODY:
+            if self.config.passing is Passing.NOBODY:
                 return
-            if passing is Passing.EASY and not keeper_count:
-                keeper_count = 1
+            if reservation is None:
                 reservation = self._reserve(record, at_s)
                 kept = reservation.rows
-            if is_patient and keeper_count < _KEEPER_COUNT:
-                assert record.spec is not None
-                kept |= rows_to_keep(self.cluster, record.spec, record.spec.shapes[0])
-                keeper_count += 1
             if self._ledger.queue.is_settled(kept):
                 break
-
-        if passing is Passing.EASY and keeper_count:
+        if reservation is not None:
             self._backfill(reservation.start_s, at_s, actions)
 
     def _reserve(self, record: JobRecord, at_s: float) -> Reservation:

@@ -30,7 +30,9 @@ class Reservation:
 def reserve(
     cluster: Cluster, job: JobSpec, shape: Shape, ends_s: Mapping[JobId, float], at_s: float
 ) -> Reservation:
-    """Find the nodes that have room for a shape soonest; ties go to the lower row.
+    """Find the nodes that have room for a shape soonest.
+
+    Ties, also between nodes of which nobody knows when, go to the node with more free GPUs.
 
     Counts GPUs; that a gang needs the same indices on each node may delay it further.
 
@@ -56,7 +58,10 @@ def reserve(
         for row in rows_in(rows)
     }
     # Nodes that the job requires come first, whenever they have room.
-    order = sorted(free_s, key=lambda row: (not required >> row & 1, free_s[row]))
+    gpu_free = cluster.gpu_free
+    order = sorted(
+        free_s, key=lambda row: (not required >> row & 1, free_s[row], -gpu_free[row], row)
+    )
     chosen = order[: shape.node_count]
     return Reservation(row_set(chosen), max(free_s[row] for row in chosen))
 

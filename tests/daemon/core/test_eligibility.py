@@ -1,11 +1,10 @@
 """roostd.core.eligibility: every condition alone, and the reason it gives."""
 
-import numpy as np
 import pytest
 
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import could_ever_fit, first_largest, room_for, rows_to_keep
-from roostd.core.model import JobId, JobSpec, NodeName, Shape
+from roostd.core.eligibility import could_ever_fit, room_for
+from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.row_sets import rows_in
 from roostd.testing.builders import GIB, job, node, shape, share
 
@@ -101,42 +100,8 @@ def test_tells_what_could_never_fit(spec: JobSpec, fits: bool) -> None:
     assert could_ever_fit(cluster, spec) is fits
 
 
-def kept_names(cluster: Cluster, spec: JobSpec) -> str:
-    kept = rows_to_keep(cluster, spec, spec.shapes[0])
-    return "".join(cluster.names[row] for row in rows_in(kept))
-
-
-def test_keeps_the_nodes_with_most_free_gpus() -> None:
-    cluster = Cluster()
-    for name, taken in (("a", 3), ("b", 1), ("c", 2), ("d", 2)):
-        cluster.see_node(node(name))
-        cluster.hold(JobId(name), [share(name, *range(taken))])
-    assert kept_names(cluster, job("1", gpus=8)) == "b"
-    assert kept_names(cluster, job("1", gpus=8, nodes=2)) == "bc"
-    assert kept_names(cluster, job("1", gpus=8, nodes=2, required=["a"])) == "ab"
-    assert kept_names(cluster, job("1", gpus=8, excluded=["b"])) == "c"
-    assert kept_names(cluster, job("1", gpus=8, nodes=5)) == ""
-
-
 def test_why_is_remembered_as_it_was() -> None:
     cluster = cluster_of_three()
     room = room_for(cluster, job("1"), shape(8))
     cluster.hold(JobId("9"), [share("a", 0)])
     assert room.exclusions() == (("has too few GPUs", 1), ("not usable by Slurm's word", 1))
-
-
-def test_keeps_nothing_on_a_node_that_slurm_would_not_use() -> None:
-    cluster = cluster_of_three()
-    assert kept_names(cluster, job("1", features=["h100"])) == ""
-
-
-def test_first_largest_breaks_ties_by_position() -> None:
-    keys = np.array([1, 3, 2, 3, 3, 0])
-    assert first_largest(keys, 2).tolist() == [1, 3]
-    assert first_largest(keys, 4).tolist() == [1, 2, 3, 4]
-    assert first_largest(keys, 9).tolist() == [0, 1, 2, 3, 4, 5]
-
-
-def test_unknown_nodes_in_a_list_are_no_error() -> None:
-    cluster = cluster_of_three()
-    assert eligible(cluster, job("1", excluded=[NodeName("ghost")])) == "ab"

@@ -7,7 +7,7 @@ from tests.daemon.core.conftest import HarnessFactory
 
 from roostd.core.cluster import Cluster
 from roostd.core.config import EngineConfig, Passing
-from roostd.core.model import JobId
+from roostd.core.model import JobId, JobSpec
 from roostd.core.reservation import reserve
 from roostd.core.row_sets import rows_in
 from roostd.testing.builders import EngineHarness, bridges, job, node, shape, share
@@ -15,7 +15,7 @@ from roostd.testing.builders import EngineHarness, bridges, job, node, shape, sh
 
 def easy(make_harness: HarnessFactory, *names: str) -> EngineHarness:
     nodes = [node(name) for name in names]
-    return make_harness(nodes, bridges(), config=EngineConfig(passing=Passing.EASY))
+    return make_harness(nodes, bridges(), config=EngineConfig(patience_s=0.0))
 
 
 def placed_of(harness: EngineHarness, *job_ids: str) -> list[bool]:
@@ -50,7 +50,7 @@ def test_a_job_on_nodes_that_are_not_reserved_passes(make_harness: HarnessFactor
 
 
 def test_nobody_passes_when_nobody_may(make_harness: HarnessFactory) -> None:
-    config = EngineConfig(passing=Passing.NOBODY)
+    config = EngineConfig(passing=Passing.NOBODY, patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.run(job("1", gpus=4))
     harness.queue(job("2", gpus=8, submit_s=1.0), job("3", gpus=1, submit_s=2.0))
@@ -79,3 +79,26 @@ def test_reserves_the_nodes_that_are_free_soonest(
     wide = shape(4, 2)
     reservation = reserve(cluster, job("1", wide), wide, known, at_s=10.0)
     assert (rows_in(reservation.rows), reservation.start_s) == (rows, start_s)
+
+
+def reserved_names(cluster: Cluster, spec: JobSpec) -> str:
+    rows = reserve(cluster, spec, spec.shapes[0], {}, at_s=0.0).rows
+    return "".join(cluster.names[row] for row in rows_in(rows))
+
+
+def test_where_nobody_knows_when_it_reserves_the_nodes_with_most_free_gpus() -> None:
+    cluster = Cluster()
+    for name, taken in (("a", 3), ("b", 1), ("c", 2), ("d", 2)):
+        cluster.see_node(node(name))
+        cluster.hold(JobId(name), [share(name, *range(taken))])
+    assert reserved_names(cluster, job("1", gpus=8)) == "b"
+    assert reserved_names(cluster, job("1", gpus=8, nodes=2)) == "bc"
+    assert reserved_names(cluster, job("1", gpus=8, nodes=2, required=["a"])) == "ab"
+    assert reserved_names(cluster, job("1", gpus=8, excluded=["b"])) == "c"
+    assert reserved_names(cluster, job("1", gpus=8, nodes=5)) == ""
+
+
+def test_reserves_nothing_on_a_node_that_slurm_would_not_use() -> None:
+    cluster = Cluster()
+    cluster.see_node(node("a"))
+    assert reserved_names(cluster, job("1", features=["h100"])) == ""
