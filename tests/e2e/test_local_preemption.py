@@ -114,6 +114,10 @@ def test_a_refused_requeue_lets_the_victim_run_and_drops_the_plan(roostd: Stack)
     waiting = submit(roostd.slurm, "--gres=gpu:8")
     until(lambda: "event=job_not_stopped" in roostd.log("roostd"), "Slurm refuses")
     assert roostd.slurm.state(trainer) == "RUNNING"
+    until(
+        lambda: "AdminComment=roost:lease roost:advice " in roostd.slurm.show_job(waiting),
+        "the waiting job says what for",
+    )
     wait_until_over(roostd.slurm, [trainer, waiting], 40.0)
     assert resumptions(roostd, trainer) == [(0, 0)]
     assert outcomes(roostd.slurm, [waiting])[waiting].state == "COMPLETED"
