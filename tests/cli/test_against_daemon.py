@@ -14,6 +14,8 @@ from roostctl.main import cli
 from roostctl.testing import build_topology
 from roostd.adapters.clock import MonotonicClock
 from roostd.config import Config, Listen
+from roostd.core.delay import DelayGate
+from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event
 from roostd.metrics import Metrics
 from roostd.rpc.board import ProbeBoard
@@ -132,3 +134,36 @@ async def test_refusals_are_those_of_the_fake(ask: Ask, args: list[str], message
     result = await ask(*args)
     assert (result.exit_code, result.stdout) == (1, "")
     assert message in result.stderr
+
+
+async def test_an_administrator_pins_a_timer_and_gives_it_back(
+    ask: Ask, state: DaemonState, tmp_path: Path
+) -> None:
+    state.engine = Engine(EngineConfig(), Policies(gate=DelayGate()))
+    settings = {"gate": {"kind": "delay"}, "paths": {"state_dir": str(tmp_path)}}
+    state.config = Config.model_validate(settings)
+    pinned = await ask("timers", "pin", "8/high", "300")
+    assert pinned.exit_code == 0
+    assert pinned.stdout.splitlines()[-1] == "8/high is pinned to 5 m 00 s."  # after the log
+    document = json.loads((await ask("timers", "--json")).stdout)
+    assert [(timer["name"], timer["pinned_s"]) for timer in document["timers"]] == [("8/high", 300)]
+    assert "pinned" in (await ask("timers")).stdout
+    given_back = await ask("timers", "unpin", "8/high")
+    assert given_back.exit_code == 0
+    assert given_back.stdout.splitlines()[-1].startswith("8/high is tuned again: NODE ")
+
+
+async def test_a_timer_that_cannot_be_set_is_one_line_and_an_exit_code(
+    ask: Ask, tmp_path: Path
+) -> None:
+    no_gate = await ask("timers", "pin", "8/high", "300")
+    assert (no_gate.exit_code, no_gate.stdout) == (1, "")
+    assert "gate.kind is open: only the delay gate has timers to set" in no_gate.stderr
+    no_class = await ask("timers", "pin", "9/high", "300")
+    assert no_class.exit_code == 2
+    assert "no timer '9/high'" in no_class.stderr
+    assert (await ask("timers", "pin", "8/high", "soon")).exit_code == 2
+    nobody = await ask("timers", "unpin", "8/high", "--admin", f"unix:{tmp_path}/none")
+    assert nobody.exit_code == 3
+    assert "--admin or ROOST_ADMIN" in nobody.stderr
+    assert "it has no timers" in (await ask("timers")).stdout
