@@ -5,31 +5,19 @@ be written `order+placement+gate+preemption`; parts left off at the end take the
 Page: docs/simulator/README.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from math import inf
 
 from roost_sim.errors import SimError
-from roost_sim.gates import (
-    FIXED_TIMERS_S,
-    TUNABLE,
-    delay_config,
-    delay_gate,
-    fixed_gate,
-    parse_numbers,
-)
+from roost_sim.gate_parts import GATES, gate_part
+from roost_sim.gates import TUNABLE
 from roost_sim.knowledge import Knowledge, Regime
 from roost_sim.order_parts import ORDERS
 from roost_sim.placements import PLACEMENTS
 from roost_sim.preemption_parts import PREEMPTIONS
 from roost_sim.shapes import JobShapeRule, ShapeRule
-from roost_sim.switch_wait import MAX_SWITCH_WAIT_S, SwitchWait
-from roostd.core.delay import DelayConfig
-from roostd.core.delay_exact import DallyGate
-from roostd.core.engine import EngineConfig, Passing, Policies
-from roostd.core.fixed_delay import always_wait
-from roostd.core.policy import GatePolicy, OpenGate
+from roostd.core.engine import EngineConfig, Policies
 
 __all__ = [
     "GATES",
@@ -48,25 +36,6 @@ __all__ = [
 
 class PolicyNameError(SimError):
     """No policy or part of one has this name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatePart:
-    """Now or later, and for whom nodes are kept free.
-
-    Attributes:
-        patience_s: after waiting so long a job keeps nodes free for itself; None: as configured.
-        passing: who may pass a job without room; None: as configured.
-        regime: what it is told of run times.
-        asks_speed: whether it learns from how fast jobs run.
-    """
-
-    source: str
-    build: Callable[[Knowledge], GatePolicy]
-    patience_s: float | None = None
-    passing: Passing | None = None
-    regime: Regime = Regime.NONE
-    asks_speed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,74 +102,9 @@ class Composition:
     def engine_config(self, default: EngineConfig) -> EngineConfig:
         """The engine's numbers, with what the policy is defined by."""
         gate = gate_part(self.gate)
-        if gate.patience_s is not None:
-            default = replace(default, patience_s=gate.patience_s)
-        if gate.passing is not None:
-            default = replace(default, passing=gate.passing)
-        return default
+        patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
+        return replace(default, patience_s=patience_s, passing=gate.passing)
 
-
-def _waits(timer_s: float) -> GatePart:
-    return GatePart(
-        source=f"waits {timer_s:g} s for one node, {2 * timer_s:g} s for one rack",
-        build=lambda knowledge: fixed_gate(timer_s),
-    )
-
-
-def _delay(config: DelayConfig) -> GatePart:
-    return GatePart(
-        source="Roost's own: waits where that is expected to pay; learned waiting curves, run "
-        "lengths and sensitivities",
-        build=lambda knowledge: delay_gate(config, knowledge.tiers, knowledge.profile_of),
-        asks_speed=True,
-    )
-
-
-GATES: Mapping[str, GatePart] = {
-    "open": GatePart(
-        source="takes every offer; who waits past the patience keeps nodes free",
-        build=lambda knowledge: OpenGate(),
-    ),
-    "skip": GatePart(
-        source="takes every offer; nobody keeps nodes free, so large jobs may starve",
-        build=lambda knowledge: OpenGate(),
-        patience_s=inf,
-    ),
-    "easy": GatePart(
-        source="Lifka, JSSPP 1995: EASY backfill, the first job without room has a reservation "
-        "by the time limits of all",
-        build=lambda knowledge: OpenGate(),
-        patience_s=0.0,
-        regime=Regime.LIMIT,
-    ),
-    "block": GatePart(
-        source="takes every offer; nobody passes the first job without room",
-        build=lambda knowledge: OpenGate(),
-        patience_s=0.0,
-        passing=Passing.NOBODY,
-    ),
-    TUNABLE: _delay(DelayConfig()),
-    "dally": GatePart(
-        source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
-        "of an hour, a history of 24",
-        build=lambda knowledge: DallyGate(),
-    ),
-    **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
-    "switch-wait": GatePart(
-        source=f"Slurm's --switches=1 with max_switch_wait: {MAX_SWITCH_WAIT_S:g} s for one rack",
-        build=lambda knowledge: SwitchWait(),
-    ),
-    "easy-switches": GatePart(
-        source="easy, and switch-wait",
-        build=lambda knowledge: SwitchWait(),
-        patience_s=0.0,
-        regime=Regime.LIMIT,
-    ),
-    "always-wait": GatePart(
-        source="takes nothing but the closest tier that the job could ever have",
-        build=lambda knowledge: always_wait(),
-    ),
-}
 
 # Which six TopDRL was compared with is not known; these are the best documented, and its own
 # choice of GPUs without learning. "DRF" and "Tetris" are what its laboratory calls them.
@@ -229,7 +133,8 @@ def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> 
 
 BASELINES = (
     *(_preemptive(name, name, name) for name in ("srtf", "srsf", "las", "gittins-2d")),
-    _preemptive("tiresias", "tiresias", "tiresias", "skew"),
+    _preemptive("tiresias", "tiresias", "tiresias", "skew-packed"),
+    _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew"),
     _preemptive("tiresias-consolidated", "tiresias", "tiresias"),
     _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
     _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
@@ -253,12 +158,21 @@ BASELINES = (
     ),
 )
 
+# The best full stacks found that are told nothing of run times: docs/results/README.md.
+ROOST = (
+    Composition(name="roost", order="las", gate="delay", preemption="las"),
+    Composition(name="roost-makespan", order="s-rank", gate="delay", preemption="leases"),
+    Composition(name="roost-no-preemption", order="fifo", gate="patient-delay"),
+)
+
 POLICIES: Mapping[str, Composition] = {
     composition.name: composition
     for composition in (
+        *ROOST,
         *(Composition(name=order, order=order) for order in NOT_PREEMPTIVE),
         *BASELINES,
-        Composition(name="fifo-skip", order="fifo", gate="skip"),
+        Composition(name="fifo-easy", order="fifo", gate="easy"),
+        Composition(name="fifo-block", order="fifo", gate="block"),
         Composition(name="fifo-strict", order="fifo", placement="strict"),
         *(
             Composition(name=f"topdrl-{name}", order=order, placement=placement)
@@ -273,18 +187,6 @@ _KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
     ("gate", GATES),
     ("preemption", PREEMPTIONS),
 )
-
-
-def gate_part(name: str) -> GatePart:
-    """Look a gate up; `delay:KEY=NUMBER:...` is the delay gate with other numbers.
-
-    Raises:
-        GateNumbersError: the numbers cannot be used.
-        KeyError: there is no such gate.
-    """
-    if name.startswith(f"{TUNABLE}:"):
-        return _delay(delay_config(parse_numbers(name)))
-    return GATES[name]
 
 
 def find_policy(name: str) -> Composition:

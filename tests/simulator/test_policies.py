@@ -15,7 +15,7 @@ from roost_sim.policies import (
     Regime,
     find_policy,
 )
-from roostd.core.engine import EngineConfig
+from roostd.core.engine import EngineConfig, Passing
 from roostd.core.model import JobId
 from roostd.core.policy import KeyedOrder
 from roostd.testing.builders import shape, waiting
@@ -75,11 +75,11 @@ def test_random_order_hangs_on_the_seed_alone() -> None:
     assert len({tuple(sorted(found.items())) for found in drawn.values()}) > 1
 
 
-def test_skip_lets_small_jobs_pass_a_large_one_for_ever() -> None:
+def test_the_open_gate_lets_small_jobs_pass_a_large_one_for_ever() -> None:
     stream = [(str(number), 40.0 * number, 120.0, 4) for number in range(3, 80)]
     jobs = [("1", 0.0, 150.0, 4), ("2", 1.0, 10.0, 8), *stream]
-    patient = starts("fifo", *jobs)["2"]
-    starved = starts("fifo-skip", *jobs)["2"]
+    patient = starts("fifo+consolidation+patient", *jobs)["2"]
+    starved = starts("fifo", *jobs)["2"]
     assert patient < 1000 < 2900 < starved
 
 
@@ -112,16 +112,18 @@ def test_oracles_say_that_they_are() -> None:
 
 
 def test_a_composition_is_written_with_plus_signs() -> None:
-    policy = find_policy("sjf+strict+skip+none")
-    assert (policy.order, policy.placement, policy.gate) == ("sjf", "strict", "skip")
-    assert policy.engine_config(EngineConfig()).patience_s == inf
+    policy = find_policy("sjf+strict+block+none")
+    assert (policy.order, policy.placement, policy.gate) == ("sjf", "strict", "block")
+    assert policy.engine_config(EngineConfig()).passing is Passing.NOBODY
     assert policy.regime is Regime.ORACLE
 
 
 def test_parts_left_off_take_the_default() -> None:
     policy = find_policy("sjf+strict")
     assert (policy.gate, policy.preemption) == ("open", "none")
-    assert policy.engine_config(EngineConfig(patience_s=5.0)) == EngineConfig(patience_s=5.0)
+    assert policy.engine_config(EngineConfig(patience_s=5.0)).patience_s == inf
+    patient = find_policy("sjf+strict+patient")
+    assert patient.engine_config(EngineConfig(patience_s=5.0)) == EngineConfig(patience_s=5.0)
 
 
 @pytest.mark.parametrize(
