@@ -58,7 +58,8 @@ def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int
     # Checking a configuration needs neither grpc nor onnxruntime, and starts ten times faster.
     # gRPC reads its log level when it is imported, and says itself what our errors say better.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from roostd.service import StateFolderInUse, serve
+    from roostd.folders import StateFolderInUse
+    from roostd.service import serve
 
     try:
         serve(loaded.config, lambda: load_config(file, flags=flags).config)

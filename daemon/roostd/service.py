@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import gc
 import os
 import signal
@@ -30,12 +29,14 @@ from roostd.core.jobs import JobState
 from roostd.core.model import JobId
 from roostd.core.plugins import Plugins
 from roostd.core.speed_table import ModelSpeeds
+from roostd.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.knowledge_keeper import KnowledgeKeeper
 from roostd.logs import configure_logs
 from roostd.loop import DecisionLoop
 from roostd.metrics import Metrics, serve_metrics
 from roostd.notify import Notifier
 from roostd.recorder import Recorder
+from roostd.reload import check_unchanged
 from roostd.rpc.board import ProbeBoard
 from roostd.rpc.server import Servers
 from roostd.slurm_watch import SlurmWatch
@@ -48,11 +49,6 @@ DRAIN_S = 10.0
 STOP_GRACE_S = 2.0
 HOUSEKEEPING_S = 1.0
 ANNOUNCE_S = 2.0
-SPOOL_FOLDER = "spool"
-
-
-class StateFolderInUse(RoostError):
-    """Another roostd keeps its journal in the state folder."""
 
 
 class DaemonFailed(RoostError):
@@ -115,13 +111,13 @@ class Daemon:
         """
         config = self._config
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
-        _make_folders(config)
+        make_folders(config)
         handlers = {
             signal.SIGTERM: self.stop,
             signal.SIGINT: self.stop,
             signal.SIGHUP: self.reload,
         }
-        with _locked(config.paths.state_dir):
+        with locked(config.paths.state_dir):
             self._build(config)
             with _signals(handlers if self._handles_signals else {}):
                 try:
@@ -392,7 +388,7 @@ class Daemon:
         """Take over a new configuration as a whole, or keep the old one as a whole."""
         try:
             config = self._reload_config()
-            _check_unchanged(self._config, config)
+            check_unchanged(self._config, config)
             speeds = _read_speeds(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)
@@ -406,72 +402,8 @@ class Daemon:
         _log.info("config_reloaded")
 
 
-# Open ports, open files and the adapter's command lines are not changed under way.
-_NEEDS_RESTART = (
-    "listen",
-    "paths",
-    "slurm.conf",
-    "slurm.bin_dir",
-    "slurm.command_timeout_s",
-    "slurm.concurrent_pin_count",
-    "journal",
-)
-
-
-def _check_unchanged(old: Config, new: Config) -> None:
-    """Refuse a reload that changes what only a restart can.
-
-    Raises:
-        ConfigError: names every such key.
-    """
-    problems = []
-    for key in _NEEDS_RESTART:
-        before, after = (_part(config, key) for config in (old, new))
-        if before != after:
-            problems.append(f"{key}: changed; restart roostd for it to take effect")
-    if problems:
-        raise ConfigError(problems)
-
-
-def _part(config: Config, key: str) -> object:
-    part: object = config
-    for name in key.split("."):
-        part = getattr(part, name)
-    return part
-
-
 def _read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:
     return load_speeds(config.gate.speeds) if config.gate.speeds is not None else ()
-
-
-def _make_folders(config: Config) -> None:
-    paths = config.paths
-    for key, folder, mode in (
-        ("paths.runtime_dir", paths.runtime_dir, 0o755),
-        ("paths.state_dir", paths.state_dir, 0o750),
-        ("paths.runtime_dir", paths.runtime_dir / SPOOL_FOLDER, 0o755),
-    ):
-        try:
-            folder.mkdir(mode=mode, parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError([f"{key}: {folder}: {error.strerror}"]) from error
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold the state folder; the kernel lets go of it whatever becomes of this process."""
-    try:
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError([f"paths.state_dir: {folder}: {error.strerror}"]) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StateFolderInUse(f"{folder}: another roostd is running on it") from error
-        yield
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ from roostd.config import Config
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.errors import ConfigError
 from roostd.core.events import LoadSeen, TopologySeen
-from roostd.service import StateFolderInUse
+from roostd.folders import StateFolderInUse
 from roostd.testing import builders
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
