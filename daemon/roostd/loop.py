@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from roostd import failpoint
-from roostd.adapters.slurm import difference
+from roostd.adapters.slurm_request import difference
 from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.errors import UnknownJob
 from roostd.core.events import Event, JobChanged, JobEnded, JobQueued, JobStarted, NodeSeen, Tick

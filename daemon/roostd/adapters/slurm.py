@@ -7,7 +7,7 @@ an interval, whoever asks.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Protocol
 
 from roost_slurm import commands
 from roost_slurm.commands import Argv
-from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import (
     JobDetail,
     Settings,
@@ -25,8 +24,7 @@ from roost_slurm.scontrol import (
     parse_racks,
 )
 from roost_slurm.squeue import JobState, QueuedJob, parse_queue
-from roost_slurm.stamp import Stamp, advice, parse_stamp
-from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
+from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.adapters.slurm_command import CommandRunner, only_gone
 from roostd.adapters.slurm_queue import (
@@ -36,13 +34,20 @@ from roostd.adapters.slurm_queue import (
     by_begin,
     comments_of,
 )
+from roostd.adapters.slurm_request import (
+    asked,
+    check_requeuable,
+    is_pinned,
+    pin_argv,
+    shares_of,
+    unpin_argv,
+)
 from roostd.core.errors import SlurmError, SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.failpoint import reach
 
 _LONGEST_LEASE_S = 86_400.0
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
-_REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
 
 
 class JobNotWaiting(SlurmError):
@@ -286,7 +291,7 @@ class SlurmCli:
             await self._run(argv)
         except SlurmTimeout:
             now = await self._detail(job_id)
-            if now is None or not _is_pinned(now, placement):
+            if now is None or not is_pinned(now, placement):
                 raise
         reach("after_set")
 
@@ -361,7 +366,7 @@ class SlurmCli:
             SlurmRefused: it asks for something else; the next dump has it.
         """
         key, known = self._details.known.get(detail.number, (None, detail))
-        if known.admin_comment == detail.admin_comment and _asked(known) != _asked(detail):
+        if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
             self._details.known[detail.number] = key, detail
             raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
 
@@ -380,112 +385,3 @@ class SlurmCli:
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None
-
-
-def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
-    """Refuse to stop a job that Roost could not care for afterwards.
-
-    Raises:
-        SlurmRefused: it does not run, or has no lease stamp: plain Slurm would start it again.
-    """
-    if detail is None or detail.state is not JobState.RUNNING:
-        is_what = "gone" if detail is None else detail.state.lower()
-        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} is {is_what}, not running")
-    if parse_stamp(detail.admin_comment) is None:
-        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} was not placed by Roost")
-
-
-def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
-    """Build the update that pins a job as it is now.
-
-    Raises:
-        SlurmRefused: the job asks for no GPUs, so that there is no telling how this Slurm spells
-            a request.
-    """
-    request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
-    spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
-    if not spelled:
-        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
-    stamp = parse_stamp(detail.admin_comment) or Stamp()
-    node_count = len(placement.nodes)
-    asked_nodes = (detail.min_node_count, detail.max_node_count)
-    was = [
-        *request,
-        *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else []),
-        *([("NumNodes", _node_range(asked_nodes))] if asked_nodes != (node_count,) * 2 else []),
-    ]
-    return commands.pin(
-        job_id,
-        nodes=placement.nodes,
-        gpu_indices=placement.gpu_indices,
-        asks_per_node="TresPerNode" in detail.tres,
-        has_cpus_per_gpu="CpusPerTres" in detail.tres,
-        kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
-        # For --gpus=16 without -N, 24.11 shows the two nodes it reckons with, but takes one.
-        node_count_changes=node_count > 1 or asked_nodes not in ((1, None), (1, 1)),
-        kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
-        admin_comment=str(stamp.pinned_from(tuple(was))),
-        prefix=prefix_of(spelled[0]),
-    )
-
-
-def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
-    """Build the update that takes back a job's pin, as far as the release can."""
-    was = (parse_stamp(detail.admin_comment) or Stamp()).was
-    request = [(name, value) for name, value in was if name in _REQUEST_FIELDS]
-    return commands.unpin(
-        job_id,
-        request=request if traits.can_untype else [],
-        required_nodes=dict(was).get("ReqNodeList", ""),
-        lease_s=lease_s,
-    )
-
-
-def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
-    """Turn what Slurm says a job holds into the engine's terms."""
-    return tuple(
-        NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
-        for node in detail.allocated
-    )
-
-
-def _node_range(counts: tuple[int, int | None]) -> str:
-    return str(counts[0]) if counts[1] is None else f"{counts[0]}-{counts[1]}"
-
-
-def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
-    """Say how what a job got differs from what was chosen; None when it does not."""
-    got = {share.node: share.gpu_indices for share in shares}
-    wanted = dict(placement.by_node())
-    if got == wanted:
-        return None
-    return f"chosen {_spell(wanted)}, allocated {_spell(got)}"
-
-
-def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
-    return " ".join(f"{n}:{','.join(map(str, gpus[n]))}" for n in sorted(gpus)) or "nothing"
-
-
-def _is_pinned(detail: JobDetail, placement: Placement) -> bool:
-    if detail.allocated:
-        return difference(placement, shares_of(detail)) is None
-    asked = [
-        typed_indices(parse_gres(detail.tres[name]))
-        for name in ("TresPerNode", "TresPerJob")
-        if name in detail.tres
-    ]
-    nodes = expand(detail.required_nodes)
-    return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
-
-
-def _asked(detail: JobDetail) -> object:
-    return (
-        detail.tres,
-        detail.min_node_count,
-        detail.max_node_count,
-        detail.required_nodes,
-        detail.excluded_nodes,
-        detail.memory_per_node_bytes,
-        detail.memory_per_cpu_bytes,
-        detail.is_exclusive,
-    )

@@ -11,8 +11,9 @@ from typing import TypeAlias
 
 from roost_slurm.squeue import JobState, QueuedJob
 from roost_slurm.stamp import parse_stamp
-from roostd.adapters.slurm import QueueSnapshot, SlurmNode, shares_of
+from roostd.adapters.slurm import QueueSnapshot, SlurmNode
 from roostd.adapters.slurm_jobs import NO_GPUS, JobReader, LeftToSlurm
+from roostd.adapters.slurm_request import shares_of
 from roostd.core.events import (
     Event,
     JobChanged,

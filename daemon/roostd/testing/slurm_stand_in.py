@@ -21,16 +21,9 @@ from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import JobState
 from roost_slurm.stamp import Stamp, advice
 from roost_slurm.versions import SlurmVersion, traits_of
-from roostd.adapters.slurm import (
-    JobNotWaiting,
-    QueueSnapshot,
-    SlurmNode,
-    check_requeuable,
-    pin_argv,
-    shares_of,
-    unpin_argv,
-)
+from roostd.adapters.slurm import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.adapters.slurm_queue import begins_of, by_begin, comments_of
+from roostd.adapters.slurm_request import check_requeuable, pin_argv, shares_of, unpin_argv
 from roostd.core.errors import SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued

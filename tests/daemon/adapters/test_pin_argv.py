@@ -4,7 +4,7 @@ import pytest
 
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import JobState
-from roostd.adapters.slurm import pin_argv
+from roostd.adapters.slurm_request import pin_argv
 from roostd.core.model import JobId, NodeName, Placement
 from roostd.testing.builders import shape
 

@@ -22,7 +22,8 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.versions import traits_of
-from roostd.adapters.slurm import JobNotWaiting, difference
+from roostd.adapters.slurm import JobNotWaiting
+from roostd.adapters.slurm_request import difference
 from roostd.core.errors import SlurmRefused
 from roostd.core.model import JobId
 

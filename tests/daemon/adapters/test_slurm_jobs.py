@@ -9,8 +9,8 @@ from tests.slurm_glue.recorded import RELEASES, numbers, read
 from roost_slurm.scontrol import parse_jobs
 from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.versions import parse_version, traits_of
-from roostd.adapters.slurm import pin_argv
 from roostd.adapters.slurm_jobs import NO_GPUS, JobReader, LeftToSlurm
+from roostd.adapters.slurm_request import pin_argv
 from roostd.config import Mode
 from roostd.core.model import JobId, JobSpec, NodeName, Placement, Shape
 

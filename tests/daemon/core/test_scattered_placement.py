@@ -3,7 +3,7 @@
 import numpy as np
 
 from roostd.adapters.codec import decode, encode
-from roostd.adapters.slurm import difference
+from roostd.adapters.slurm_request import difference
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.features import COLUMNS
