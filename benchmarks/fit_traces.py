@@ -1,6 +1,6 @@
-"""Fits the trace generator on public traces and prints simulator/roost_sim/fitted_traces.py.
+"""Fits the trace generator on public traces and prints traces/fitted_traces.py.
 
-    benchmarks/fit_traces.py --data ../shared/data/jobs > simulator/roost_sim/fitted_traces.py
+    benchmarks/fit_traces.py --data ../shared/data/jobs > FILE
 
 What it takes from a trace: the share of each size, log-normal mixtures of the durations of each
 size class (expectation maximisation, started at quantiles, so there is no seed), the rhythm of
@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_sim.generator import Component, SizeClass, TraceModel
-from roost_sim.trace import Trace
-from roost_sim.trace_formats import load_trace
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import Component, SizeClass, TraceModel
+from roost_sim.traces.trace import Trace
 
 TRACES = {
     "HELIOS": ("helios_venus_2020_mar_jul.csv.gz", "Helios Venus, March to July 2020"),
@@ -35,7 +35,7 @@ Helios: SenseTime, HeliosData (CC-BY-4.0), Hu et al., SC 2021; durations there e
 Philly: Microsoft, philly-traces (CC-BY-4.0), Jeon et al., ATC 2019; as cut by adaptdl.
 """
 
-from roost_sim.generator import Component, SizeClass, TraceModel
+from roost_sim.traces.generator import Component, SizeClass, TraceModel
 '''
 
 

@@ -11,8 +11,8 @@ from functools import partial
 import _harness
 import numpy as np
 
-from roost_sim.knowledge import Knowledge
-from roost_sim.placements import PLACEMENTS
+from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.policies.knowledge import Knowledge
 from roostd.core.cluster import Cluster
 from roostd.core.model import JobId, JobSpec
 from roostd.core.row_sets import NO_ROWS

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import _harness
 
-from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
-from roost_sim.fitted_traces import HELIOS
-from roost_sim.generator import generate
-from roost_sim.policies import find_policy
+from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.policies.compositions import find_policy
 from roost_sim.simulation import Run, simulate
-from roost_sim.trace import Trace
-from roost_sim.trace_formats import load_trace
-from roost_sim.world_spec import Speed, WorldSpec
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import generate
+from roost_sim.traces.trace import Trace
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 from roostd.testing.builders import nvswitch
 
 NODE_COUNT, GPUS_PER_NODE, NODES_PER_RACK = 256, 8, 16

@@ -16,7 +16,7 @@ from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
 from roost_sim.progress import PastRun, Progress, ProgressBook
-from roost_sim.world import Change, Ended, Started, World
+from roost_sim.worlds.world import Change, Ended, Started, World
 from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.candidates import TIER_NODE
 from roostd.core.engine import Engine

@@ -5,18 +5,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.driver import Driver, HoldSeen, Outcome
-from roost_sim.durations import limits_s, predicted_s
-from roost_sim.knowledge import Knowledge, Regime
-from roost_sim.metrics import Metrics, Span, measure
-from roost_sim.occupancy import Holds
-from roost_sim.policies import Composition
-from roost_sim.tier_efficiency import TierEfficiency
-from roost_sim.told_speeds import named_models
-from roost_sim.trace import Trace
-from roost_sim.workload import arrivals, job_ids
-from roost_sim.world_spec import BuiltWorld, WorldSpec
+from roost_sim.figures.metrics import Metrics, Span, measure
+from roost_sim.figures.occupancy import Holds
+from roost_sim.policies.compositions import Composition
+from roost_sim.policies.knowledge import Knowledge, Regime
+from roost_sim.traces.durations import limits_s, predicted_s
+from roost_sim.traces.trace import Trace
+from roost_sim.traces.workload import arrivals, job_ids
+from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.told_speeds import named_models
+from roost_sim.worlds.world_spec import BuiltWorld, WorldSpec
 from roostd.core.engine import Engine, EngineConfig
 from roostd.core.events import NodeSeen, TopologySeen
 from roostd.core.model import GpuUuid, JobId, NodeShare

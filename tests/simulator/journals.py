@@ -5,7 +5,7 @@ from pathlib import Path
 from types import TracebackType
 
 from roost_sim.driver import Arrival, Driver
-from roost_sim.world import FullSpeed
+from roost_sim.worlds.world import FullSpeed
 from roostd.adapters.codec import encode
 from roostd.adapters.journal import FILE_NAME, Journal, RunHead, Step
 from roostd.core.actions import Action

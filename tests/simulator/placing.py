@@ -1,8 +1,8 @@
 """Clusters drawn in characters, and where a placement rule puts a job in them."""
 
-from roost_sim.knowledge import Knowledge
-from roost_sim.placements import PLACEMENTS
-from roost_sim.shapes import every_even_shape
+from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.traces.shapes import every_even_shape
 from roostd.core.cluster import Cluster
 from roostd.core.model import JobId, JobSpec, NodeName
 from roostd.core.policy import CandidatePolicy

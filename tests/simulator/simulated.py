@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from roost_sim.driver import Arrival, Driver, JobResult, Outcome
-from roost_sim.world import FullSpeed, World
+from roost_sim.worlds.world import FullSpeed, World
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, NodeSeen
 from roostd.core.model import Shape

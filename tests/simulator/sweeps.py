@@ -3,13 +3,13 @@
 import os
 import signal
 
-from roost_sim.metrics import Span
-from roost_sim.policies import find_policy
-from roost_sim.presets import preset
-from roost_sim.run_curves import Curves
+from roost_sim.clusters.presets import preset
+from roost_sim.figures.metrics import Span
+from roost_sim.policies.compositions import find_policy
 from roost_sim.simulation import Run
-from roost_sim.sweep import Case, Done, Failed, Finished, Sweep
-from roost_sim.trace import Trace, make_trace
+from roost_sim.sweeps.run_curves import Curves
+from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep
+from roost_sim.traces.trace import Trace, make_trace
 
 
 def jobs(count: int = 40) -> Trace:

@@ -8,16 +8,16 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, times
 
 from roost_sim.driver import Arrival, Driver, JobResult
-from roost_sim.gittins import GittinsIndex, gittins_index
-from roost_sim.job_values import Remaining, latest_start
-from roost_sim.knowledge import Knowledge
-from roost_sim.policies import POLICIES, find_policy
-from roost_sim.preemptions import next_round_s
+from roost_sim.policies.compositions import POLICIES, find_policy
+from roost_sim.policies.gittins import GittinsIndex, gittins_index
+from roost_sim.policies.job_values import Remaining, latest_start
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.policies.preemptions import next_round_s
+from roost_sim.policies.service_levels import TIRESIAS_LIMITS_GPU_S, ServiceLevels
+from roost_sim.policies.speed_curve import PERFECT_SCALING, MarginalGain, SpeedCurve, fit_curve
+from roost_sim.policies.themis import WorstOffFirst
 from roost_sim.progress import PastRun, ProgressBook
-from roost_sim.service_levels import TIRESIAS_LIMITS_GPU_S, ServiceLevels
-from roost_sim.speed_curve import PERFECT_SCALING, MarginalGain, SpeedCurve, fit_curve
-from roost_sim.themis import WorstOffFirst
-from roost_sim.world import FullSpeed
+from roost_sim.worlds.world import FullSpeed
 from roostd.core.engine import Engine, EngineConfig
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId

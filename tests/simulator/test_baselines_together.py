@@ -4,18 +4,18 @@ from functools import cache
 
 import pytest
 
-from roost_sim.cluster_spec import ClusterSpec
-from roost_sim.fidelity import Fidelity
-from roost_sim.fitted_traces import HELIOS
-from roost_sim.generator import generate
-from roost_sim.knowledge import Regime
-from roost_sim.metrics import Span
-from roost_sim.policies import POLICIES, find_policy
-from roost_sim.presets import preset
-from roost_sim.restart_cost import RestartRule
+from roost_sim.clusters.cluster_spec import ClusterSpec
+from roost_sim.clusters.presets import preset
+from roost_sim.figures.metrics import Span
+from roost_sim.policies.compositions import POLICIES, find_policy
+from roost_sim.policies.knowledge import Regime
 from roost_sim.simulation import Report, Run, simulate
-from roost_sim.trace import Trace
-from roost_sim.world_spec import Speed, WorldSpec
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
+from roost_sim.traces.trace import Trace
+from roost_sim.worlds.fidelity import Fidelity
+from roost_sim.worlds.restart_cost import RestartRule
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 # Queueing alone: the speed of the trace everywhere, and a restart that costs nothing.
 QUEUEING = WorldSpec(

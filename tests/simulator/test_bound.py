@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.simulated import arrival, cluster, simulate
 
-from roost_sim.bound import Demand, average_jct_bound_s, fluid_flow_s
-from roost_sim.shapes import tightest_shapes
+from roost_sim.figures.bound import Demand, average_jct_bound_s, fluid_flow_s
+from roost_sim.traces.shapes import tightest_shapes
 
 
 def flow_s(*jobs: tuple[float, float]) -> float:

@@ -3,11 +3,18 @@ from pathlib import Path
 
 import pytest
 
-from roost_sim.cluster_file import load_cluster, read_clos, read_cluster
-from roost_sim.cluster_spec import ClusterSpec, NodeKind, SimNode, Tier, TierSpec, make_racks
+from roost_sim.clusters.cluster_file import load_cluster, read_clos, read_cluster
+from roost_sim.clusters.cluster_spec import (
+    ClusterSpec,
+    NodeKind,
+    SimNode,
+    Tier,
+    TierSpec,
+    make_racks,
+)
+from roost_sim.clusters.link_shapes import SHAPES
+from roost_sim.clusters.presets import PRESET_NAMES, preset
 from roost_sim.errors import ClusterError
-from roost_sim.link_shapes import SHAPES
-from roost_sim.presets import PRESET_NAMES, preset
 from roostd.core.model import NodeName
 from roostd.core.topology import parse_topo_matrix
 

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roost_sim.cli import cli
-from roost_sim.trace_formats import load_trace
+from roost_sim.traces.formats import load_trace
 
 
 def run(*arguments: object) -> Result:

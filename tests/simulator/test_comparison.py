@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 from tests.simulator.sweeps import done
 
-from roost_sim.comparison import TIMES_BOUND, Comparison
-from roost_sim.comparison_table import print_tables, time_text
-from roost_sim.intervals import Estimate, Interval
+from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
+from roost_sim.sweeps.comparison_table import print_tables, time_text
+from roost_sim.sweeps.intervals import Estimate, Interval
 
 RUNS = [
     done("sjf", 1, avg_jct_s=30.0, bound_avg_jct_s=20.0, comm_share=None),

@@ -8,7 +8,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, new_driver, result, simulate, times
 
 from roost_sim.driver import Driver
-from roost_sim.world import Change, Ended, FullSpeed, Started
+from roost_sim.worlds.world import Change, Ended, FullSpeed, Started
 from roostd.core.actions import Action
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, JobEnded, JobQueued, JobStarted, Tick

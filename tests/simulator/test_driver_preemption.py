@@ -7,7 +7,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, result, simulate, times
 
 from roost_sim.driver import Driver
-from roost_sim.world import Change, Ended, Started
+from roost_sim.worlds.world import Change, Ended, Started
 from roostd.core.actions import Action
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, JobEnded, JobsStopped, JobStarted, SpeedSeen

@@ -1,7 +1,7 @@
 import numpy as np
 
-from roost_sim.durations import limits_s, predicted_s
-from roost_sim.trace import Trace, make_trace
+from roost_sim.traces.durations import limits_s, predicted_s
+from roost_sim.traces.trace import Trace, make_trace
 
 
 def jobs(*rows: tuple[float, float, int, int]) -> Trace:

@@ -1,17 +1,18 @@
-"""roost_sim.gates and told_speeds: the daemon's gates by name, and what they know of jobs."""
+"""policies.gates and worlds.told_speeds: the daemon's gates by name, and what they know of jobs."""
 
 from collections.abc import Mapping
 
 import pytest
 
-from roost_sim.cluster_file import load_cluster
+from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
-from roost_sim.fitted_profiles import PROFILES
-from roost_sim.gates import delay_config, name_of, parse_numbers
-from roost_sim.policies import GATES, Knowledge, find_policy, gate_part
-from roost_sim.profiles import Profile
-from roost_sim.tier_efficiency import TierEfficiency
-from roost_sim.told_speeds import ToldSpeeds, named_models
+from roost_sim.policies.compositions import Knowledge, find_policy
+from roost_sim.policies.gate_parts import GATES, gate_part
+from roost_sim.policies.gates import delay_config, name_of, parse_numbers
+from roost_sim.worlds.fitted_profiles import PROFILES
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.tier_efficiency import TierEfficiency
+from roost_sim.worlds.told_speeds import ToldSpeeds, named_models
 from roostd.core.delay import DelayConfig, DelayGate
 from roostd.core.delay_exact import DallyGate
 from roostd.core.fixed_delay import FixedDelay

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roost_sim.dally_models import DALLY_MIX
-from roost_sim.fitted_traces import HELIOS, MODELS, PHILLY
-from roost_sim.generator import TraceModel, generate
-from roost_sim.trace import Trace
-from roost_sim.trace_formats import load_trace
+from roost_sim.traces.fitted_traces import HELIOS, MODELS, PHILLY
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import TraceModel, generate
+from roost_sim.traces.trace import Trace
+from roost_sim.worlds.dally_models import DALLY_MIX
 
 REPOSITORY = Path(__file__).parents[2]
 CLASS_BOUNDS = ((1, 2), (2, 4), (4, 8), (8, 9), (9, 32))

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from roost_sim.cli import cli
-from roost_sim.policies import POLICIES
-from roost_sim.presets import PRESET_NAMES
+from roost_sim.clusters.presets import PRESET_NAMES
+from roost_sim.policies.compositions import POLICIES
 
 
 def commands(group: click.Group, *above: str) -> list[tuple[tuple[str, ...], click.Command]]:

@@ -3,12 +3,12 @@
 import pytest
 from tests.simulator.placing import drawn, of_gpus, put, rule
 
-from roost_sim.interference import LeastInterference
-from roost_sim.knowledge import Knowledge
-from roost_sim.presets import preset
-from roost_sim.profiles import Profile
-from roost_sim.scatter import Scattered
-from roost_sim.tier_efficiency import TierEfficiency
+from roost_sim.clusters.presets import preset
+from roost_sim.placing.interference import LeastInterference
+from roost_sim.placing.scatter import Scattered
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.tier_efficiency import TierEfficiency
 from roostd.core.model import JobId
 from roostd.testing.builders import share
 

@@ -2,7 +2,7 @@ from math import sqrt
 
 import pytest
 
-from roost_sim.intervals import Interval, mean_of, ratio_of, t975
+from roost_sim.sweeps.intervals import Interval, mean_of, ratio_of, t975
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.simulator.journals import WrittenJournal
 
-from roost_sim.journal_comparison import read_history
-from roost_sim.journal_history import Fate, History, RecordedJob
-from roost_sim.recording import Recording
+from roost_sim.replays.journal_comparison import read_history
+from roost_sim.replays.journal_history import Fate, History, RecordedJob
+from roost_sim.replays.recording import Recording
 from roostd.core.events import (
     JobChanged,
     JobEnded,

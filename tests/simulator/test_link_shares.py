@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_sim.link_shares import LinkId, LinkShares, Traffic
+from roost_sim.worlds.link_shares import LinkId, LinkShares, Traffic
 from roostd.core.model import JobId
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")

@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
-from roost_sim.fitted_traces import HELIOS
-from roost_sim.generator import generate
-from roost_sim.link_shapes import SHAPES
-from roost_sim.measured_world import MeasuredWorld
-from roost_sim.neighbours import STRETCH_PER_PRESSURE
-from roost_sim.policies import find_policy
-from roost_sim.presets import preset
-from roost_sim.profiles import Profile
+from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.clusters.link_shapes import SHAPES
+from roost_sim.clusters.presets import preset
+from roost_sim.policies.compositions import find_policy
 from roost_sim.simulation import Run, simulate
-from roost_sim.world import Ended, Started
-from roost_sim.world_spec import WorldSpec
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
+from roost_sim.worlds.measured_world import MeasuredWorld
+from roost_sim.worlds.neighbours import STRETCH_PER_PRESSURE
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.world import Ended, Started
+from roost_sim.worlds.world_spec import WorldSpec
 from roostd.core.model import JobId, NodeName, NodeShare
 
 CHATTY = Profile(

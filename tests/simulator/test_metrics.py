@@ -4,7 +4,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
 from roost_sim.driver import JobResult, Outcome
-from roost_sim.metrics import Span, measure
+from roost_sim.figures.metrics import Span, measure
 from roostd.core.model import JobId
 from roostd.testing.builders import shape
 

@@ -1,6 +1,6 @@
 import pytest
 
-from roost_sim.neighbours import STRETCH_PER_PRESSURE, NodeNeighbours
+from roost_sim.worlds.neighbours import STRETCH_PER_PRESSURE, NodeNeighbours
 from roostd.core.model import JobId, NodeName, NodeShare
 
 A, B, C = JobId("a"), JobId("b"), JobId("c")

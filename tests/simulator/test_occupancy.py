@@ -2,7 +2,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
 from roost_sim.driver import JobResult
-from roost_sim.occupancy import Holds, occupancy_of
+from roost_sim.figures.occupancy import Holds, occupancy_of
 from roostd.core.model import JobId, NodeName, NodeShare
 
 NODE = NodeName("n0")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost_sim.knowledge import Knowledge
-from roost_sim.placements import PLACEMENTS
-from roost_sim.profiles import Profile
+from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.worlds.profiles import Profile
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import could_ever_fit

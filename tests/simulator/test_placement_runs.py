@@ -2,14 +2,14 @@
 
 import pytest
 
-from roost_sim.fitted_traces import HELIOS
-from roost_sim.generator import generate
-from roost_sim.metrics import Metrics
-from roost_sim.placements import PLACEMENTS
-from roost_sim.policies import POLICIES, find_policy
-from roost_sim.presets import preset
+from roost_sim.clusters.presets import preset
+from roost_sim.figures.metrics import Metrics
+from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.policies.compositions import POLICIES, find_policy
 from roost_sim.simulation import Run, simulate
-from roost_sim.world_spec import Speed, WorldSpec
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 SMALL = preset("small")
 JOBS = generate(HELIOS, 100, 3, max_gpu_count=16).at_load(2.0, SMALL.gpu_count)

@@ -7,7 +7,7 @@ import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
 from roost_sim.driver import Arrival
-from roost_sim.policies import (
+from roost_sim.policies.compositions import (
     ORDERS,
     POLICIES,
     Knowledge,

@@ -1,7 +1,7 @@
 from tests.simulator.sweeps import Scripted, sweep, template
 
-from roost_sim.process_engine import ProcessEngine
-from roost_sim.sweep import Case, Done, Failed, InProcess
+from roost_sim.sweeps.process_engine import ProcessEngine
+from roost_sim.sweeps.sweep import Case, Done, Failed, InProcess
 
 
 def cases(*names: str) -> list[Case]:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from roost_sim.errors import ProfileError
-from roost_sim.fitted_profiles import PROFILES
-from roost_sim.profile_fit import (
+from roost_sim.traces.trace import UNKNOWN, Trace, make_trace
+from roost_sim.worlds.fitted_profiles import PROFILES
+from roost_sim.worlds.profile_fit import (
     POLLUX,
     Measured,
     errors,
@@ -17,8 +18,7 @@ from roost_sim.profile_fit import (
     predicted_s,
     read_pollux,
 )
-from roost_sim.profiles import Profile, assign_profiles, select_profiles
-from roost_sim.trace import UNKNOWN, Trace, make_trace
+from roost_sim.worlds.profiles import Profile, assign_profiles, select_profiles
 
 REPOSITORY = Path(__file__).parents[2]
 PLAIN = Profile(

@@ -19,8 +19,8 @@ from tests.simulator.simulated import arrival, cluster
 
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_sim.cli import cli
-from roost_sim.recording import ModelShelf, Recording, RecordingError
-from roost_sim.replay import Replay, replay
+from roost_sim.replays.recording import ModelShelf, Recording, RecordingError
+from roost_sim.replays.replay import Replay, replay
 from roostd.adapters.codec import decode, encode
 from roostd.adapters.journal import ACTIONS, FILE_NAME, Journal
 from roostd.adapters.onnx_policy import load_onnx_score

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from tests.simulator.sweeps import done, sweep
 
-from roost_sim.comparison import Comparison
 from roost_sim.errors import SimError
-from roost_sim.report.document import report_document
-from roost_sim.report.page import page_of, write_report
-from roost_sim.sweep import Case, Failed
-from roost_sim.sweep_runner import Collected
-from roost_sim.world_spec import WorldSpec
+from roost_sim.sweeps.comparison import Comparison
+from roost_sim.sweeps.report.document import report_document
+from roost_sim.sweeps.report.page import page_of, write_report
+from roost_sim.sweeps.sweep import Case, Failed
+from roost_sim.sweeps.sweep_runner import Collected
+from roost_sim.worlds.world_spec import WorldSpec
 
 RUNS = [done(name, seed, avg_jct_s=10.0 + seed) for name in ("fifo", "sjf") for seed in (0, 1)]
 

@@ -4,9 +4,15 @@ from pathlib import Path
 import pytest
 from tests.simulator.sweeps import done, jobs, sweep, template
 
-from roost_sim.results_file import ResultsFileError, appending, facts_of, read_results, unfinished
-from roost_sim.sweep import Case, Done, Sweep
-from roost_sim.world_spec import Speed, WorldSpec
+from roost_sim.sweeps.results_file import (
+    ResultsFileError,
+    appending,
+    facts_of,
+    read_results,
+    unfinished,
+)
+from roost_sim.sweeps.sweep import Case, Done, Sweep
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 FACTS = facts_of(sweep())
 RUNS = [done("fifo", 0, 0.9, avg_jct_s=0.1 + 0.2, preemptions=3, comm_share=None), done("sjf", 1)]

@@ -1,9 +1,15 @@
 import pytest
 
-from roost_sim.cluster_spec import Tier
-from roost_sim.dally_models import DALLY_MODELS
-from roost_sim.presets import preset
-from roost_sim.ring_network import RingNetwork, StepModel, gpu_counts, rings_of, spread_evenly
+from roost_sim.clusters.cluster_spec import Tier
+from roost_sim.clusters.presets import preset
+from roost_sim.worlds.dally_models import DALLY_MODELS
+from roost_sim.worlds.ring_network import (
+    RingNetwork,
+    StepModel,
+    gpu_counts,
+    rings_of,
+    spread_evenly,
+)
 from roostd.core.model import NodeName, NodeShare
 
 DALLY = preset("dally-256")  # racks of 8 machines of 2 slots of 4

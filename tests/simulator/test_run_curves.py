@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from tests.simulator.sweeps import template
 
-from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.clusters.cluster_spec import ClusterSpec
+from roost_sim.clusters.presets import preset
 from roost_sim.driver import JobResult, Outcome
-from roost_sim.metrics import Span, measure
-from roost_sim.occupancy import Holds
-from roost_sim.policies import Regime
-from roost_sim.presets import preset
-from roost_sim.run_curves import (
+from roost_sim.figures.metrics import Span, measure
+from roost_sim.figures.occupancy import Holds
+from roost_sim.policies.compositions import Regime
+from roost_sim.simulation import Report, simulate
+from roost_sim.sweeps.run_curves import (
     HEAT_COLUMNS,
     HEAT_DIGITS,
     QUANTILES,
@@ -21,7 +22,6 @@ from roost_sim.run_curves import (
     HoldLog,
     curves_of,
 )
-from roost_sim.simulation import Report, simulate
 from roostd.core.model import JobId, NodeName, NodeShare
 
 WHOLE = Span(warm_up_frac=0, cool_down_frac=0)

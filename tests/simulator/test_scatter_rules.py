@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.simulator.placing import drawn, of_gpus, put, rule
 
-from roost_sim.knowledge import Knowledge
-from roost_sim.shapes import every_even_shape
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.traces.shapes import every_even_shape
 from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK
 from roostd.core.eligibility import KEPT_FREE
 from roostd.core.features import COLUMN

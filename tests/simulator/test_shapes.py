@@ -2,7 +2,7 @@
 
 import pytest
 
-from roost_sim.shapes import every_even_shape, tightest_shapes
+from roost_sim.traces.shapes import every_even_shape, tightest_shapes
 from roostd.core.model import Shape
 
 

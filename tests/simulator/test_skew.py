@@ -4,13 +4,13 @@ from tests.simulator.placing import drawn, of_gpus, put, rule
 from tests.simulator.simulated import cluster, simulate
 
 from roost_sim.driver import Arrival
-from roost_sim.knowledge import Knowledge
-from roost_sim.placements import PLACEMENTS
-from roost_sim.policies import find_policy
-from roost_sim.profiles import Profile
-from roost_sim.scatter import Scattered
-from roost_sim.scatter_rules import FirstFit
-from roost_sim.skew import SkewRule, is_skewed
+from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.placing.scatter import Scattered
+from roost_sim.placing.scatter_rules import FirstFit
+from roost_sim.placing.skew import SkewRule, is_skewed
+from roost_sim.policies.compositions import find_policy
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.worlds.profiles import Profile
 from roostd.core.model import JobId
 from roostd.testing.builders import job
 

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_sim.cluster_spec import Tier
-from roost_sim.fitted_profiles import PROFILES
-from roost_sim.presets import PRESET_NAMES, preset
-from roost_sim.profiles import Profile
-from roost_sim.speed import SpeedModel, Spot
+from roost_sim.clusters.cluster_spec import Tier
+from roost_sim.clusters.presets import PRESET_NAMES, preset
+from roost_sim.worlds.fitted_profiles import PROFILES
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed import SpeedModel, Spot
 
 PROFILE = Profile(
     name="a/1@x",

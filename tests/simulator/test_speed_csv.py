@@ -1,4 +1,4 @@
-"""roost_sim.speed_csv: the table of speeds that the daemon reads."""
+"""roost_sim.worlds.speed_csv: the table of speeds that the daemon reads."""
 
 from pathlib import Path
 from statistics import median
@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from roost_sim.cli import cli
-from roost_sim.cluster_file import load_cluster
-from roost_sim.fitted_profiles import PROFILES
-from roost_sim.speed_csv import GPU_COUNTS, speed_csv
-from roost_sim.tier_efficiency import TierEfficiency
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.worlds.fitted_profiles import PROFILES
+from roost_sim.worlds.speed_csv import GPU_COUNTS, speed_csv
+from roost_sim.worlds.tier_efficiency import TierEfficiency
 from roostd.adapters.speed_file import load_speeds
 from roostd.core.comment import parse_comment
 

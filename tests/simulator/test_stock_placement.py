@@ -4,9 +4,9 @@ import pytest
 from tests.simulator.placing import drawn, put, rule
 from tests.simulator.simulated import arrival, cluster, simulate
 
-from roost_sim.knowledge import Knowledge
-from roost_sim.policies import find_policy
-from roost_sim.shapes import tightest_shapes
+from roost_sim.policies.compositions import find_policy
+from roost_sim.policies.knowledge import Knowledge
+from roost_sim.traces.shapes import tightest_shapes
 from roostd.core.model import Shape
 from roostd.testing.builders import bridges, job, shape
 

@@ -5,9 +5,17 @@ import pytest
 from tests.simulator.sweeps import jobs, sweep
 
 from roost_sim.errors import TraceError
-from roost_sim.policies import find_policy
+from roost_sim.policies.compositions import find_policy
 from roost_sim.simulation import simulate
-from roost_sim.sweep import Case, Done, Failed, InProcess, cases_of, drawn_sample, drawn_window
+from roost_sim.sweeps.sweep import (
+    Case,
+    Done,
+    Failed,
+    InProcess,
+    cases_of,
+    drawn_sample,
+    drawn_window,
+)
 
 
 def test_every_combination_is_a_case_and_seeds_come_whole() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.simulator.sweeps import Scripted, sweep, template
 
-from roost_sim.results_file import facts_of, read_results
-from roost_sim.sweep import Case, Finished, InProcess, Sweep, cases_of
-from roost_sim.sweep_runner import collect
+from roost_sim.sweeps.results_file import facts_of, read_results
+from roost_sim.sweeps.sweep import Case, Finished, InProcess, Sweep, cases_of
+from roost_sim.sweeps.sweep_runner import collect
 
 SCRIPTED = Scripted(template=template())
 CASES = cases_of(["works", "fails"], [0, 1, 2], [None])

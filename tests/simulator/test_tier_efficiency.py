@@ -1,13 +1,13 @@
 import pytest
 
-from roost_sim.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
-from roost_sim.dally_models import DALLY_MODELS
-from roost_sim.link_shapes import SHAPES
-from roost_sim.model_sizes import size_of
-from roost_sim.presets import preset
-from roost_sim.profiles import Profile
-from roost_sim.restart_cost import RestartRule, restart_s
-from roost_sim.tier_efficiency import TierEfficiency, tier_efficiencies
+from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.clusters.link_shapes import SHAPES
+from roost_sim.clusters.presets import preset
+from roost_sim.worlds.dally_models import DALLY_MODELS
+from roost_sim.worlds.model_sizes import size_of
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.restart_cost import RestartRule, restart_s
+from roost_sim.worlds.tier_efficiency import TierEfficiency, tier_efficiencies
 
 PLAIN = Profile(
     name="a/1@x",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from roost_sim.errors import TraceError
-from roost_sim.trace import UNKNOWN, Status, Trace, make_trace
+from roost_sim.traces.trace import UNKNOWN, Status, Trace, make_trace
 
 
 def three_jobs() -> Trace:

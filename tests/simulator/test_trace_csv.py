@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from roost_sim.errors import TraceError
-from roost_sim.trace import UNKNOWN, Status
-from roost_sim.trace_csv import read_csv, write_csv
-from roost_sim.trace_formats import load_trace
+from roost_sim.traces.csv_file import read_csv, write_csv
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.trace import UNKNOWN, Status
 
 
 def write(tmp_path: Path, text: str) -> Path:

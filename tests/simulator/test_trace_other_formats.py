@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from roost_sim.errors import TraceError
-from roost_sim.trace import UNKNOWN, Status
-from roost_sim.trace_formats import Format, detect_format, load_trace
-from roost_sim.trace_sacct import gpus_of
+from roost_sim.traces.formats import Format, detect_format, load_trace
+from roost_sim.traces.sacct_file import gpus_of
+from roost_sim.traces.trace import UNKNOWN, Status
 from roostd.adapters.journal import Journal, Record, RunHead, Step
 from roostd.core.events import Event, JobEnded, JobQueued, JobStarted, Tick
 from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, Shape

@@ -1,4 +1,4 @@
-"""roost_sim.tuning and `roost-sim tune`: searched on one half of a trace, judged on the other."""
+"""sweeps.tuning and `roost-sim tune`: searched on one half of a trace, judged on the other."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ import yaml
 from click.testing import CliRunner
 
 from roost_sim.cli import cli
-from roost_sim.cluster_file import load_cluster
+from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
-from roost_sim.gates import parse_numbers
-from roost_sim.policies import find_policy
-from roost_sim.run_curves import Curves
+from roost_sim.policies.compositions import find_policy
+from roost_sim.policies.gates import parse_numbers
 from roost_sim.simulation import Run
-from roost_sim.sweep import Case, Done, Failed, Finished, Sweep
-from roost_sim.trace import Trace, make_trace
-from roost_sim.tuning import GRID, Tuner, stretch
+from roost_sim.sweeps.run_curves import Curves
+from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep
+from roost_sim.sweeps.tuning import GRID, Tuner, stretch
+from roost_sim.traces.trace import Trace, make_trace
 
 DEFAULTS = {key: values[1] for key, values in GRID.items()}
 FIRST_S = 50.0

@@ -2,9 +2,9 @@ from math import sqrt
 
 import pytest
 
-from roost_sim.presets import preset
-from roost_sim.tier_efficiency import tier_efficiencies
-from roost_sim.union_tree import TREE_MODELS, TreeModel, UnionTree
+from roost_sim.clusters.presets import preset
+from roost_sim.worlds.tier_efficiency import tier_efficiencies
+from roost_sim.worlds.union_tree import TREE_MODELS, TreeModel, UnionTree
 
 TREE = UnionTree.of(preset("topdrl"))
 BY_NAME = {model.name: model for model in TREE_MODELS}

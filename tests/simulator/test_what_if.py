@@ -14,10 +14,10 @@ from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
 from roost_sim.cli import cli
-from roost_sim.journal_comparison import Comparison, compare_with, read_history
-from roost_sim.policies import GATES, POLICIES, find_policy
-from roost_sim.recording import ModelShelf, Recording
-from roost_sim.what_if import narrowed
+from roost_sim.policies.compositions import GATES, POLICIES, find_policy
+from roost_sim.replays.journal_comparison import Comparison, compare_with, read_history
+from roost_sim.replays.recording import ModelShelf, Recording
+from roost_sim.replays.what_if import narrowed
 from roostd.adapters.onnx_policy import load_onnx_score
 from roostd.core.engine import Policies
 from roostd.core.events import JobWithdrawn, NodeSeen, Tick

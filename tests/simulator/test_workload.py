@@ -2,9 +2,9 @@
 
 import pytest
 
-from roost_sim.shapes import tightest_shapes
-from roost_sim.trace import UNKNOWN, make_trace
-from roost_sim.workload import arrivals, job_ids
+from roost_sim.traces.shapes import tightest_shapes
+from roost_sim.traces.trace import UNKNOWN, make_trace
+from roost_sim.traces.workload import arrivals, job_ids
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The worlds in which jobs do not feel each other."""
 
-from roost_sim.world import Ended, FullSpeed, PlacedWorld, Started
+from roost_sim.worlds.world import Ended, FullSpeed, PlacedWorld, Started
 from roostd.core.model import JobId
 from roostd.testing.builders import share
 

@@ -3,21 +3,21 @@ from dataclasses import replace
 
 import pytest
 
-from roost_sim.cluster_spec import ClusterSpec
+from roost_sim.clusters.cluster_spec import ClusterSpec
+from roost_sim.clusters.presets import preset
 from roost_sim.errors import ProfileError
-from roost_sim.fidelity import FIDELITIES, UNLESS_TOLD, Setting
-from roost_sim.fitted_traces import HELIOS
-from roost_sim.generator import generate
-from roost_sim.knowledge import Regime
-from roost_sim.measured_world import MeasuredWorld
-from roost_sim.policies import find_policy
-from roost_sim.presets import preset
-from roost_sim.profiles import Profile
-from roost_sim.restart_cost import RestartRule
+from roost_sim.policies.compositions import find_policy
+from roost_sim.policies.knowledge import Regime
 from roost_sim.simulation import Run, simulate
-from roost_sim.trace import make_trace
-from roost_sim.world import Ended, FullSpeed, PlacedWorld, Started
-from roost_sim.world_spec import Speed, WorldSpec
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
+from roost_sim.traces.trace import make_trace
+from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Setting
+from roost_sim.worlds.measured_world import MeasuredWorld
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.restart_cost import RestartRule
+from roost_sim.worlds.world import Ended, FullSpeed, PlacedWorld, Started
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 from roostd.core.model import JobId, NodeName, NodeShare
 
 SMALL = preset("small")

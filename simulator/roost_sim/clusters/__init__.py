@@ -1,0 +1,1 @@
+"""Clusters: presets, files, and how far apart their nodes are."""

@@ -1,0 +1,1 @@
+"""The commands of roost-sim, one module each, and the options that they share."""

@@ -1,0 +1,131 @@
+"""`roost-sim trace`: makes traces, and tells what is in one."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import click
+import numpy as np
+
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.commands.inputs import tell_rows
+from roost_sim.traces.csv_file import write_csv
+from roost_sim.traces.fitted_traces import MODELS
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import generate as generate_trace
+from roost_sim.traces.trace import Status, Trace
+from roost_sim.worlds.dally_models import DALLY_MIX
+
+_DAY_S = 86_400
+_LIKE = {**MODELS, "dally": DALLY_MIX}
+
+
+@click.group()
+def trace() -> None:
+    """Make traces of jobs, and tell what is in one."""
+
+
+@trace.command(epilog="Example: roost-sim trace generate --like helios --jobs 100000 -o F")
+@click.option(
+    "--like",
+    type=click.Choice(list(_LIKE)),
+    required=True,
+    help="Whose jobs: Helios Venus and Philly as fitted, Dally's as published.",
+)
+@click.option("--jobs", "job_count", type=click.IntRange(1), required=True, help="How many.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
+)
+@click.option(
+    "--jobs-per-day",
+    type=click.FloatRange(0, min_open=True),
+    help="Mean rate of arrivals, instead of the trace's own; runs can also set a --load.",
+)
+@click.option("--batch", is_flag=True, help="All jobs arrive at once.")
+@click.option(
+    "--max-gpus",
+    type=click.IntRange(1),
+    help="Leave out larger jobs.",
+)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="CSV; gzip where the name ends in .gz.",
+)
+def generate(
+    like: str,
+    job_count: int,
+    seed: int,
+    jobs_per_day: float | None,
+    batch: bool,
+    max_gpus: int | None,
+    output: Path,
+) -> None:
+    """Draw jobs that look like a public trace. The same arguments write the same file."""
+    if batch and jobs_per_day is not None:
+        raise click.UsageError("--batch and --jobs-per-day exclude each other")
+    model = _LIKE[like]
+    if max_gpus is not None and max_gpus < model.sizes[0][0]:
+        raise click.UsageError(f"no job like {like} has {max_gpus} GPUs or less")
+    made = generate_trace(
+        model, job_count, seed, jobs_per_day=jobs_per_day, max_gpu_count=max_gpus, is_batch=batch
+    )
+    write_csv(made, output)
+    click.echo(f"roost-sim: {len(made)} jobs in {output}", err=True)
+
+
+@trace.command(epilog="Example: roost-sim trace info jobs.csv --cluster venus")
+@click.argument("trace_path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--cluster", "cluster_name", metavar="FILE|PRESET", help="Tell the load on it.")
+@click.option("--strict", is_flag=True, help="Stop at the first bad row.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def info(trace_path: Path, cluster_name: str | None, strict: bool, as_json: bool) -> None:
+    """Tell what is in a trace: jobs, span, sizes, durations, load on a cluster."""
+    loaded = load_trace(trace_path, strict=strict)
+    tell_rows(loaded)
+    figures = _figures(loaded.trace)
+    if cluster_name is not None:
+        cluster = load_cluster(cluster_name)
+        fits = loaded.trace.fitting(cluster.gpu_count)
+        figures["cluster_gpus"] = cluster.gpu_count
+        figures["too_large"] = len(loaded.trace) - len(fits)
+        figures["load"] = fits.load(cluster.gpu_count) if fits.span_s > 0 else None
+    if as_json:
+        click.echo(json.dumps(figures, allow_nan=False))
+        return
+    for name, value in figures.items():
+        shown = _shown(value)
+        click.echo(f"{name:>18}  {shown}")
+
+
+def _figures(found: Trace) -> dict[str, object]:
+    durations_s = found.duration_s
+    sizes = Counter(found.gpu_count.tolist())
+    ends = Counter(found.status.tolist())
+    figures: dict[str, object] = {
+        "source": found.source,
+        "jobs": len(found),
+        "days": found.span_s / _DAY_S,
+        "gpu_hours": found.work_gpu_s / 3_600,
+        "mean_duration_s": float(durations_s.mean()) if len(found) else None,
+        "median_duration_s": float(np.median(durations_s)) if len(found) else None,
+        "longest_s": float(durations_s.max()) if len(found) else None,
+        "jobs_by_gpus": {str(size): sizes[size] for size in sorted(sizes)},
+        "jobs_by_end": {Status(end).name.lower(): ends[end] for end in sorted(ends)},
+        "users": len(found.user_names),
+        "models": list(found.model_names),
+    }
+    return figures
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {count}" for name, count in value.items())
+    if isinstance(value, list):
+        return ", ".join(value) or "-"
+    return "-" if value is None else str(value)

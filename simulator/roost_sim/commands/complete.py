@@ -1,0 +1,41 @@
+"""What Tab offers: policies and their parts, presets of clusters."""
+
+from collections.abc import Iterable
+
+import click
+from click.shell_completion import CompletionItem
+
+from roost_sim.clusters.presets import PRESET_NAMES
+from roost_sim.policies.compositions import GATES, ORDERS, PLACEMENTS, POLICIES, PREEMPTIONS
+
+_KINDS: tuple[Iterable[str], ...] = (ORDERS, PLACEMENTS, GATES, PREEMPTIONS)
+
+
+def policy_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of policies, and of the part that comes next; see click's shell_complete."""
+    return [CompletionItem(name) for name in _policies(incomplete)]
+
+
+def policy_lists(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The same for the last of several, between commas."""
+    before, comma, last = incomplete.rpartition(",")
+    return [CompletionItem(before + comma + name) for name in _policies(last)]
+
+
+def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Presets; the shell adds the files."""
+    names = [CompletionItem(name) for name in PRESET_NAMES if name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
+def _policies(incomplete: str) -> list[str]:
+    before, plus, last = incomplete.rpartition("+")
+    chosen_count = len(before.split("+")) if plus else 0
+    if chosen_count >= len(_KINDS):
+        return []
+    names = [*_KINDS[chosen_count]] + ([] if plus else [*POLICIES])
+    return [before + plus + name for name in dict.fromkeys(names) if name.startswith(last)]

@@ -1,0 +1,129 @@
+"""What the commands read: a trace at some load, a cluster, a policy; and what they say about it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import click
+
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.clusters.cluster_spec import ClusterSpec
+from roost_sim.commands.complete import clusters
+from roost_sim.figures.metrics import Span
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.rows import LoadedTrace
+from roost_sim.traces.trace import Trace
+from roostd.core.engine import EngineConfig
+
+_Params = ParamSpec("_Params")
+_Result = TypeVar("_Result")
+_Frac = click.FloatRange(0, 1, max_open=True)
+
+
+def load_option(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add the option for one load; commands that take several have their own."""
+    return click.option(
+        "--load",
+        type=click.FloatRange(0, min_open=True),
+        help="Stretch the arrivals to this load: GPU-seconds asked for over those there.",
+    )(command)
+
+
+def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add the options that say what arrives, where, and which of it is measured."""
+    for option in (
+        click.option(
+            "--cool-down-frac",
+            type=_Frac,
+            default=0.1,
+            show_default=True,
+            help="Leave the last so many arrivals out of job times.",
+        ),
+        click.option(
+            "--warm-up-frac",
+            type=_Frac,
+            default=0.1,
+            show_default=True,
+            help="Leave the first so many arrivals out of job times.",
+        ),
+        click.option("--strict", is_flag=True, help="Stop at the first bad row of the trace."),
+        click.option("--limit", type=click.IntRange(1), help="Take the first so many jobs."),
+        click.option(
+            "--cluster",
+            "cluster_name",
+            required=True,
+            metavar="FILE|PRESET",
+            shell_complete=clusters,
+            help="The cluster: YAML, or the name of a preset.",
+        ),
+        click.option(
+            "--trace",
+            "trace_path",
+            required=True,
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="The jobs: CSV, sacct -P, Philly's JSON or a journal of roostd; plain or .gz.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
+    """Add the options that say how the engine is set and how soon its decisions take effect."""
+    for option in (
+        click.option(
+            "--patience-s",
+            type=click.FloatRange(0),
+            default=EngineConfig().patience_s,
+            show_default=True,
+            help="After waiting so long a job keeps nodes free for itself.",
+        ),
+        click.option(
+            "--start-delay-s",
+            type=click.FloatRange(0, 10, max_open=True),
+            default=0.0,
+            show_default=True,
+            help="From a decision to the start of the job.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def read_workload(
+    trace_path: Path, cluster_name: str, limit: int | None, load: float | None, strict: bool
+) -> tuple[Trace, ClusterSpec]:
+    """Read a trace and a cluster, and say on stderr what was left out of the trace.
+
+    Raises:
+        SimError: a file is wrong, or all jobs arrive at once and a load is wanted.
+    """
+    cluster = load_cluster(cluster_name)
+    loaded = load_trace(trace_path, strict=strict)
+    tell_rows(loaded)
+    trace = loaded.trace if limit is None else loaded.trace.limit(limit)
+    return trace if load is None else trace.at_load(load, cluster.gpu_count), cluster
+
+
+def measured_span(warm_up_frac: float, cool_down_frac: float) -> Span:
+    """The span of two options.
+
+    Raises:
+        click.UsageError: nothing would be measured.
+    """
+    try:
+        return Span(warm_up_frac=warm_up_frac, cool_down_frac=cool_down_frac)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def tell_rows(loaded: LoadedTrace) -> None:
+    """Say on stderr what was left out of a trace."""
+    report = loaded.report
+    for reason, count in sorted(report.skipped.items()):
+        click.echo(f"roost-sim: left out {count} rows: {reason}", err=True)
+    if report.bad_count:
+        click.echo(f"roost-sim: {report.bad_count} bad rows, among them:", err=True)
+        for row in report.examples:
+            click.echo(f"roost-sim: {row}", err=True)

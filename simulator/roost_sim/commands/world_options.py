@@ -1,0 +1,146 @@
+"""The options that say in what world jobs run, shared by all commands that simulate."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from enum import StrEnum
+from functools import wraps
+from typing import TypeVar
+
+import click
+
+from roost_sim.policies.knowledge import Regime
+from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Setting
+from roost_sim.worlds.restart_cost import RestartRule
+from roost_sim.worlds.world_spec import Speed, WorldSpec
+
+_Result = TypeVar("_Result")
+_KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
+
+
+def _choice(values: Iterable[StrEnum]) -> click.Choice[str]:
+    """By value: click offers the names of an enum's members, which are upper case."""
+    return click.Choice([value.value for value in values])
+
+
+_OPTIONS = (
+    click.option(
+        "--regime",
+        type=_choice(Setting),
+        help="All switches at once: paper leaves out contention, neighbours and most of the cost "
+        "of a restart; field has all, and durations are predicted. "
+        "Left out: field, but policies listed as oracles are oracles.",
+    ),
+    click.option("--contention/--no-contention", default=None, help="Jobs share links, or not."),
+    click.option(
+        "--neighbours/--no-neighbours", default=None, help="Jobs on a node slow each other, or not."
+    ),
+    click.option(
+        "--restart",
+        type=_choice(RestartRule),
+        help="What a restart costs: as published systems report, 1 s a GPU, or nothing.",
+    ),
+    click.option(
+        "--durations",
+        type=_choice(_KNOWABLE),
+        help="What a policy is told that would be told true run times.",
+    ),
+    click.option(
+        "--speed",
+        type=_choice(Speed),
+        help="How fast jobs run where they are: by measured profiles, on Dally's network, on "
+        "TopDRL's tree, or as the trace says; published: as the paper has it whose cluster it is. "
+        " [default: published with --regime paper, else measured]",
+    ),
+    click.option(
+        "--full-speed", is_flag=True, help="Short for --speed trace: placement costs nothing."
+    ),
+    click.option(
+        "--exclude-model",
+        "exclude_families",
+        multiple=True,
+        metavar="NAME",
+        help="Give no job this model; can be repeated. `roost-sim profiles` lists them.",
+    ),
+    click.option(
+        "--compute-scale",
+        type=click.FloatRange(0, min_open=True),
+        default=1.0,
+        show_default=True,
+        help="Compute takes so many times as long; papers try 1, 3, 10 and 30.",
+    ),
+    click.option(
+        "--congestion",
+        type=click.FloatRange(1),
+        default=1.0,
+        show_default=True,
+        help="Links above the nodes are so many times slower; papers try 1, 2 and 4.",
+    ),
+    click.option(
+        "--named-models",
+        "named_frac",
+        type=click.FloatRange(0, 1),
+        default=1.0,
+        show_default=True,
+        help="How many jobs say what model they train; the delay gate asks.",
+    ),
+)
+
+
+def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Add the options of the world, and hand the command one `world` in place of them."""
+
+    @wraps(command)
+    def with_world(
+        *args: object,
+        regime: str | None,
+        contention: bool | None,
+        neighbours: bool | None,
+        restart: str | None,
+        durations: str | None,
+        speed: str | None,
+        full_speed: bool,
+        exclude_families: tuple[str, ...],
+        compute_scale: float,
+        congestion: float,
+        named_frac: float,
+        **others: object,
+    ) -> _Result:
+        if full_speed and speed is not None:
+            raise click.UsageError("--full-speed and --speed exclude each other")
+        world = WorldSpec(
+            speed=Speed.TRACE if full_speed else _speed(regime, speed),
+            fidelity=_fidelity(regime, contention, neighbours, restart, durations),
+            exclude_families=exclude_families,
+            compute_scale=compute_scale,
+            congestion=congestion,
+            named_frac=named_frac,
+        )
+        return command(*args, world=world, **others)
+
+    found: Callable[..., _Result] = with_world
+    for option in reversed(_OPTIONS):
+        found = option(found)
+    return found
+
+
+def _speed(regime: str | None, speed: str | None) -> Speed:
+    if speed is not None:
+        return Speed(speed)
+    return Speed.PUBLISHED if regime == Setting.PAPER else Speed.MEASURED
+
+
+def _fidelity(
+    regime: str | None,
+    contention: bool | None,
+    neighbours: bool | None,
+    restart: str | None,
+    durations: str | None,
+) -> Fidelity:
+    base = UNLESS_TOLD if regime is None else FIDELITIES[Setting(regime)]
+    return replace(
+        base,
+        is_contended=base.is_contended if contention is None else contention,
+        has_neighbours=base.has_neighbours if neighbours is None else neighbours,
+        restart=base.restart if restart is None else RestartRule(restart),
+        durations=base.durations if durations is None else Regime(durations),
+    )

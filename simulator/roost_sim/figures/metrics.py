@@ -1,0 +1,209 @@
+"""What a simulation came to: completion times, queueing, use of the cluster, decisions.
+
+Job times are means over the measured jobs: those that completed, less the first and the last tenth
+to arrive, while the cluster fills and empties. The jobs left out still load the cluster.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_sim.driver import JobResult, Outcome
+from roost_sim.figures.bound import Demand, average_jct_bound_s
+from roost_sim.figures.communication import communication_of
+from roost_sim.figures.fairness import Fairness, fairness_of
+from roost_sim.figures.occupancy import Holds, occupancy_of
+from roostd.core.model import JobId
+
+TIER_NAMES = ("on one node", "in one rack", "across racks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Which arrivals are measured.
+
+    Attributes:
+        warm_up_frac, cool_down_frac: of all arrivals by number, 0 to below 1 in all; rounded down,
+            so that a handful of jobs is measured whole.
+    """
+
+    warm_up_frac: float = 0.1
+    cool_down_frac: float = 0.1
+
+    def __post_init__(self) -> None:
+        if min(self.warm_up_frac, self.cool_down_frac) < 0 or (
+            self.warm_up_frac + self.cool_down_frac >= 1
+        ):
+            raise ValueError(
+                f"warm-up {self.warm_up_frac:g} and cool-down {self.cool_down_frac:g} leave no job "
+                "to measure; want fractions of 0 or more that add up to less than 1"
+            )
+
+    def range_of(self, submit_s: Sequence[float] | NDArray[np.float64]) -> tuple[int, int]:
+        """First and past-the-last position of the measured ones of some arrivals, in order.
+
+        A batch has no steady state: where all arrive at once, all are measured.
+        """
+        count = len(submit_s)
+        if not count or submit_s[0] == submit_s[-1]:
+            return 0, count
+        return int(self.warm_up_frac * count), count - int(self.cool_down_frac * count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """The figures of one run. None: there is nothing to take it from.
+
+    Attributes:
+        jobs: that arrived.
+        completed: of those; the others were left out, see `left_out`.
+        measured: completed jobs that the job times are about.
+        avg_jct_s, median_jct_s, p95_jct_s, p99_jct_s: from submission to end.
+        avg_queue_s: from submission to start.
+        makespan_s: from the first submission to the last end.
+        occupancy: GPU-seconds held over GPU-seconds there in the makespan, 0..1.
+        occupancy_loss: GPU-seconds idle while jobs waited for as many, over the same, 0..1.
+        avg_comm_s: exposed communication of one measured job; None: the speed model has none.
+        comm_share: GPU-seconds of it over GPU-seconds run, of the measured jobs, 0..1.
+        fairness: finish-time fairness of the measured jobs.
+        preemptions: jobs that were stopped and started again, each time.
+        tier_counts: placements on one node, in one rack, across racks.
+        link_frac: mean link score of a placement over that of the same shape on idle nodes, 0..1;
+            over placements that have links.
+        decisions: placements decided, of all jobs.
+        decision_p50_ms, decision_p99_ms: wall time of one.
+        bound_avg_jct_s: no schedule has a lower avg_jct_s of the measured jobs.
+        left_out: (reason, jobs), most first.
+    """
+
+    jobs: int
+    completed: int
+    measured: int
+    avg_jct_s: float | None
+    median_jct_s: float | None
+    p95_jct_s: float | None
+    p99_jct_s: float | None
+    avg_queue_s: float | None
+    makespan_s: float | None
+    occupancy: float | None
+    occupancy_loss: float | None
+    avg_comm_s: float | None
+    comm_share: float | None
+    fairness: Fairness | None
+    preemptions: int
+    tier_counts: tuple[int, int, int]
+    link_frac: float | None
+    decisions: int
+    decision_p50_ms: float | None
+    decision_p99_ms: float | None
+    bound_avg_jct_s: float | None
+    left_out: tuple[tuple[str, int], ...]
+
+
+def no_restart_s(job_id: JobId, gpu_count: int) -> float:
+    """A job that is started again works at once."""
+    return 0.0
+
+
+def measure(
+    outcome: Outcome,
+    cluster_gpu_count: int,
+    span: Span,
+    *,
+    holds: Holds | None = None,
+    compute_frac: Callable[[JobId, int], float] | None = None,
+    restart_s: Callable[[JobId, int], float] = no_restart_s,
+) -> Metrics:
+    """Work out the figures of a run.
+
+    Args:
+        outcome: of the driver.
+        cluster_gpu_count: GPUs that can be used.
+        span: which jobs the job times are about.
+        holds: who held GPUs when; None: no job was ever stopped.
+        compute_frac: see roost_sim.worlds.world_spec.BuiltWorld.
+        restart_s: the same.
+    """
+    done = [job for job in outcome.jobs if job.ended_s is not None]
+    begin, end = span.range_of([job.submit_s for job in outcome.jobs])
+    measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
+    jct_s = [_jct_s(job) for job in measured]
+    decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
+    tiers = [job.tier for job in outcome.jobs]
+    held = Holds.of_jobs(outcome.jobs) if holds is None else holds
+    used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
+    waited = communication_of(measured, compute_frac, restart_s)
+    return Metrics(
+        jobs=len(outcome.jobs),
+        completed=len(done),
+        measured=len(measured),
+        avg_jct_s=_mean(jct_s),
+        median_jct_s=_percentile(jct_s, 50),
+        p95_jct_s=_percentile(jct_s, 95),
+        p99_jct_s=_percentile(jct_s, 99),
+        avg_queue_s=_mean([_start_s(job) - job.submit_s for job in measured]),
+        makespan_s=_makespan_s(outcome.jobs),
+        occupancy=None if used is None else used.held_frac,
+        occupancy_loss=None if used is None else used.lost_frac,
+        avg_comm_s=None if waited is None else waited.mean_s,
+        comm_share=None if waited is None else waited.share_frac,
+        fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
+        preemptions=sum(job.preempted_count for job in outcome.jobs),
+        tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
+        link_frac=_mean([job.link_score / job.best_link_score for job in done if _has_links(job)]),
+        decisions=len(decision_ms),
+        decision_p50_ms=_percentile(decision_ms, 50),
+        decision_p99_ms=_percentile(decision_ms, 99),
+        bound_avg_jct_s=_bound_s(measured, cluster_gpu_count),
+        left_out=_left_out(outcome.jobs),
+    )
+
+
+def _bound_s(measured: Sequence[JobResult], cluster_gpu_count: int) -> float | None:
+    demand = Demand.of(
+        [job.submit_s for job in measured],
+        [job.work_s for job in measured],
+        [job.gpu_count for job in measured],
+    )
+    return average_jct_bound_s(demand, cluster_gpu_count)
+
+
+def _makespan_s(jobs: Sequence[JobResult]) -> float | None:
+    ends_s = [job.ended_s for job in jobs if job.ended_s is not None]
+    return max(ends_s) - jobs[0].submit_s if ends_s else None
+
+
+def _has_links(job: JobResult) -> bool:
+    return job.best_link_score > 0
+
+
+def _start_s(job: JobResult) -> float:
+    assert job.started_s is not None
+    return job.started_s
+
+
+def _end_s(job: JobResult) -> float:
+    assert job.ended_s is not None
+    return job.ended_s
+
+
+def _jct_s(job: JobResult) -> float:
+    return _end_s(job) - job.submit_s
+
+
+def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:
+    counts: dict[str, int] = {}
+    for job in jobs:
+        if job.left_out:
+            counts[job.left_out] = counts.get(job.left_out, 0) + 1
+    return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _percentile(values: Sequence[float], percent: float) -> float | None:
+    return float(np.percentile(values, percent)) if values else None

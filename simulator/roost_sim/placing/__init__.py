@@ -1,0 +1,1 @@
+"""Placement rules by name: which GPUs a job is offered."""

@@ -1,0 +1,1 @@
+"""Orders, gates and preemption rules by name, and the policies put together from them."""

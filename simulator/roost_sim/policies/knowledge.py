@@ -1,0 +1,44 @@
+"""What a policy is told before a simulation begins."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from roost_sim.progress import ProgressBook
+from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
+from roostd.core.model import JobId
+
+
+class Regime(StrEnum):
+    """What a policy is told of the run time of a job."""
+
+    ORACLE = "oracle"
+    PREDICTED = "predicted"
+    LIMIT = "limit"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What a policy may be built from.
+
+    Attributes:
+        work_s: ideal run time of every job of the trace; for oracles. Where the simulation's
+            fidelity says so these are predictions or limits.
+        seed: of whatever it draws.
+        profile_of: what each job is like; empty where jobs run at the speed of the trace.
+        tiers: how fast a profile is on one node, in one rack and across racks; None: no cluster.
+        predict: ideal run times as a site could predict them, of every job.
+        limits: time limits as users would ask for them, of every job.
+        book: how far jobs have come, filled while the simulation runs.
+        cluster_gpu_count: GPUs of the cluster; 1 where there is none.
+    """
+
+    work_s: Mapping[JobId, float]
+    seed: int
+    profile_of: Mapping[JobId, JobProfile] = field(default_factory=dict)
+    tiers: TierEfficiency | None = None
+    predict: Callable[[], Mapping[JobId, float]] = dict
+    limits: Callable[[], Mapping[JobId, float]] = dict
+    book: ProgressBook = field(default_factory=ProgressBook)
+    cluster_gpu_count: int = 1

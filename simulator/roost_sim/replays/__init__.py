@@ -1,0 +1,1 @@
+"""Journals of roostd again: action by action, or under another policy."""

@@ -1,0 +1,204 @@
+"""Repeats what a daemon did: the recorded events through a fresh engine, every answer compared."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from roost_sim.replays.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
+from roostd.core.actions import Action, Place
+from roostd.core.events import Event
+from roostd.core.jobs import shares_of
+
+Progress = Callable[[int], None]  # told of so many more events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The first answer of an engine that is not the recorded one.
+
+    Attributes:
+        run: its number.
+        event: number of the event in its run, from 1.
+        entry: number of the journal's entry.
+        at_s: engine time.
+        at: the wall clock then, UTC, ISO 8601.
+        told: the event, in words.
+        recorded, got: the answers in words, one an action.
+        fields: where the first actions that differ do so; empty where one is missing.
+        recorded_version: of the daemon that wrote the run.
+    """
+
+    run: int
+    event: int
+    entry: int
+    at_s: float
+    at: str
+    told: str
+    recorded: tuple[str, ...]
+    got: tuple[str, ...]
+    fields: tuple[str, ...]
+    recorded_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReplay:
+    """What repeating one run came to, up to the first difference."""
+
+    number: int
+    version: str
+    policy: str
+    events: int
+    actions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What repeating a journal came to; it ends at the first difference."""
+
+    runs: tuple[RunReplay, ...]
+    difference: Difference | None
+
+    @property
+    def event_count(self) -> int:
+        """Events that were repeated."""
+        return sum(run.events for run in self.runs)
+
+    @property
+    def action_count(self) -> int:
+        """Actions that were as recorded."""
+        return sum(run.actions for run in self.runs)
+
+
+def replay(recording: Recording, models: ModelShelf, progress: Progress) -> Replay:
+    """Repeat every run of a journal.
+
+    Args:
+        recording: the journal.
+        models: where the models of its runs are found.
+        progress: called now and then.
+
+    Raises:
+        RecordingError: the journal is damaged, or a model is not at hand.
+    """
+    runs = list[RunReplay]()
+    for run in recording.runs:
+        repeated, difference = _repeat(recording, run, models, progress)
+        runs.append(repeated)
+        if difference is not None:
+            return Replay(runs=tuple(runs), difference=difference)
+    return Replay(runs=tuple(runs), difference=None)
+
+
+def replay_document(found: Replay) -> dict[str, object]:
+    """The JSON object of a replay. Page: docs/simulator/replay.md."""
+    return {
+        "reproduced": found.difference is None,
+        "events": found.event_count,
+        "actions": found.action_count,
+        "runs": [dataclasses.asdict(run) for run in found.runs],
+        "difference": None if found.difference is None else dataclasses.asdict(found.difference),
+    }
+
+
+def _repeat(
+    recording: Recording, run: Run, models: ModelShelf, progress: Progress
+) -> tuple[RunReplay, Difference | None]:
+    again = RepeatedRun(recording, run, models)
+    event_count = action_count = 0
+    difference: Difference | None = None
+    for entry in recording.entries(run):
+        event = recording.event(entry)
+        got = again.step(entry, event)
+        event_count += 1
+        progress(1)
+        if not again.is_as_recorded(entry, got):
+            recorded = recording.actions(entry)
+            difference = _difference(run, event_count, entry, event, recorded, got)
+            break
+        action_count += len(got)
+    repeated = RunReplay(
+        number=run.number,
+        version=run.head.version,
+        policy=run.head.policy,
+        events=event_count,
+        actions=action_count,
+    )
+    return repeated, difference
+
+
+def _difference(
+    run: Run,
+    number: int,
+    entry: Entry,
+    event: Event,
+    recorded: tuple[Action, ...],
+    got: tuple[Action, ...],
+) -> Difference:
+    at = datetime.fromtimestamp(run.head.epoch_of_zero_s + event.at_s, UTC)
+    pairs = zip(recorded, got, strict=False)
+    fields = next((found for pair in pairs if (found := differing_fields(*pair))), ())
+    return Difference(
+        run=run.number,
+        event=number,
+        entry=entry.sequence,
+        at_s=event.at_s,
+        at=at.isoformat(timespec="milliseconds"),
+        told=in_words(event),
+        recorded=tuple(map(in_words, recorded)),
+        got=tuple(map(in_words, got)),
+        fields=fields,
+        recorded_version=run.head.version,
+    )
+
+
+def differing_fields(one: object, other: object) -> tuple[str, ...]:
+    """Where two values differ, as paths: "decision.scores"; "" stands for the whole."""
+    if type(one) is not type(other):
+        return ("",)
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        alike = (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
+        return () if alike else ("",)
+    if not dataclasses.is_dataclass(one):
+        return () if one == other else ("",)
+    return tuple(
+        f"{field.name}.{path}".rstrip(".")
+        for field in dataclasses.fields(one)
+        for path in differing_fields(getattr(one, field.name), getattr(other, field.name))
+    )
+
+
+def in_words(value: Event | Action) -> str:
+    """An event or an action on one line, without its arrays."""
+    if isinstance(value, Place):
+        decision = value.decision
+        scored = f"{decision.policy}, score {float(decision.scores[0]):.9g}"
+        fallback = f"; fell back: {decision.fallback_reason}" if decision.fallback_reason else ""
+        return f"Place {value.job_id} on {_where(value)} ({scored}{fallback})"
+    return f"{type(value).__name__} {', '.join(_parts(value))}".rstrip()
+
+
+def _where(action: Place) -> str:
+    """Nodes and GPUs; nodes that give the same ones are named together."""
+    nodes_of: dict[tuple[int, ...], list[str]] = {}
+    for share in shares_of(action.placement):
+        nodes_of.setdefault(share.gpu_indices, []).append(share.node)
+    return "; ".join(
+        f"{','.join(nodes)} GPUs {','.join(map(str, gpus))}" for gpus, nodes in nodes_of.items()
+    )
+
+
+def _parts(value: Event | Action) -> list[str]:
+    parts = []
+    for field in dataclasses.fields(value):
+        told = getattr(value, field.name)
+        if field.name == "at_s" and hasattr(value, "job_id"):
+            continue
+        if isinstance(told, str | float | int):
+            parts.append(f"{field.name}={told}")
+        elif dataclasses.is_dataclass(told):
+            name = getattr(told, "job_id", None) or getattr(told, "name", None)
+            parts += [f"{field.name}={name}"] if name else []
+    return parts

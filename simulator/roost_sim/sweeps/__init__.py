@@ -1,0 +1,1 @@
+"""Many runs: on all cores or on Ray, with intervals, tables and an HTML report."""

@@ -1,0 +1,160 @@
+"""What a sweep says: per policy and load, means over seeds and ratios to one policy.
+
+Everything is paired: where two policies are compared, only seeds that both finished count.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from roost_sim.commands.run_document import Figure
+from roost_sim.sweeps.intervals import Estimate, mean_of, ratio_of
+from roost_sim.sweeps.sweep import Done
+
+TIMES_BOUND = "times_bound"
+_NO_METRIC = frozenset({"policy", "seed", "load", "jobs", "regime", "wall_s"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One policy at one load.
+
+    Attributes:
+        regime: what it was told of run times.
+        seeds: that it finished.
+        metrics: by key of the run's object, and TIMES_BOUND: avg_jct_s over its bound. None: no
+            seed has the figure.
+        ratios: of each metric to the same of the baseline. None: there is none, or it is 0.
+    """
+
+    policy: str
+    load: float | None
+    regime: str
+    seeds: tuple[int, ...]
+    baseline: str
+    metrics: Mapping[str, Estimate | None]
+    ratios: Mapping[str, Estimate | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A sweep, finished or not.
+
+    Attributes:
+        runs: by load, then policy as asked for, then seed.
+        summaries: by load, then policy; of policies that finished a seed.
+    """
+
+    runs: tuple[Done, ...]
+    summaries: tuple[Summary, ...]
+
+    @classmethod
+    def of(
+        cls,
+        done: Sequence[Done],
+        policies: Sequence[str],
+        loads: Sequence[float | None],
+        baseline: str,
+    ) -> "Comparison":
+        """Put finished runs in order and sum them up; runs of other policies or loads are left out.
+
+        Args:
+            done: in any order.
+            policies: in the order to show.
+            loads: likewise.
+            baseline: the policy that ratios are to.
+        """
+        runs = sorted(
+            (run for run in done if run.case.policy in policies and run.case.load in loads),
+            key=lambda run: (
+                loads.index(run.case.load),
+                policies.index(run.case.policy),
+                run.case.seed,
+            ),
+        )
+        found: dict[tuple[float | None, str], dict[int, Done]] = {}
+        for run in runs:
+            found.setdefault((run.case.load, run.case.policy), {})[run.case.seed] = run
+        summaries = tuple(
+            _summary(by_seed, found.get((load, baseline), {}), baseline)
+            for (load, _), by_seed in found.items()
+        )
+        return cls(runs=tuple(runs), summaries=summaries)
+
+    def documents(self) -> list[Mapping[str, object]]:
+        """The list that `compare --json` prints. Page: docs/simulator/compare.md."""
+        return [
+            *(run.document for run in self.runs),
+            *(_summary_document(summary) for summary in self.summaries),
+        ]
+
+
+def _summary(runs: Mapping[int, Done], baseline_runs: Mapping[int, Done], baseline: str) -> Summary:
+    own = {seed: _figures(run.document) for seed, run in sorted(runs.items())}
+    other = {seed: _figures(run.document) for seed, run in baseline_runs.items()}
+    names = list(dict.fromkeys(name for figures in own.values() for name in figures))
+    run = next(iter(runs.values()))
+    return Summary(
+        policy=run.case.policy,
+        load=run.case.load,
+        regime=str(run.document["regime"]),
+        seeds=tuple(own),
+        baseline=baseline,
+        metrics={name: _mean(name, own) for name in names},
+        ratios={name: _ratio(name, own, other) for name in names},
+    )
+
+
+def _figures(document: Mapping[str, Figure]) -> dict[str, float | None]:
+    figures = {
+        name: value
+        for name, value in document.items()
+        if name not in _NO_METRIC and not isinstance(value, str)
+    }
+    reached_s, bound_s = figures.get("avg_jct_s"), figures.get("bound_avg_jct_s")
+    return figures | {TIMES_BOUND: reached_s / bound_s if reached_s and bound_s else None}
+
+
+_BySeed = Mapping[int, Mapping[str, float | None]]
+
+
+def _mean(name: str, own: _BySeed) -> Estimate | None:
+    values = [figures.get(name) for figures in own.values()]
+    return mean_of([value for value in values if value is not None])
+
+
+def _ratio(name: str, own: _BySeed, other: _BySeed) -> Estimate | None:
+    pairs = [
+        (value, base)
+        for seed, figures in own.items()
+        if (value := figures.get(name)) is not None
+        and (base := other.get(seed, {}).get(name)) is not None
+    ]
+    return ratio_of([value for value, _ in pairs], [base for _, base in pairs])
+
+
+def _summary_document(summary: Summary) -> dict[str, object]:
+    metrics: dict[str, object] = {}
+    for name, estimate in summary.metrics.items():
+        metrics[name] = estimate and {
+            **_estimate_document(estimate),
+            "ratio": (ratio := summary.ratios[name]) and _estimate_document(ratio),
+        }
+    return {
+        "policy": summary.policy,
+        "load": summary.load,
+        "summary": True,
+        "regime": summary.regime,
+        "seeds": list(summary.seeds),
+        "baseline": summary.baseline,
+        "metrics": metrics,
+    }
+
+
+def _estimate_document(estimate: Estimate) -> dict[str, object]:
+    interval = estimate.ci95
+    return {
+        "mean": estimate.mean,
+        "ci95": interval and [interval.low, interval.high],
+        "min": estimate.least,
+        "max": estimate.most,
+    }

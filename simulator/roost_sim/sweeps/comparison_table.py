@@ -1,0 +1,110 @@
+"""A comparison as a table for a terminal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison, Summary
+
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    metric: str
+    show: Callable[[float], str]
+    with_interval: bool = False
+    is_ratio: bool = False
+
+
+def time_text(seconds: float, like_s: float | None = None) -> str:
+    """Three digits and a unit: 41.2 s, 13.7 min, 5.08 h, 12.4 d.
+
+    Args:
+        seconds: to show.
+        like_s: take the unit that this would have; None: its own.
+    """
+    size_s = abs(seconds if like_s is None else like_s)
+    length_s, unit = next((pair for pair in _UNITS if size_s >= pair[0]), _UNITS[-1])
+    return f"{_three_digits(seconds / length_s)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.{2 if abs(value) < 10 else 1 if abs(value) < 100 else 0}f}"
+
+
+def percent_text(frac: float) -> str:
+    """A fraction as percent."""
+    return f"{100 * frac:.1f} %"
+
+
+# Most telling first: a narrow terminal shows what fits.
+_COLUMNS = (
+    _Column("avg JCT", "avg_jct_s", time_text, with_interval=True),
+    _Column("÷ {baseline}", "avg_jct_s", lambda value: f"{value:.2f}", is_ratio=True),
+    _Column("× bound", TIMES_BOUND, lambda value: f"{value:.2f}"),
+    _Column("p95", "p95_jct_s", time_text),
+    _Column("p99", "p99_jct_s", time_text),
+    _Column("queue", "avg_queue_s", time_text),
+    _Column("makespan", "makespan_s", time_text),
+    _Column("occupancy", "occupancy", percent_text),
+    _Column("comm share", "comm_share", percent_text),
+    _Column("preemptions", "preemptions", lambda value: f"{value:.0f}"),
+)
+
+
+def print_tables(comparison: Comparison, console: Console) -> None:
+    """Print one table a load. Times are means over seeds; ± is half of the 95 % interval."""
+    is_cut = False
+    for load in dict.fromkeys(summary.load for summary in comparison.summaries):
+        summaries = [summary for summary in comparison.summaries if summary.load == load]
+        count = len(_COLUMNS)
+        while count > 1 and _width(_table(load, summaries, count), console) > console.width:
+            count, is_cut = count - 1, True
+        console.print(_table(load, summaries, count))
+    if is_cut:
+        console.print("A wider window shows more columns, --report all.", style="dim")
+
+
+def _width(table: Table, console: Console) -> int:
+    unlimited = console.options.update(width=10_000)
+    return console.measure(table, options=unlimited).maximum
+
+
+def _table(load: float | None, summaries: list[Summary], column_count: int) -> Table:
+    columns = _COLUMNS[:column_count]
+    table = Table(
+        title="Load of the trace" if load is None else f"Load {load:g}",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("policy", no_wrap=True)
+    table.add_column("knows", no_wrap=True)
+    table.add_column("seeds", justify="right", no_wrap=True)
+    for column in columns:
+        head = column.head.format(baseline=summaries[0].baseline)
+        table.add_column(head, justify="right", no_wrap=True)
+    for summary in summaries:
+        cells = (_cell(column, summary) for column in columns)
+        table.add_row(summary.policy, summary.regime, str(len(summary.seeds)), *cells)
+    return table
+
+
+def _cell(column: _Column, summary: Summary) -> str:
+    source = summary.ratios if column.is_ratio else summary.metrics
+    estimate = source.get(column.metric)
+    if estimate is None:
+        return "-"
+    text, interval = column.show(estimate.mean), estimate.ci95
+    if interval is None:
+        return text
+    if column.is_ratio:
+        return f"{text} [{column.show(interval.low)}, {column.show(interval.high)}]"
+    if column.with_interval:
+        half = time_text(interval.high - estimate.mean, like_s=estimate.mean)
+        return f"{text} ± {half.split()[0]}"
+    return text

@@ -1,0 +1,129 @@
+"""Performs the cases of a sweep in processes of this machine.
+
+The standard pools will not do: one hangs when a worker is killed, for want of memory say, the other
+cannot drop runs that take minutes. Here each worker has a pipe; a dead one costs its case only.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+
+from roost_sim.sweeps.sweep import Case, Failed, Finished, Sweep
+
+_STOP_S = 2.0
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEngine:
+    """See roost_sim.sweeps.sweep.SweepEngine.
+
+    Attributes:
+        process_count: workers, at least 1.
+    """
+
+    process_count: int
+
+    def perform(self, sweep: Sweep, cases: Sequence[Case]) -> Generator[Finished, None, None]:
+        """See SweepEngine."""
+        crew = _Crew(sweep)
+        todo = list(reversed(cases))
+        try:
+            for _ in range(min(self.process_count, len(cases))):
+                crew.hire().give(todo.pop())
+            while crew.workers:
+                for worker in crew.ready():
+                    yield worker.finished()
+                    if todo and worker.is_alive:
+                        worker.give(todo.pop())
+                        continue
+                    crew.dismiss(worker)
+                    if todo:
+                        crew.hire().give(todo.pop())
+        finally:
+            crew.stop()
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection
+    case: Case | None = None
+    is_alive: bool = True
+
+    def give(self, case: Case) -> None:
+        self.case = case
+        try:
+            self.pipe.send(case)
+        except OSError:
+            self.is_alive = False
+
+    def finished(self) -> Finished:
+        """What its case came to; of a dead worker, that it died."""
+        assert self.case is not None
+        try:
+            finished: Finished = self.pipe.recv()
+        except (EOFError, OSError):
+            self.is_alive = False
+            self.process.join(_STOP_S)
+            return Failed(self.case, _epitaph(self.process.exitcode))
+        return finished
+
+
+@dataclass(slots=True)
+class _Crew:
+    sweep: Sweep
+    workers: list[_Worker] = field(default_factory=list)
+
+    def hire(self) -> _Worker:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_work, args=(theirs, self.sweep), daemon=True)
+        process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        worker = _Worker(process, ours)
+        self.workers.append(worker)
+        return worker
+
+    def ready(self) -> list[_Worker]:
+        """Wait for workers that have finished or died."""
+        by_pipe = {worker.pipe: worker for worker in self.workers}
+        return [by_pipe[pipe] for pipe in wait(list(by_pipe)) if isinstance(pipe, Connection)]
+
+    def dismiss(self, worker: _Worker) -> None:
+        self.workers.remove(worker)
+        worker.pipe.close()
+        worker.process.join(_STOP_S)
+
+    def stop(self) -> None:
+        for worker in self.workers:
+            worker.process.terminate()
+        while self.workers:
+            self.dismiss(self.workers[0])
+
+
+def _work(pipe: Connection, sweep: Sweep) -> None:
+    """Perform cases until the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    while True:
+        try:
+            case = pipe.recv()
+            pipe.send(sweep.perform(case))
+        except (EOFError, OSError):
+            return
+
+
+def _epitaph(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        cause = signal.Signals(-exit_code).name
+        hint = "; was there too little memory?" if exit_code == -signal.SIGKILL else ""
+        return f"its process was ended by {cause}{hint}"
+    return f"its process ended with exit code {exit_code}"

@@ -1,0 +1,124 @@
+"""Performs the cases of a sweep on a Ray cluster, or on a local Ray.
+
+Ray is an extra (`pip install roost[ray]`) and imported only when it is asked for. Its workers need
+Roost installed; trace and cluster travel there, files need not.
+"""
+
+import os
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from roost_sim.errors import SimError
+from roost_sim.sweeps.sweep import Case, Failed, Finished, Sweep
+
+_AHEAD = 4  # tasks waiting at the cluster per core, so that none idles between two
+
+
+class RayError(SimError):
+    """Ray is not there, or a cluster cannot be reached."""
+
+
+class Ray(Protocol):
+    """What is used of the library, which is too large to be typed here as a whole."""
+
+    exceptions: Any
+
+    def init(self, **options: object) -> object:
+        """Connect, or start a local one."""
+
+    def put(self, value: object) -> object:
+        """Store a value where every worker can read it."""
+
+    def remote(self, **options: object) -> Any:
+        """Decorate a function so that it runs on a worker."""
+
+    def get(self, reference: object) -> Any:
+        """Fetch a result."""
+
+    def wait(self, references: list[Any], *, num_returns: int) -> tuple[list[Any], list[Any]]:
+        """Wait until some are ready; (these, the others)."""
+
+    def cluster_resources(self) -> dict[str, float]:
+        """What the whole cluster has."""
+
+    def shutdown(self) -> None:
+        """Disconnect, and stop what `init` started."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayEngine:
+    """See roost_sim.sweeps.sweep.SweepEngine.
+
+    Attributes:
+        address: of a cluster as Ray writes it, "auto" for the one that this machine is part of;
+            None: a local one for the duration of the sweep.
+        process_count: cores of the local one.
+    """
+
+    address: str | None
+    process_count: int
+
+    def perform(self, sweep: Sweep, cases: Sequence[Case]) -> Generator[Finished, None, None]:
+        """See SweepEngine.
+
+        Raises:
+            RayError: no library, or no cluster at the address.
+        """
+        if not cases:
+            return
+        ray = _import_ray()
+        self._connect(ray)
+        try:
+            yield from _perform_on(ray, sweep, cases)
+        finally:
+            ray.shutdown()
+
+    def _connect(self, ray: Ray) -> None:
+        local = {"num_cpus": self.process_count, "include_dashboard": False}
+        try:
+            ray.init(
+                **({"address": self.address} if self.address else {"address": "local", **local}),
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            where = self.address or "this machine"
+            raise RayError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
+
+
+def _import_ray() -> Ray:
+    # Before the import, which reads them: Ray would report home, and warn of a coming change in
+    # how it hides GPUs from workers that ask for none.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        ray: Ray = import_module("ray")
+    except ImportError as error:
+        raise RayError("--engine ray needs Ray: pip install 'roost[ray]'") from error
+    return ray
+
+
+def _perform_on(ray: Ray, sweep: Sweep, cases: Sequence[Case]) -> Generator[Finished, None, None]:
+    shared = ray.put(sweep)
+    task = ray.remote(num_cpus=1, max_retries=1)(_perform)
+    ahead = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    todo = list(reversed(cases))
+    under_way: dict[Any, Case] = {}
+    while todo or under_way:
+        while todo and len(under_way) < ahead:
+            case = todo.pop()
+            under_way[task.remote(shared, case)] = case
+        ready, _ = ray.wait(list(under_way), num_returns=1)
+        for reference in ready:
+            case = under_way.pop(reference)
+            try:
+                finished: Finished = ray.get(reference)
+            except ray.exceptions.RayError as error:
+                finished = Failed(case, str(error).splitlines()[0])
+            yield finished
+
+
+def _perform(sweep: Sweep, case: Case) -> Finished:
+    return sweep.perform(case)

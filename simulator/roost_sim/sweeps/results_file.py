@@ -1,0 +1,157 @@
+"""Finished runs of a sweep in a file, a line each, so that an interrupted sweep goes on.
+
+The first line says what the runs have in common. A file of another trace, cluster or setting is
+refused; more policies, seeds or loads are welcome, and only what is missing is run.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from roost_sim.errors import SimError
+from roost_sim.sweeps.sweep import Case, Done, Sweep
+from roost_sim.traces.trace import Trace
+
+_FORMAT = 1
+
+Facts: TypeAlias = Mapping[str, object]
+_DONE = TypeAdapter(Done)
+
+
+class ResultsFileError(SimError):
+    """A file of results cannot be used; names file, line and cure."""
+
+
+def facts_of(sweep: Sweep) -> Facts:
+    """What must be the same for runs to belong together, as JSON values."""
+    run = sweep.template
+    return {
+        "format": _FORMAT,
+        "roost": version("roost"),
+        "jobs": len(run.trace),
+        "trace": _fingerprint(run.trace),
+        "cluster": run.cluster.name,
+        "nodes": sha256(repr(run.cluster).encode()).hexdigest()[:16],
+        "window_jobs": sweep.window_jobs,
+        "sample_jobs": sweep.sample_jobs,
+        "span": repr(run.span),
+        "world": repr(run.world),
+        "start_delay_s": run.start_delay_s,
+        "engine": repr(run.engine_config),
+    }
+
+
+def read_results(path: Path, facts: Facts) -> list[Done]:
+    """The runs in a file; none where there is no file yet.
+
+    A last line without its end is what a killed sweep leaves behind: that run is done again.
+
+    Raises:
+        ResultsFileError: it is no such file, or of other runs.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsFileError(f"{path}: {error}") from error
+    lines = text.split("\n")[:-1]
+    if not lines:
+        return []
+    _check(path, _parsed(path, 1, lines[0]), facts)
+    return [_done(path, number, line) for number, line in enumerate(lines[1:], start=2)]
+
+
+@contextmanager
+def appending(path: Path, facts: Facts) -> "Iterator[ResultsWriter]":
+    """Add to a file, which is made if need be.
+
+    Raises:
+        ResultsFileError: it cannot be written.
+    """
+    try:
+        with path.open("a+b") as file:
+            _drop_torn_line(file)
+            writer = ResultsWriter(file)
+            if not file.tell():
+                writer.write_line(facts)
+            yield writer
+    except OSError as error:
+        raise ResultsFileError(f"{path}: {error.strerror}") from error
+
+
+class ResultsWriter:
+    """Appends runs to an open file, each at once, so that a kill costs the run under way only."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, done: Done) -> None:
+        """Append one run."""
+        self.write_line(asdict(done))
+
+    def write_line(self, value: Mapping[str, object]) -> None:
+        """Append one line."""
+        self._file.write(json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n")
+        self._file.flush()
+
+
+def _drop_torn_line(file: IO[bytes]) -> None:
+    file.seek(0)
+    whole = file.read()
+    keep = whole.rfind(b"\n") + 1
+    if keep < len(whole):
+        file.truncate(keep)
+    file.seek(0, os.SEEK_END)
+
+
+def _fingerprint(trace: Trace) -> str:
+    digest = sha256()
+    columns = (trace.submit_s, trace.duration_s, trace.gpu_count, trace.node_count)
+    for column in (*columns, trace.user_id, trace.model_id):
+        digest.update(column.tobytes())
+    digest.update(repr(trace.model_names).encode())
+    return digest.hexdigest()[:16]
+
+
+def _parsed(path: Path, number: int, line: str) -> dict[str, object]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise ResultsFileError(f"{path}:{number}: {error}; name another file") from error
+    if not isinstance(value, dict):
+        raise ResultsFileError(f"{path}:{number}: no JSON object; name another file")
+    return value
+
+
+def _check(path: Path, found: Facts, wanted: Facts) -> None:
+    different = sorted(name for name in wanted if found.get(name) != wanted[name])
+    if different:
+        raise ResultsFileError(
+            f"{path}:1: holds runs of another {', '.join(different)}; name another file"
+        )
+
+
+def _done(path: Path, number: int, line: str) -> Done:
+    try:
+        return _DONE.validate_json(line)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ResultsFileError(
+            f"{path}:{number}: is no run ({where}: {first['msg']}); name another file"
+        ) from error
+
+
+def unfinished(cases: Iterable[Case], done: Iterable[Done]) -> list[Case]:
+    """The cases that still have to be run."""
+    there = {run.case for run in done}
+    return [case for case in cases if case not in there]

@@ -1,0 +1,1 @@
+"""Job traces: formats, slices, a generator fitted on public ones, and how rows become jobs."""

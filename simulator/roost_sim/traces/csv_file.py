@@ -1,0 +1,264 @@
+"""Reads and writes traces that are tables: Roost's columns, and the names of public traces.
+
+The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_time and duration
+(S-Lab HeliosData README); the tables that others cut from Philly have num_gpus and submit_time.
+"""
+
+import csv
+import gzip
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_sim.errors import TraceError
+from roost_sim.traces.rows import (
+    STATUS_OF,
+    Chunk,
+    LoadedTrace,
+    Row,
+    TraceCollector,
+    Unusable,
+    open_trace,
+    status_of,
+)
+from roost_sim.traces.trace import UNKNOWN, Status, Trace
+
+CHUNK_ROWS = 50_000
+NAMES = {
+    "submit": ("submit_s",),
+    "submit_time": ("submit_time", "submit_time_local"),
+    "duration": ("duration_s", "duration"),
+    "gpus": ("num_gpus", "gpu_num", "gpu_count"),
+    "nodes": ("num_nodes", "node_num", "node_count"),
+    "user": ("user",),
+    "model": ("model",),
+    "status": ("status", "state"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where each quantity stands in a row; None: the file does not have it."""
+
+    width: int
+    submit: int | None
+    submit_time: int | None
+    duration: int
+    gpus: int
+    nodes: int | None
+    user: int | None
+    model: int | None
+    status: int | None
+
+
+def read_csv(path: Path, *, strict: bool = False) -> LoadedTrace:
+    """Read a CSV with a header, plain or gzip.
+
+    Args:
+        path: columns submit_s (or submit_time), duration_s, num_gpus, and where they are known
+            num_nodes, user, model, status; see docs/simulator/traces.md for other names.
+        strict: raise at the first bad row.
+
+    Raises:
+        TraceError: a column is missing, no job is usable, or strict and a row is bad.
+    """
+    with open_trace(path) as text:
+        return _read(text, str(path), strict)
+
+
+def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
+    collector = TraceCollector(source, strict)
+    reader = csv.reader(text)
+    line = 1
+    try:
+        columns = find_columns(next(reader, []), source)
+        epoch_s: float | None = 0.0 if columns.submit is None else None
+        while rows := list(islice(reader, CHUNK_ROWS)):
+            if epoch_s is None and columns.submit_time is not None:
+                epoch_s = _epoch_of_zero_s(rows[0], columns)
+            if not _add_clean(rows, columns, collector):
+                _add_each(rows, line + 1, columns, collector)
+            line = reader.line_num
+    except csv.Error as error:
+        raise TraceError(source, reader.line_num, str(error)) from error
+    return collector.finish(epoch_s)
+
+
+def write_csv(trace: Trace, path: Path) -> None:
+    """Write a trace in Roost's own columns, gzip where the name ends in .gz.
+
+    Columns that the trace does not know are left out. Times keep a thousandth of a second.
+
+    Raises:
+        TraceError: the file cannot be written.
+    """
+    cells: dict[str, Iterable[object]] = {
+        "submit_s": (f"{value:.3f}".rstrip("0").rstrip(".") for value in trace.submit_s),
+        "duration_s": (f"{value:.3f}".rstrip("0").rstrip(".") for value in trace.duration_s),
+        "num_gpus": trace.gpu_count.tolist(),
+    }
+    if trace.user_names:
+        cells["user"] = (trace.user_name(position) for position in range(len(trace)))
+    if trace.model_names:
+        cells["model"] = (trace.model_name(position) for position in range(len(trace)))
+    if bool(np.any(trace.status != Status.UNKNOWN)):
+        cells["status"] = (
+            "" if value == Status.UNKNOWN else Status(value).name for value in trace.status
+        )
+    if bool(np.any(trace.node_count != UNKNOWN)):
+        cells["num_nodes"] = ("" if n == UNKNOWN else n for n in trace.node_count.tolist())
+    try:
+        is_gzip = path.suffix == ".gz"
+        with gzip.open(path, "wt", newline="") if is_gzip else path.open("w", newline="") as text:
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(cells)
+            writer.writerows(zip(*cells.values(), strict=True))
+    except OSError as error:
+        raise TraceError(str(path), None, error.strerror or str(error)) from error
+
+
+def find_columns(header: Sequence[str], source: str) -> Columns:
+    """Find the columns of a header line.
+
+    Raises:
+        TraceError: names the missing column and what it may be called.
+    """
+    position = {name.strip().lower(): index for index, name in enumerate(header)}
+    found = {
+        key: next((position[name] for name in names if name in position), None)
+        for key, names in NAMES.items()
+    }
+    if found["submit"] is None and found["submit_time"] is None:
+        raise TraceError(source, 1, "no column submit_s or submit_time in the header")
+    duration, gpus = found["duration"], found["gpus"]
+    if duration is None:
+        raise TraceError(source, 1, "no column duration_s or duration in the header")
+    if gpus is None:
+        raise TraceError(source, 1, "no column num_gpus, gpu_num or gpu_count in the header")
+    return Columns(
+        width=len(header),
+        submit=found["submit"],
+        submit_time=found["submit_time"],
+        duration=duration,
+        gpus=gpus,
+        nodes=found["nodes"],
+        user=found["user"],
+        model=found["model"],
+        status=found["status"],
+    )
+
+
+def epoch_of(text: str) -> float:
+    """Seconds since 1970 of a date and time, read as UTC where it names no zone.
+
+    Raises:
+        Unusable: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Unusable("not a date and time such as 2020-04-01 00:00:00", text) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
+    assert columns.submit is not None
+    assert columns.submit_time is not None
+    try:
+        return epoch_of(row[columns.submit_time]) - float(row[columns.submit])
+    except (Unusable, ValueError, IndexError):
+        return None
+
+
+def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollector) -> bool:
+    """Take a chunk in at once; False where any row needs a closer look."""
+    if any(len(row) != columns.width for row in rows):
+        return False
+    table = list(zip(*rows, strict=True))
+    try:
+        chunk = Chunk(
+            submit_s=_submissions(table, columns),
+            duration_s=np.array(list(map(float, table[columns.duration]))),
+            gpu_count=np.array(list(map(int, table[columns.gpus]))),
+            node_count=None if columns.nodes is None else _node_counts(table[columns.nodes]),
+            users=None if columns.user is None else table[columns.user],
+            models=None if columns.model is None else table[columns.model],
+            statuses=None if columns.status is None else _statuses(table[columns.status]),
+        )
+    except (ValueError, KeyError, OverflowError, Unusable):
+        return False
+    return collector.add_chunk(chunk)
+
+
+def _submissions(table: list[tuple[str, ...]], columns: Columns) -> NDArray[np.float64]:
+    if columns.submit is not None:
+        return np.array(list(map(float, table[columns.submit])))
+    assert columns.submit_time is not None
+    return np.array(list(map(epoch_of, table[columns.submit_time])))
+
+
+def _node_counts(texts: tuple[str, ...]) -> NDArray[np.int64]:
+    counts = np.array([int(text) if text else UNKNOWN for text in texts])
+    if bool(np.any(counts == 0)):
+        raise Unusable("nodes are 0")
+    return counts
+
+
+def _statuses(texts: tuple[str, ...]) -> NDArray[np.uint8]:
+    value_of = {text: STATUS_OF[text.lower()] for text in set(texts)}
+    return np.array([value_of[text] for text in texts], dtype=np.uint8)
+
+
+def _add_each(
+    rows: list[list[str]], line: int, columns: Columns, collector: TraceCollector
+) -> None:
+    for row in rows:
+        if row:
+            try:
+                collector.add(line, _row(row, columns))
+            except Unusable as problem:
+                collector.reject(line, problem)
+        line += 1 + sum(cell.count("\n") for cell in row)
+
+
+def _row(cells: list[str], columns: Columns) -> Row:
+    if len(cells) != columns.width:
+        raise Unusable("wrong number of fields", f"{len(cells)} of {columns.width}")
+
+    def cell(index: int | None) -> str:
+        return "" if index is None else cells[index].strip()
+
+    nodes = cell(columns.nodes)
+    return Row(
+        submit_s=(
+            epoch_of(cell(columns.submit_time))
+            if columns.submit is None
+            else _number(cell(columns.submit), "submission")
+        ),
+        duration_s=_number(cell(columns.duration), "duration"),
+        gpu_count=_count(cell(columns.gpus), "GPUs"),
+        node_count=_count(nodes, "nodes") if nodes else UNKNOWN,
+        user=cell(columns.user),
+        model=cell(columns.model),
+        status=Status.UNKNOWN if columns.status is None else status_of(cell(columns.status)),
+    )
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Unusable(f"{what} is no number", text or "nothing") from None
+
+
+def _count(text: str, what: str) -> int:
+    number = _number(text, what)
+    if not number.is_integer():  # neither is infinity, nor "not a number"
+        raise Unusable(f"{what} are no whole number", text)
+    return int(number)

@@ -1,0 +1,68 @@
+"""Opens a trace whatever its format: looks at how the file begins."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from roost_sim.errors import TraceError
+from roost_sim.traces.csv_file import read_csv
+from roost_sim.traces.journal_file import is_journal, read_journal
+from roost_sim.traces.philly_file import read_philly
+from roost_sim.traces.rows import LoadedTrace, open_trace
+from roost_sim.traces.sacct_file import is_sacct_header, read_sacct
+
+
+class Format(Enum):
+    """The formats, under the names that people write."""
+
+    CSV = "csv"
+    SACCT = "sacct"
+    PHILLY = "philly"
+    JOURNAL = "journal"
+
+
+class Reader(Protocol):
+    """Reads one format."""
+
+    def __call__(self, path: Path, *, strict: bool = False) -> LoadedTrace:
+        """Read a file of it; raises TraceError."""
+
+
+READERS: dict[Format, Reader] = {
+    Format.CSV: read_csv,
+    Format.SACCT: read_sacct,
+    Format.PHILLY: read_philly,
+    Format.JOURNAL: read_journal,
+}
+
+
+def load_trace(path: Path, *, format: Format | None = None, strict: bool = False) -> LoadedTrace:
+    """Load a trace.
+
+    Args:
+        path: a CSV (Roost's or Helios' columns), `sacct -P` text, Philly's cluster_job_log, or a
+            journal of roostd (the file, or the folder that has it). Text may be gzip.
+        format: what it is; None: look.
+        strict: raise at the first bad row instead of counting it.
+
+    Raises:
+        TraceError: names file, line and reason.
+    """
+    return READERS[format or detect_format(path)](path, strict=strict)
+
+
+def detect_format(path: Path) -> Format:
+    """Tell a trace's format from its first bytes.
+
+    Raises:
+        TraceError: the file cannot be read, or is empty.
+    """
+    if is_journal(path):
+        return Format.JOURNAL
+    with open_trace(path) as text:
+        first_line = text.readline(1 << 20)
+    if not first_line:
+        raise TraceError(str(path), None, "the file is empty")
+    if first_line.lstrip().startswith("["):
+        return Format.PHILLY
+    return Format.SACCT if is_sacct_header(first_line) else Format.CSV

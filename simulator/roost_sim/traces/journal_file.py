@@ -1,0 +1,162 @@
+"""Reads the jobs out of roostd's journal: what the daemon saw waiting, start and end.
+
+The layout is roostd's (tables run and entry; a record is four bytes of length and that much JSON,
+see docs/operations.md). Read here without the daemon's own reader, which belongs to its edge: of
+all events three matter, and of those a handful of fields.
+"""
+
+import json
+import sqlite3
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from roost_sim.errors import TraceError
+from roost_sim.traces.rows import LoadedTrace, Row, TraceCollector, Unusable
+from roost_sim.traces.trace import UNKNOWN
+
+FILE_NAME = "journal.sqlite"
+KNOWN_FORMAT = 1
+
+_LENGTH = struct.Struct("<I")
+_QUERY = """
+SELECT entry.sequence, entry.event FROM entry JOIN run USING (run)
+ORDER BY entry.sequence
+"""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the journal says of one job so far; times are engine times."""
+
+    submit_s: float
+    gpu_count: int
+    user: str = ""
+    node_count: int = UNKNOWN
+    started_s: float | None = None
+    held_s: float = 0.0
+
+    def stop(self, at_s: float) -> None:
+        if self.started_s is not None:
+            self.held_s += at_s - self.started_s
+            self.started_s = None
+
+
+@dataclass(slots=True)
+class _History:
+    """Follows the jobs of a journal; a job goes to the collector when it has ended."""
+
+    collector: TraceCollector
+    jobs: dict[str, _Seen] = field(default_factory=dict)
+
+    def take(self, sequence: int, event: Mapping[str, Any]) -> None:
+        match event["$"]:
+            case "JobQueued" | "JobChanged":
+                self._queued(event)
+            case "JobStarted":
+                self._started(event)
+            case "JobEnded":
+                self._ended(sequence, event)
+
+    def _queued(self, event: Mapping[str, Any]) -> None:
+        job = event["job"]
+        shape = job["shapes"][0]
+        seen = self.jobs.setdefault(job["job_id"], _Seen(float(job["submit_s"]), 0))
+        seen.stop(float(event["at_s"]))  # a requeue
+        seen.gpu_count = int(shape["node_count"]) * int(shape["gpus_per_node"])
+        seen.user = str(job["user_id"])
+
+    def _started(self, event: Mapping[str, Any]) -> None:
+        at_s, shares = float(event["at_s"]), event["shares"]
+        seen = self.jobs.setdefault(event["job_id"], _Seen(at_s, 0))
+        seen.gpu_count = sum(len(share["gpu_indices"]) for share in shares)
+        seen.node_count = len(shares) or UNKNOWN
+        if seen.started_s is None:  # a restarted daemon is told again of every running job
+            seen.started_s = at_s
+
+    def _ended(self, sequence: int, event: Mapping[str, Any]) -> None:
+        seen = self.jobs.pop(event["job_id"], None)
+        if seen is None:
+            return
+        seen.stop(float(event["at_s"]))
+        row = Row(seen.submit_s, seen.held_s, seen.gpu_count, seen.node_count, seen.user)
+        self.collector.add(sequence, row)
+
+
+def is_journal(path: Path) -> bool:
+    """Whether this is a journal, or a folder that has one."""
+    try:
+        with _file_of(path).open("rb") as file:
+            return file.read(16) == b"SQLite format 3\x00"
+    except OSError:
+        return False
+
+
+def read_journal(path: Path, *, strict: bool = False) -> LoadedTrace:
+    """Read the jobs that ended while roostd watched. Its file is opened for reading only.
+
+    Lines in messages are the sequence numbers of the journal's entries.
+
+    Args:
+        path: the journal, or the folder that has it.
+        strict: raise at the first record that cannot be read.
+
+    Raises:
+        TraceError: no journal, one of a newer format, no usable job, or strict and a bad record.
+    """
+    file = _file_of(path)
+    collector = TraceCollector(str(file), strict)
+    history = _History(collector)
+    epoch_s: float | None = None
+    try:
+        with closing(_open(file)) as connection:
+            epoch_s = _epoch_of_zero_s(connection, file)
+            for sequence, event in _events(connection, collector):
+                try:
+                    history.take(sequence, event)
+                except (KeyError, TypeError, ValueError, IndexError) as error:
+                    collector.reject(sequence, Unusable("event lacks a field", str(error)))
+    except sqlite3.Error as error:
+        raise TraceError(str(file), None, str(error)) from error
+    collector.skip("has not ended", len(history.jobs))
+    return collector.finish(epoch_s)
+
+
+def _file_of(path: Path) -> Path:
+    return path / FILE_NAME if path.is_dir() else path
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    if not file.is_file():
+        raise TraceError(str(file), None, "no such file")
+    return sqlite3.connect(f"file:{quote(str(file.absolute()))}?mode=ro", uri=True)
+
+
+def _epoch_of_zero_s(connection: sqlite3.Connection, file: Path) -> float | None:
+    heads: Sequence[tuple[int, float]] = connection.execute(
+        "SELECT format, epoch_of_zero_s FROM run ORDER BY run"
+    ).fetchall()
+    newest = max((format_ for format_, _ in heads), default=KNOWN_FORMAT)
+    if newest > KNOWN_FORMAT:
+        raise TraceError(
+            str(file), None, f"journal format {newest} is newer than {KNOWN_FORMAT}; update Roost"
+        )
+    return heads[0][1] if heads else None
+
+
+def _events(
+    connection: sqlite3.Connection, collector: TraceCollector
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for sequence, record in connection.execute(_QUERY):
+        try:
+            (length,) = _LENGTH.unpack_from(record)
+            event = json.loads(record[_LENGTH.size : _LENGTH.size + length])
+        except (struct.error, ValueError) as error:
+            collector.reject(sequence, Unusable("record cannot be read", str(error)))
+            continue
+        if isinstance(event, dict) and "$" in event:
+            yield sequence, event

@@ -1,0 +1,323 @@
+"""Collects rows into a trace, whatever the format they come from, and counts the bad ones.
+
+Clean rows go in by the chunk, which is what lets a million of them load in a few seconds; a chunk
+with anything wrong in it is read once more, row by row, so that each complaint names its line.
+"""
+
+import gzip
+import io
+import math
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_sim.errors import TraceError
+from roost_sim.traces.trace import UNKNOWN, Status, Trace, make_trace
+
+EXAMPLE_COUNT = 20
+MAX_GPU_COUNT = 1_000_000
+MAX_TIME_S = 1e11  # three thousand years: beyond it, somebody's unit is wrong
+
+_COMPLETED = ("pass", "passed", "completed", "complete", "done", "success", "succeeded", "finished")
+_FAILED = ("failed", "fail", "error", "timeout", "node_fail", "out_of_memory", "boot_fail")
+_CANCELLED = ("killed", "cancelled", "canceled", "suspended", "deadline", "preempted", "revoked")
+STATUS_OF = {
+    **dict.fromkeys(_COMPLETED, Status.COMPLETED),
+    **dict.fromkeys(_FAILED, Status.FAILED),
+    **dict.fromkeys(_CANCELLED, Status.CANCELLED),
+    "": Status.UNKNOWN,
+    "unknown": Status.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that no job could be made of."""
+
+    source: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}: {self.reason}"
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """What reading a trace came to.
+
+    Attributes:
+        job_count: jobs read.
+        skipped: rows that are no GPU job, by reason; nothing is wrong with them.
+        bad_count: rows that are wrong.
+        bad_by_reason: kinds of wrong, without the values.
+        examples: the first bad rows.
+    """
+
+    job_count: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    bad_count: int = 0
+    bad_by_reason: Counter[str] = field(default_factory=Counter)
+    examples: list[BadRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedTrace:
+    """A trace, and what was left out of it."""
+
+    trace: Trace
+    report: ReadReport
+
+
+@dataclass(slots=True)
+class Names:
+    """Gives each name a number, in order of first sight. "" is UNKNOWN."""
+
+    index: dict[str, int] = field(default_factory=lambda: {"": UNKNOWN})
+
+    def ids(self, names: Sequence[str]) -> NDArray[np.int32]:
+        """The numbers of some names, int32 [name]; new names get the next numbers."""
+        index = self.index
+        numbers = (index.setdefault(name, len(index) - 1) for name in names)
+        return np.fromiter(numbers, dtype=np.int32, count=len(names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name but "", by number."""
+        return tuple(name for name in self.index if name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Some clean rows as columns; anything but times and sizes may be unknown throughout.
+
+    Attributes:
+        submit_s: [row], seconds from any origin that the whole file shares.
+        duration_s: [row].
+        gpu_count: [row].
+        node_count: [row], or None.
+        users: [row], or None.
+        models: [row], or None.
+        statuses: [row], values of Status, or None.
+    """
+
+    submit_s: NDArray[np.float64]
+    duration_s: NDArray[np.float64]
+    gpu_count: NDArray[np.int64]
+    node_count: NDArray[np.int64] | None = None
+    users: Sequence[str] | None = None
+    models: Sequence[str] | None = None
+    statuses: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job of a file, in its own words."""
+
+    submit_s: float
+    duration_s: float
+    gpu_count: int
+    node_count: int = UNKNOWN
+    user: str = ""
+    model: str = ""
+    status: Status = Status.UNKNOWN
+
+
+class Unusable(Exception):
+    """A row that no job can be made of; `kind` says why without the row's values."""
+
+    def __init__(self, kind: str, value: str = "") -> None:
+        super().__init__(f"{kind}, got {value!r}" if value else kind)
+        self.kind = kind
+
+
+@dataclass(slots=True)
+class TraceCollector:
+    """Takes rows and chunks in, gives a trace back.
+
+    Attributes:
+        source: the file, for messages.
+        strict: raise at the first bad row instead of counting it.
+    """
+
+    source: str
+    strict: bool = False
+    report: ReadReport = field(default_factory=ReadReport)
+    _parts: list[dict[str, NDArray[np.generic]]] = field(default_factory=list)
+    _rows: list[Row] = field(default_factory=list)
+    _users: Names = field(default_factory=Names)
+    _models: Names = field(default_factory=Names)
+
+    def add(self, line: int, row: Row) -> None:
+        """Take one row in, or count it as bad or skipped."""
+        try:
+            check_range(row)
+        except Unusable as problem:
+            self.reject(line, problem)
+            return
+        if row.gpu_count == 0:
+            self.skip("asks for no GPU")
+        elif row.duration_s == 0:
+            self.skip("ran for no time")
+        else:
+            self._rows.append(row)
+
+    def add_chunk(self, chunk: Chunk) -> bool:
+        """Take a chunk in if every row of it is in range; else take nothing in and say False."""
+        submit_s, duration_s, gpus = chunk.submit_s, chunk.duration_s, chunk.gpu_count
+        nodes = chunk.node_count
+        is_clean = (
+            bool(np.all((np.abs(submit_s) < MAX_TIME_S) & (duration_s >= 0)))
+            and bool(np.all((duration_s < MAX_TIME_S) & (gpus >= 0) & (gpus <= MAX_GPU_COUNT)))
+            and (nodes is None or bool(np.all((nodes >= UNKNOWN) & (nodes <= MAX_GPU_COUNT))))
+        )
+        if not is_clean:
+            return False
+        self._flush()
+        keep = (gpus > 0) & (duration_s > 0)
+        self.skip("asks for no GPU", int(np.sum(gpus == 0)))
+        self.skip("ran for no time", int(np.sum((gpus > 0) & (duration_s == 0))))
+        count = len(submit_s)
+        unknown = np.full(count, UNKNOWN, dtype=np.int32)
+        columns: dict[str, NDArray[np.generic]] = {
+            "submit_s": submit_s,
+            "duration_s": duration_s,
+            "gpu_count": gpus.astype(np.int32),
+            "node_count": unknown if nodes is None else nodes.astype(np.int32),
+            "user_id": unknown if chunk.users is None else self._users.ids(chunk.users),
+            "model_id": unknown if chunk.models is None else self._models.ids(chunk.models),
+            "status": np.zeros(count, np.uint8) if chunk.statuses is None else chunk.statuses,
+        }
+        self._parts.append({name: column[keep] for name, column in columns.items()})
+        return True
+
+    def skip(self, reason: str, count: int = 1) -> None:
+        """Count rows that are fine but are no GPU job."""
+        if count:
+            self.report.skipped[reason] += count
+
+    def reject(self, line: int, problem: Unusable) -> None:
+        """Count a bad row, or raise it where the reading is strict.
+
+        Raises:
+            TraceError: strict.
+        """
+        if self.strict:
+            raise TraceError(self.source, line, str(problem))
+        self.report.bad_count += 1
+        self.report.bad_by_reason[problem.kind] += 1
+        if len(self.report.examples) < EXAMPLE_COUNT:
+            self.report.examples.append(BadRow(self.source, line, str(problem)))
+
+    def finish(self, epoch_of_zero_s: float | None = None) -> LoadedTrace:
+        """Make the trace: sorted, and counted from its first submission.
+
+        Args:
+            epoch_of_zero_s: the wall clock at 0 of the submit_s that came in; None: unknown.
+
+        Raises:
+            TraceError: there is no job in the file.
+        """
+        self._flush()
+        if not any(len(part["submit_s"]) for part in self._parts):
+            raise TraceError(self.source, None, self._why_empty())
+        columns = {
+            name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]
+        }
+        first_s = float(np.min(columns["submit_s"].astype(np.float64)))
+        self.report.job_count = len(columns["submit_s"])
+        trace = make_trace(
+            self.source,
+            columns["submit_s"].astype(np.float64) - first_s,
+            columns["duration_s"].astype(np.float64),
+            columns["gpu_count"].astype(np.int32),
+            node_count=columns["node_count"].astype(np.int32),
+            user_id=columns["user_id"].astype(np.int32),
+            model_id=columns["model_id"].astype(np.int32),
+            status=columns["status"].astype(np.uint8),
+            user_names=self._users.names,
+            model_names=self._models.names,
+            epoch_of_zero_s=None if epoch_of_zero_s is None else epoch_of_zero_s + first_s,
+        )
+        return LoadedTrace(trace, self.report)
+
+    def _why_empty(self) -> str:
+        if self.report.examples:
+            return f"no usable job; the first bad row: {self.report.examples[0]}"
+        if self.report.skipped:
+            reason, count = self.report.skipped.most_common(1)[0]
+            return f"no GPU job; of {count} rows: {reason}"
+        return "no jobs"
+
+    def _flush(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        self.add_chunk(
+            Chunk(
+                submit_s=np.array([row.submit_s for row in rows]),
+                duration_s=np.array([row.duration_s for row in rows]),
+                gpu_count=np.array([row.gpu_count for row in rows]),
+                node_count=np.array([row.node_count for row in rows]),
+                users=[row.user for row in rows],
+                models=[row.model for row in rows],
+                statuses=np.array([row.status for row in rows], dtype=np.uint8),
+            )
+        )
+
+
+def check_range(row: Row) -> None:
+    """Refuse quantities that cannot be.
+
+    Raises:
+        Unusable: names the quantity.
+    """
+    if not (math.isfinite(row.submit_s) and abs(row.submit_s) < MAX_TIME_S):
+        raise Unusable("submission is not a time in seconds", f"{row.submit_s:g}")
+    if not (math.isfinite(row.duration_s) and 0 <= row.duration_s < MAX_TIME_S):
+        raise Unusable("duration is not a time of 0 s or more", f"{row.duration_s:g}")
+    if not 0 <= row.gpu_count <= MAX_GPU_COUNT:
+        raise Unusable(f"GPUs are not 0 to {MAX_GPU_COUNT}", str(row.gpu_count))
+    if not (row.node_count == UNKNOWN or 1 <= row.node_count <= MAX_GPU_COUNT):
+        raise Unusable(f"nodes are not 1 to {MAX_GPU_COUNT}", str(row.node_count))
+
+
+def status_of(text: str) -> Status:
+    """What a scheduler's word for the end of a job means: Pass, COMPLETED, CANCELLED by 1000.
+
+    Raises:
+        Unusable: the word is not known.
+    """
+    words = text.split(maxsplit=1)
+    status = STATUS_OF.get(words[0].lower() if words else "")
+    if status is None:
+        raise Unusable("unknown status", text)
+    return status
+
+
+@contextmanager
+def open_trace(path: Path) -> Iterator[TextIO]:
+    """Open a text file, plain or gzip by its content.
+
+    Raises:
+        TraceError: it cannot be opened, or read to its end, or is no text.
+    """
+    try:
+        with path.open("rb") as raw:
+            is_gzip = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            binary = gzip.GzipFile(fileobj=raw) if is_gzip else raw
+            with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
+                yield text
+    except UnicodeDecodeError as error:
+        raise TraceError(str(path), None, f"no text: {error.reason}") from error
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise TraceError(str(path), None, reason) from error

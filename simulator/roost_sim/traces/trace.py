@@ -1,0 +1,198 @@
+"""A trace: the jobs that a simulation replays, as columns.
+
+Columns rather than objects: a year of a large site is a million jobs, and slicing, scaling and
+statistics are then single numpy calls. Reading files is `roost_sim.traces.formats`' business.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_sim.errors import TraceError
+
+UNKNOWN = -1  # in node_count, user_id and model_id: the trace does not say
+
+
+class Status(IntEnum):
+    """How a job ended on the cluster where the trace was taken."""
+
+    UNKNOWN = 0
+    COMPLETED = 1
+    FAILED = 2
+    CANCELLED = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Jobs in order of submission.
+
+    Attributes:
+        source: the file, or how the trace was made.
+        submit_s: float64 [job], ascending, 0 or later.
+        duration_s: float64 [job], above 0: the run time on the cluster of the trace.
+        gpu_count: int32 [job], above 0.
+        node_count: int32 [job]; UNKNOWN: the scheduler may choose.
+        user_id: int32 [job], an index into user_names, or UNKNOWN.
+        model_id: int32 [job], an index into model_names, or UNKNOWN.
+        status: uint8 [job], values of Status.
+        user_names: each name once.
+        model_names: each name once.
+        epoch_of_zero_s: the wall clock at submit_s 0, read as UTC; None: unknown.
+    """
+
+    source: str
+    submit_s: NDArray[np.float64]
+    duration_s: NDArray[np.float64]
+    gpu_count: NDArray[np.int32]
+    node_count: NDArray[np.int32]
+    user_id: NDArray[np.int32]
+    model_id: NDArray[np.int32]
+    status: NDArray[np.uint8]
+    user_names: tuple[str, ...] = ()
+    model_names: tuple[str, ...] = ()
+    epoch_of_zero_s: float | None = None
+
+    def __post_init__(self) -> None:
+        count = len(self.submit_s)
+        for name in (*_ROW_COLUMNS, "submit_s"):
+            column = getattr(self, name)
+            if column.shape != (count,):
+                raise ValueError(f"{name} has shape {column.shape}, want ({count},)")
+            column.setflags(write=False)
+        if count and (self.submit_s[0] < 0 or bool(np.any(np.diff(self.submit_s) < 0))):
+            raise ValueError("submit_s must be ascending and not negative")
+
+    def __len__(self) -> int:
+        return len(self.submit_s)
+
+    @property
+    def span_s(self) -> float:
+        """Seconds from the first submission to the last; 0 of an empty trace."""
+        return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
+
+    @property
+    def work_gpu_s(self) -> float:
+        """GPU-seconds of all jobs."""
+        return float((self.gpu_count * self.duration_s).sum())
+
+    def user_name(self, position: int) -> str:
+        """Who submitted a job; "" where the trace does not say."""
+        index = int(self.user_id[position])
+        return "" if index == UNKNOWN else self.user_names[index]
+
+    def model_name(self, position: int) -> str:
+        """What a job ran; "" where the trace does not say."""
+        index = int(self.model_id[position])
+        return "" if index == UNKNOWN else self.model_names[index]
+
+    def load(self, cluster_gpu_count: int) -> float:
+        """Offered load: GPU-seconds asked for, over GPU-seconds there while jobs arrive.
+
+        Source: the ratio that scheduling papers call rho, sum(gpus * duration) / (GPUs * span).
+
+        Raises:
+            TraceError: all jobs arrive at once, so that there is no rate.
+        """
+        if cluster_gpu_count <= 0:
+            raise ValueError(f"a cluster has GPUs, got {cluster_gpu_count}")
+        if self.span_s <= 0:
+            raise TraceError(self.source, None, "all jobs arrive at once: there is no load")
+        return self.work_gpu_s / (cluster_gpu_count * self.span_s)
+
+    def at_load(self, load: float, cluster_gpu_count: int) -> "Trace":
+        """Stretch or squeeze the arrivals until the offered load is `load`.
+
+        Durations and sizes stay, so that only the rate changes; so do the rhythm of day and week,
+        in proportion. The wall clock is forgotten: it would be wrong.
+
+        Raises:
+            TraceError: all jobs arrive at once.
+        """
+        if not load > 0:
+            raise ValueError(f"want a load above 0, got {load}")
+        factor = self.load(cluster_gpu_count) / load
+        first_s = self.submit_s[0]
+        return replace(self, submit_s=(self.submit_s - first_s) * factor, epoch_of_zero_s=None)
+
+    def limit(self, count: int) -> "Trace":
+        """The first `count` jobs, or all where there are fewer."""
+        return self.where(np.arange(len(self)) < count)
+
+    def window(self, begin_s: float, end_s: float) -> "Trace":
+        """The jobs submitted in [begin_s, end_s), with submit_s counted from begin_s."""
+        inside = self.where((self.submit_s >= begin_s) & (self.submit_s < end_s))
+        zero_s = None if self.epoch_of_zero_s is None else self.epoch_of_zero_s + begin_s
+        return replace(inside, submit_s=inside.submit_s - begin_s, epoch_of_zero_s=zero_s)
+
+    def with_status(self, wanted: Iterable[Status]) -> "Trace":
+        """The jobs that ended in one of these ways."""
+        return self.where(np.isin(self.status, np.array(sorted(wanted), dtype=np.uint8)))
+
+    def fitting(self, cluster_gpu_count: int) -> "Trace":
+        """The jobs that ask for no more GPUs than the cluster has."""
+        return self.where(self.gpu_count <= cluster_gpu_count)
+
+    def where(self, keep: NDArray[np.bool_]) -> "Trace":
+        """The jobs of a mask, bool [job]. Times and names stay as they are."""
+        columns = {name: getattr(self, name)[keep] for name in (*_ROW_COLUMNS, "submit_s")}
+        return replace(self, **columns)
+
+
+_ROW_COLUMNS = ("duration_s", "gpu_count", "node_count", "user_id", "model_id", "status")
+
+
+def make_trace(
+    source: str,
+    submit_s: Sequence[float] | NDArray[np.float64],
+    duration_s: Sequence[float] | NDArray[np.float64],
+    gpu_count: Sequence[int] | NDArray[np.int32],
+    *,
+    node_count: Sequence[int] | NDArray[np.int32] | None = None,
+    user_id: NDArray[np.int32] | None = None,
+    model_id: NDArray[np.int32] | None = None,
+    status: Sequence[int] | NDArray[np.uint8] | None = None,
+    user_names: Sequence[str] = (),
+    model_names: Sequence[str] = (),
+    epoch_of_zero_s: float | None = None,
+) -> Trace:
+    """Build a trace from columns in any order: it is sorted by submission, ties as given.
+
+    Args:
+        source: what to call it.
+        submit_s: [job].
+        duration_s: [job].
+        gpu_count: [job].
+        node_count: [job]; None: unknown for every job.
+        user_id: [job]; None: unknown.
+        model_id: [job]; None: unknown.
+        status: [job]; None: unknown.
+        user_names: what user_id counts in.
+        model_names: what model_id counts in.
+        epoch_of_zero_s: the wall clock at submit_s 0.
+    """
+    submit = np.asarray(submit_s, dtype=np.float64)
+    order = np.argsort(submit, kind="stable")
+    if not len(submit) == len(duration_s) == len(gpu_count):
+        raise ValueError("submit_s, duration_s and gpu_count differ in shape")
+    unknown = np.full(len(submit), UNKNOWN, dtype=np.int32)
+
+    def ids(column: Sequence[int] | NDArray[np.int32] | None) -> NDArray[np.int32]:
+        return unknown.copy() if column is None else np.asarray(column, dtype=np.int32)[order]
+
+    states = np.zeros(len(submit), dtype=np.uint8) if status is None else np.asarray(status)
+    return Trace(
+        source=source,
+        submit_s=submit[order],
+        duration_s=np.asarray(duration_s, dtype=np.float64)[order],
+        gpu_count=np.asarray(gpu_count, dtype=np.int32)[order],
+        node_count=ids(node_count),
+        user_id=ids(user_id),
+        model_id=ids(model_id),
+        status=states.astype(np.uint8)[order],
+        user_names=tuple(user_names),
+        model_names=tuple(model_names),
+        epoch_of_zero_s=epoch_of_zero_s,
+    )

@@ -1,0 +1,1 @@
+"""How fast jobs run: measured profiles, shared links, neighbours, published models."""

@@ -1,0 +1,151 @@
+"""A world in which jobs run as fast as measurements say, and slow each other on shared links.
+
+A job on several nodes is taken to reduce its gradients around a ring: in each direction one flow
+passes each of its nodes' ports, and one each rack and pod it is in. It sends for as long as a step
+communicates alone, so its average traffic is that part of a port's bandwidth. Neighbours then slow
+each other only where their averages do not fit on a link; bursts that collide are not modelled.
+
+Jobs on the same node slow each other's exposed communication (worlds.neighbours), but for those on
+one node whose GPUs are all joined by NVLink: they do not use what the node shares.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_sim.worlds.link_shares import LinkId, LinkShares, Traffic
+from roost_sim.worlds.neighbours import NodeNeighbours
+from roost_sim.worlds.profiles import Profile
+from roost_sim.worlds.speed import SpeedModel, Spot
+from roost_sim.worlds.world import Change, Started
+from roostd.core.model import JobId, NodeName, NodeShare
+from roostd.core.topology import LinkMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    spot: Spot
+    profile: Profile
+
+
+class MeasuredWorld:
+    """Rates by profile, placement and traffic. See roost_sim.worlds.world.World.
+
+    Args:
+        cluster: where the jobs run.
+        profiles: of every job that will be started.
+        speed: how fast they are; None: as measured, on this cluster.
+        is_contended: False: every job has its links to itself, as in many published simulators.
+        has_neighbours: False: jobs on the same node do not feel each other.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        profiles: Mapping[JobId, Profile],
+        *,
+        speed: SpeedModel | None = None,
+        is_contended: bool = True,
+        has_neighbours: bool = False,
+    ) -> None:
+        self._cluster, self._profiles, self._is_contended = cluster, profiles, is_contended
+        self._has_neighbours = has_neighbours
+        self._nvlinked = _nvlinked(cluster)
+        self._speed = speed or SpeedModel.of(cluster)
+        self._links = LinkShares(_capacities(cluster))
+        self._nodes = NodeNeighbours({node.name: node.kind.gpu_count for node in cluster.nodes})
+        self._running: dict[JobId, _Running] = {}
+
+    def rates_after(self, change: Change) -> Iterable[tuple[JobId, float]]:
+        """See World."""
+        job_id = change.job_id
+        if isinstance(change, Started):
+            names = [share.node for share in change.shares]
+            running = _Running(_spot(self._cluster, change.shares), self._profiles[job_id])
+            self._running[job_id] = running
+            linked = self._links.add(job_id, self._traffic(names, running))
+            duty_frac = self._duty_frac(names[0], running)
+            beside = self._nodes.add(job_id, change.shares, duty_frac)
+            return [
+                (other, self.rate(other)) for other in dict.fromkeys((job_id, *linked, *beside))
+            ]
+        del self._running[job_id]
+        changed = dict.fromkeys((*self._links.remove(job_id), *self._nodes.remove(job_id)))
+        return [(other, self.rate(other)) for other in changed]
+
+    def rate(self, job_id: JobId) -> float:
+        """How fast a running job is now.
+
+        Raises:
+            KeyError: it does not run.
+        """
+        running = self._running[job_id]
+        return self._speed.rate(running.profile, running.spot, *self._hindrance(job_id))
+
+    def communication_frac(self, job_id: JobId) -> float:
+        """How much of a running job's time is exposed communication now, 0 to 1.
+
+        Raises:
+            KeyError: it does not run.
+        """
+        running = self._running[job_id]
+        hindrance = self._hindrance(job_id)
+        return self._speed.communication_frac(running.profile, running.spot, *hindrance)
+
+    def _hindrance(self, job_id: JobId) -> tuple[float, float]:
+        return self._links.share_frac(job_id), self._nodes.stretch(job_id)
+
+    def _duty_frac(self, node: NodeName, running: _Running) -> float:
+        if not self._has_neighbours:
+            return 0.0
+        if running.spot.tier == Tier.NODE and node in self._nvlinked:
+            return 0.0
+        return self._speed.communication_frac(running.profile, running.spot)
+
+    def _traffic(self, names: list[NodeName], running: _Running) -> Traffic:
+        tier = running.spot.tier
+        if tier == Tier.NODE or not self._is_contended:
+            return Traffic((), 0.0)
+        nodes = [self._cluster.node(name) for name in names]
+        links: list[LinkId] = [("node", node.name) for node in nodes]
+        if tier >= Tier.POD:
+            links += dict.fromkeys(("rack", node.rack) for node in nodes)
+        if tier >= Tier.CORE:
+            links += dict.fromkeys(("pod", node.pod) for node in nodes)
+        flow_bytes_per_s = min(
+            self._cluster.tiers[crossed].bandwidth_bytes_per_s
+            for crossed in Tier
+            if Tier.RACK <= crossed <= tier
+        )
+        duty_frac = self._speed.communication_frac(running.profile, running.spot)
+        return Traffic(tuple(links), duty_frac * flow_bytes_per_s)
+
+
+def _capacities(cluster: ClusterSpec) -> dict[LinkId, float]:
+    found: dict[LinkId, float] = {}
+    for node in cluster.nodes:
+        found["node", node.name] = cluster.port_bytes_per_s()
+        found["rack", node.rack] = cluster.rack_uplink_bytes_per_s(node.rack)
+        found["pod", node.pod] = cluster.pod_uplink_bytes_per_s(node.pod)
+    return found
+
+
+def _nvlinked(cluster: ClusterSpec) -> frozenset[NodeName]:
+    """Nodes in which every pair of GPUs is joined by NVLink."""
+    kinds = {id(node.kind): node.kind for node in cluster.nodes}
+    joined = {key: _is_nvlinked(kind.links) for key, kind in kinds.items()}
+    return frozenset(node.name for node in cluster.nodes if joined[id(node.kind)])
+
+
+def _is_nvlinked(links: LinkMatrix) -> bool:
+    return all(link is None or link.nvlink_count > 0 for row in links.links for link in row)
+
+
+def _spot(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> Spot:
+    counts = [len(share.gpu_indices) for share in shares]
+    return Spot(
+        tier=cluster.tier_of(share.node for share in shares),
+        gpu_count=sum(counts),
+        node_count=len(counts),
+        fullest_gpu_count=max(counts),
+    )

@@ -1,0 +1,50 @@
+"""What it costs a job to be stopped and to go on elsewhere: seconds in which it holds GPUs idle.
+
+What a job did since its last checkpoint is lost besides; that is the driver's business.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from roost_sim.worlds.model_sizes import size_of
+
+_MEASURED_RESTART_S = 40.0  # Lucid's re-implementation of Tiresias (ASPLOS 2023), up to 8 GPUs
+_MEASURED_LARGE_RESTART_S = 60.0  # and above; Pollux measured about 30 s, Sia 20 to 250 s by model
+_MEASURED_UP_TO_GPUS = 8
+_CHECKPOINT_COPIES = 3  # of the weights: Adam's two moments are saved with them
+_STORAGE_BYTES_PER_S = 1e9  # ours: one client of a shared file system
+_DALLY_S_PER_GPU = 1.0
+
+
+class RestartRule(StrEnum):
+    """How much a restart costs."""
+
+    MEASURED = "measured"  # start-up as published systems report it, and the checkpoint's way
+    DALLY = "dally"  # 1 s a GPU
+    FREE = "free"  # as in Blox and in Gandiva as Dally has it
+
+
+def restart_s(cost: RestartRule, family: str | None, gpu_count: int) -> float:
+    """Seconds from the GPUs being given to a stopped job until it works again.
+
+    Args:
+        cost: how to count.
+        family: of the job's model; its checkpoint counts 0 where the size is unknown.
+        gpu_count: of the job.
+    """
+    return _COSTS[cost](family, gpu_count)
+
+
+def _measured_s(family: str | None, gpu_count: int) -> float:
+    is_large = gpu_count > _MEASURED_UP_TO_GPUS
+    size = None if family is None else size_of(family)
+    checkpoint_bytes = 0 if size is None else size.gradient_bytes * _CHECKPOINT_COPIES
+    moved_s = 2 * checkpoint_bytes / _STORAGE_BYTES_PER_S  # written by one node, read by another
+    return (_MEASURED_LARGE_RESTART_S if is_large else _MEASURED_RESTART_S) + moved_s
+
+
+_COSTS: Mapping[RestartRule, Callable[[str | None, int], float]] = {
+    RestartRule.MEASURED: _measured_s,
+    RestartRule.DALLY: lambda family, gpu_count: _DALLY_S_PER_GPU * gpu_count,
+    RestartRule.FREE: lambda family, gpu_count: 0.0,
+}

@@ -1,0 +1,125 @@
+"""How long one step's all-reduce takes on a hierarchy of rings, and what compute hides of it.
+
+Dally's model (Sharma et al., arXiv 2401.16492), in closed form where its simulator steps through
+messages: in each dimension of n members a ring moves 2(n-1)/n of the bytes and waits 2(n-1) times
+for the latency, once a layer; n times less is left for the next dimension out. The sum is linear
+in the bytes, so layer sizes play no part in it, only their number. Hidden is what fits into the
+backward pass. Layers that finish last cannot hide, which this leaves out: where a step is barely
+hidden the closed form is up to a tenth too fast (docs/simulator/speed.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeAlias
+
+from roost_sim.clusters.cluster_spec import ClusterSpec, Tier, TierSpec
+from roostd.core.model import NodeShare
+
+SLOT_GPUS = 4  # GPUs joined without latency inside a machine of Dally's simulator
+_BACKWARD_FRAC = 2 / 3  # of a step's compute: a backward pass costs two forward passes
+
+_Path: TypeAlias = tuple[str | int, ...]  # (pod, rack, node, slot), outermost first
+GpuCounts: TypeAlias = Mapping[_Path, int]  # GPUs in each slot that a job uses
+Rings: TypeAlias = tuple[tuple[int, int], ...]  # (members, index of the dimension), inside out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepModel:
+    """What a step of one model computes and reduces.
+
+    Attributes:
+        name: of the model.
+        family: the same; what is left out together.
+        source: whose figures.
+        compute_s: of one step, however many GPUs there are.
+        gradient_bytes: reduced in each step.
+        layer_count: all-reduces in each step.
+    """
+
+    name: str
+    family: str
+    source: str
+    compute_s: float
+    gradient_bytes: float
+    layer_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class RingNetwork:
+    """The dimensions that a job may span.
+
+    Attributes:
+        dimensions: GPUs of a slot, slots of a machine, machines of a rack, racks of a pod, pods.
+        compute_scale: multiplies compute. 1: as published, far above what GPUs do.
+    """
+
+    dimensions: tuple[TierSpec, ...]
+    compute_scale: float = 1.0
+
+    @classmethod
+    def of(cls, cluster: ClusterSpec, compute_scale: float = 1.0) -> "RingNetwork":
+        """The network of a cluster; inside a slot, that of a node without its latency."""
+        node = cluster.tiers[Tier.NODE]
+        slot = TierSpec(bandwidth_bytes_per_s=node.bandwidth_bytes_per_s)
+        tiers = (cluster.tiers[tier] for tier in (Tier.NODE, Tier.RACK, Tier.POD, Tier.CORE))
+        return cls((slot, *tiers), compute_scale)
+
+    def reduce_s(self, model: StepModel, rings: Rings) -> float:
+        """Seconds of communication of one step, hidden or not."""
+        total_s, left_bytes = 0.0, model.gradient_bytes
+        for members, index in rings:
+            link, hops = self.dimensions[index], 2 * (members - 1)
+            total_s += hops / members * left_bytes / link.bandwidth_bytes_per_s
+            total_s += model.layer_count * hops * link.latency_s
+            left_bytes /= members
+        return total_s
+
+    def efficiency(self, model: StepModel, rings: Rings) -> float:
+        """Compute over compute and exposed communication of a step, above 0 and at most 1."""
+        compute_s = model.compute_s * self.compute_scale
+        exposed_s = max(self.reduce_s(model, rings) - _BACKWARD_FRAC * compute_s, 0.0)
+        return compute_s / (compute_s + exposed_s)
+
+
+def gpu_counts(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> GpuCounts:
+    """Where the GPUs of a placement are: four neighbours by index are a slot."""
+    counts = defaultdict[_Path, int](int)
+    for share in shares:
+        node = cluster.node(share.node)
+        for gpu in share.gpu_indices:
+            counts[node.pod, node.rack, node.name, gpu // SLOT_GPUS] += 1
+    return counts
+
+
+def rings_of(counts: GpuCounts) -> Rings:
+    """The rings of a placement, without those of one member.
+
+    A level at which a job is uneven becomes one flat ring of all GPUs below each of its parents,
+    as in Dally's simulator; there the levels above it stay, which is our reading.
+    """
+    rings = list[tuple[int, int]]()
+    below, totals = set(counts.values()), dict(counts)
+    if len(below) == 1:
+        rings.append((below.pop(), 0))
+    for index in range(1, 5):
+        parents = defaultdict[_Path, list[int]](list)
+        for path, total in totals.items():
+            parents[path[:-1]].append(total)
+        widths = {len(children) for children in parents.values()}
+        is_even = bool(rings) and len(widths) == 1 and len(set(totals.values())) == 1
+        totals = {path: sum(children) for path, children in parents.items()}
+        rings = [*rings, (widths.pop(), index)] if is_even else [(max(totals.values()), index)]
+    return tuple(ring for ring in rings if ring[0] > 1)
+
+
+def spread_evenly(gpu_count: int, node_count: int, rack_count: int) -> GpuCounts:
+    """A job on so many nodes in so many racks, as evenly as it goes, slots filled in turn."""
+    counts = dict[_Path, int]()
+    edges = [gpu_count * node // node_count for node in range(node_count + 1)]
+    for node, (begin, end) in enumerate(pairwise(edges)):
+        for gpu in range(end - begin):
+            path = ("", node * rack_count // node_count, node, gpu // SLOT_GPUS)
+            counts[path] = counts.get(path, 0) + 1
+    return counts

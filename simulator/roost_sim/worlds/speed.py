@@ -1,0 +1,140 @@
+"""How fast a job runs where it is: its profile, the tiers of the cluster, its share of the links.
+
+A rate is speed relative to the same GPUs placed as closely as the cluster allows, with all links
+to themselves: a job of 100 s at rate 0.5 takes 200 s. So the duration in a trace is kept where a
+placement is as good as it can be.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_sim.worlds.profiles import Profile
+
+LEAST_SHARE_FRAC = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a job is, as far as its speed goes.
+
+    Attributes:
+        tier: how far apart its nodes are.
+        gpu_count: of the whole job.
+        node_count: nodes it is on.
+        fullest_gpu_count: the most GPUs that it has on one node.
+    """
+
+    tier: Tier
+    gpu_count: int
+    node_count: int
+    fullest_gpu_count: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.node_count <= self.gpu_count:
+            raise ValueError(f"{self.gpu_count} GPUs cannot be on {self.node_count} nodes")
+        if not self.gpu_count <= self.node_count * self.fullest_gpu_count:
+            raise ValueError(f"{self.fullest_gpu_count} GPUs at most a node are too few")
+        if (self.tier == Tier.NODE) != (self.node_count == 1):
+            raise ValueError(f"{self.node_count} nodes are not tier {self.tier.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedModel:
+    """Rates on one cluster.
+
+    Attributes:
+        far_factor: by tier, how many times longer the network part takes than inside a rack of the
+            machines measured.
+        gpus_per_node: of the largest node, which decides what the closest placement is.
+        communication_scale: multiplies all communication. 1: the ratio of network to GPU speed is
+            that of the machines measured. Above 1: faster GPUs on the same network.
+    """
+
+    far_factor: Mapping[Tier, float]
+    gpus_per_node: int
+    communication_scale: float = 1.0
+
+    @classmethod
+    def of(
+        cls, cluster: ClusterSpec, communication_scale: float = 1.0, congestion: float = 1.0
+    ) -> "SpeedModel":
+        """The model of a cluster: tiers with less bandwidth than a rack are slower in proportion.
+
+        Oversubscription is not in it: it bites when several jobs meet on an uplink, which is what
+        `share_frac` is for.
+
+        Args:
+            cluster: whose tiers.
+            communication_scale: see the attribute.
+            congestion: everything above the nodes is so many times slower than measured.
+
+        Raises:
+            ValueError: a scale below 0, or a congestion below 1.
+        """
+        if not congestion >= 1:
+            raise ValueError(f"want a congestion of 1 or more, got {congestion}")
+        if not communication_scale >= 0:
+            raise ValueError(f"want a scale of 0 or more, got {communication_scale}")
+        rack_bytes_per_s = cluster.tiers[Tier.RACK].bandwidth_bytes_per_s
+        factor = {
+            tier: max(rack_bytes_per_s / cluster.tiers[tier].bandwidth_bytes_per_s, 1.0)
+            for tier in (Tier.POD, Tier.CORE)
+        }
+        factor[Tier.CORE] = max(factor[Tier.CORE], factor[Tier.POD])  # the way leads through both
+        factor[Tier.RACK] = 1.0
+        factor = {tier: value * congestion for tier, value in factor.items()}
+        factor[Tier.NODE] = 1.0
+        return cls(factor, cluster.largest_node_gpu_count, communication_scale)
+
+    def overhead(
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
+    ) -> float:
+        """Exposed communication over compute.
+
+        Args:
+            profile: what the job is like.
+            spot: where it is.
+            share_frac: what it gets of its narrowest link, 1 alone; plays no part in one node.
+            node_stretch: how many times longer it takes beside the neighbours on its nodes.
+        """
+        scale = self.communication_scale * node_stretch
+        if spot.tier == Tier.NODE:
+            return profile.local_overhead(spot.gpu_count) * scale
+        near = profile.spread_overhead(spot.gpu_count, spot.node_count, spot.fullest_gpu_count)
+        stretch = self.far_factor[spot.tier] / min(max(share_frac, LEAST_SHARE_FRAC), 1.0)
+        return near * stretch * scale
+
+    def communication_frac(
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
+    ) -> float:
+        """How much of a step is exposed communication, 0 to 1. Arguments: see overhead."""
+        overhead = self.overhead(profile, spot, share_frac, node_stretch)
+        return overhead / (1.0 + overhead)
+
+    def rate(
+        self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
+    ) -> float:
+        """Speed relative to the closest placement of as many GPUs, above 0 and at most 1.
+
+        Arguments: see overhead.
+        """
+        closest = self.overhead(profile, self.closest(spot.gpu_count))
+        here = self.overhead(profile, spot, share_frac, node_stretch)
+        return min((1.0 + closest) / (1.0 + here), 1.0)
+
+    def closest(self, gpu_count: int) -> Spot:
+        """The best placement that the cluster allows for so many GPUs: the fewest nodes."""
+        return _closest(gpu_count, self.gpus_per_node)
+
+
+@cache
+def _closest(gpu_count: int, gpus_per_node: int) -> Spot:
+    nodes = -(-gpu_count // gpus_per_node)
+    return Spot(
+        tier=Tier.NODE if nodes == 1 else Tier.RACK,
+        gpu_count=gpu_count,
+        node_count=nodes,
+        fullest_gpu_count=-(-gpu_count // nodes),
+    )
