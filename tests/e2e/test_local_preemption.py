@@ -68,7 +68,7 @@ def until(done: Callable[[], bool], what: str, timeout_s: float = 25.0) -> None:
         time.sleep(0.05)
 
 
-def train(stack: Stack, *options: str, steps: int = 60) -> str:
+def train(stack: Stack, *options: str, steps: int = 40) -> str:
     """Start a job that takes the whole node and saves its step every half second."""
     script = _TRAIN.format(steps=steps, step_s=STEP_S, interval=INTERVAL_STEPS)
     comment = "--comment=roost:model=toy,checkpoint=0.5"
@@ -91,7 +91,7 @@ def assert_lost_no_more_than_an_interval(stack: Stack, job_id: str) -> None:
     assert first == (0, 0)
     for resumed_step, seen_step in later:
         assert 0 <= seen_step - resumed_step <= INTERVAL_STEPS
-    assert stack.slurm.output(job_id).splitlines()[-1] == "finished 60"
+    assert stack.slurm.output(job_id).splitlines()[-1] == "finished 40"
 
 
 def test_a_job_goes_on_from_its_checkpoint_after_making_room(roostd: Stack) -> None:
