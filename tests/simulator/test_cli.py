@@ -188,7 +188,7 @@ def test_policies_as_json() -> None:
 
 def test_policies_for_people_names_every_part() -> None:
     shown = run("policies").stdout
-    for word in ("smallest-first", "consolidation", "strict", "skip", "oracle", "none"):
+    for word in ("smallest-first", "consolidation", "strict", "block", "oracle", "none"):
         assert word in shown
 
 

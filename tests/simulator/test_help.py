@@ -79,8 +79,8 @@ def test_tab_offers_commands_policies_and_presets() -> None:
 
 def test_tab_goes_on_from_part_to_part_and_from_name_to_name() -> None:
     assert "sjf+strict" in complete("roost-sim replay --policy sjf+st")
-    assert complete("roost-sim replay --policy sjf+strict+sk") == ["sjf+strict+skip"]
-    assert complete("roost-sim replay --policy sjf+strict+skip+none+") == []
+    assert complete("roost-sim replay --policy sjf+strict+bl") == ["sjf+strict+block"]
+    assert complete("roost-sim replay --policy sjf+strict+block+none+") == []
     assert "fifo,sjf" in complete("roost-sim compare --policies fifo,sj")
     assert "fifo,sjf+strict" in complete("roost-sim compare --policies fifo,sjf+stri")
 

@@ -28,7 +28,7 @@ from roostd.core.engine import EngineConfig
 @click.option(
     "--policy",
     "policy_name",
-    default="fifo",
+    default="roost",
     show_default=True,
     metavar="NAME",
     shell_complete=policy_names,
