@@ -43,6 +43,13 @@ def test_times_of_two_jobs_in_a_row() -> None:
     assert figures.left_out == ()
 
 
+def test_the_wait_after_a_stop_is_queueing_too() -> None:
+    # Submitted at 0, runs 10 to 30 and 70 to 100: it waits 10 s and then 40 s.
+    stopped = done(1, 0, 100)
+    stopped.started_s, stopped.ran_s, stopped.preempted_count = 10, 50, 1
+    assert measure(outcome_of(stopped, done(2, 0, 7)), 8, WHOLE).avg_queue_s == (50 + 0) / 2
+
+
 def test_percentiles_of_the_completion_time() -> None:
     figures = measure(outcome_of(*(done(n, n, n) for n in range(101))), 8, WHOLE)
     assert (figures.median_jct_s, figures.p95_jct_s, figures.p99_jct_s) == (50, 95, 99)

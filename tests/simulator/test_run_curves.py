@@ -48,7 +48,16 @@ def curves(*jobs: JobResult, holds: HoldLog | None = None) -> Curves:
     outcome = Outcome(jobs=jobs, event_count=0, decision_s=())
     metrics = measure(outcome, SMALL.gpu_count, WHOLE, holds=Holds())
     report = Report(outcome=outcome, metrics=metrics, knowledge=Regime.NONE, wall_s=0)
-    return curves_of(report, WHOLE, holds or HoldLog(SMALL))
+    return curves_of(report, WHOLE, holds or holds_of(*jobs))
+
+
+def holds_of(*jobs: JobResult) -> HoldLog:
+    """Of jobs that were never stopped."""
+    holds = HoldLog(SMALL)
+    for one in jobs:
+        if one.started_s is not None and one.ended_s is not None:
+            holds(share(SMALL, 0, 8), one.started_s, one.ended_s)
+    return holds
 
 
 def share(cluster: ClusterSpec, node: int, gpu_count: int) -> tuple[NodeShare, ...]:
@@ -62,6 +71,16 @@ def test_the_queue_is_who_has_come_and_not_started() -> None:
     assert queue[: QUEUE_POINTS // 4] == [1.0] * (QUEUE_POINTS // 4)
     assert queue[QUEUE_POINTS // 4 : QUEUE_POINTS // 2] == [2.0] * (QUEUE_POINTS // 4)
     assert queue[QUEUE_POINTS // 2 :] == [0.0] * (QUEUE_POINTS // 2)
+
+
+def test_who_was_stopped_is_in_the_queue_again() -> None:
+    # 0 to 100 s, on two nodes from 0 to 25 and from 75 on: it waits in between.
+    holds = HoldLog(SMALL)
+    for begin_s, end_s in ((0.0, 25.0), (75.0, 100.0)):
+        holds(share(SMALL, 0, 8) + share(SMALL, 1, 8), begin_s, end_s)
+    quarter = QUEUE_POINTS // 4
+    queue = curves(job(0, 0, 100), holds=holds).queue
+    assert queue == [0.0] * quarter + [1.0] * (2 * quarter) + [0.0] * quarter
 
 
 def test_a_wait_shorter_than_a_part_counts_for_its_share_of_the_part() -> None:

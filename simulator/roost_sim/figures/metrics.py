@@ -61,7 +61,7 @@ class Metrics:
         completed: of those; the others were left out, see `left_out`.
         measured: completed jobs that the job times are about.
         avg_jct_s, median_jct_s, p95_jct_s, p99_jct_s: from submission to end.
-        avg_queue_s: from submission to start.
+        avg_queue_s: waiting for GPUs: before the first start and after each stop.
         makespan_s: from the first submission to the last end.
         occupancy: GPU-seconds held over GPU-seconds there in the makespan, 0..1.
         occupancy_loss: GPU-seconds idle while jobs waited for as many, over the same, 0..1.
@@ -143,7 +143,7 @@ def measure(
         median_jct_s=_percentile(jct_s, 50),
         p95_jct_s=_percentile(jct_s, 95),
         p99_jct_s=_percentile(jct_s, 99),
-        avg_queue_s=_mean([_start_s(job) - job.submit_s for job in measured]),
+        avg_queue_s=_mean([_queue_s(job) for job in measured]),
         makespan_s=_makespan_s(outcome.jobs),
         occupancy=None if used is None else used.held_frac,
         occupancy_loss=None if used is None else used.lost_frac,
@@ -191,6 +191,16 @@ def _end_s(job: JobResult) -> float:
 
 def _jct_s(job: JobResult) -> float:
     return _end_s(job) - job.submit_s
+
+
+def _queue_s(job: JobResult) -> float:
+    """How long a job that ended had no GPUs.
+
+    Who was never stopped held them from start to end; said so it is exact.
+    """
+    if not job.preempted_count:
+        return _start_s(job) - job.submit_s
+    return max(_jct_s(job) - job.ran_s, 0.0)
 
 
 def _left_out(jobs: Sequence[JobResult]) -> tuple[tuple[str, int], ...]:

@@ -34,7 +34,8 @@ class Curves:
     Attributes:
         jct_s: quantiles of the measured jobs' completion times at (i + 0.5) / len, ascending.
         end_s: from the first submission to the last end; the time that the others divide evenly.
-        queue: mean number of jobs that had not started yet, in each of QUEUE_POINTS parts.
+        queue: mean number of jobs that waited for GPUs, stopped ones too, in each of QUEUE_POINTS
+            parts.
         heat: busy share of groups of nodes, a text a group and a letter of HEAT_DIGITS a part;
             nodes in the cluster's order.
         heat_names: first and last node of each group.
@@ -63,15 +64,22 @@ class HoldLog:
     _index: dict[NodeName, int] = field(init=False)
     # Node, GPUs, begin, end of each stretch: policies that preempt make millions.
     _rows: "array[float]" = field(default_factory=lambda: array("d"))
+    # Begin, end of each, of whatever number of nodes.
+    _stretches: "array[float]" = field(default_factory=lambda: array("d"))
 
     def __post_init__(self) -> None:
         self._index = {node.name: number for number, node in enumerate(self.cluster.nodes)}
 
     def __call__(self, shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
         """Take in one stretch."""
+        self._stretches.extend((begin_s, end_s))
         for share in shares:
             gpu_count = len(share.gpu_indices)
             self._rows.extend((self._index[share.node], gpu_count, begin_s, end_s))
+
+    def stretches(self) -> NDArray[np.float64]:
+        """When one job held GPUs without a break: float64 [stretch, (begin, end)]."""
+        return np.array(self._stretches).reshape(-1, 2)
 
     def busy_frac(self, begin_s: float, end_s: float) -> NDArray[np.float64]:
         """Busy share 0..1 of the GPUs of each group of nodes in each part of a time.
@@ -107,7 +115,7 @@ def curves_of(report: Report, span: Span, holds: HoldLog) -> Curves:
     return Curves(
         jct_s=_quantiles(_measured_jct_s(jobs, span)),
         end_s=last_s - first_s,
-        queue=_queue(jobs, first_s, last_s),
+        queue=_queue(jobs, holds, first_s, last_s),
         heat=_as_letters(holds.busy_frac(first_s, last_s)),
         heat_names=holds.names(),
         tier_counts=report.metrics.tier_counts,
@@ -134,15 +142,25 @@ def _quantiles(values: Sequence[float]) -> list[float]:
     return found
 
 
-def _queue(jobs: Sequence[JobResult], first_s: float, last_s: float) -> list[float]:
-    """Jobs that nothing could ever place wait for nothing, and do not count."""
-    waits = [(job.submit_s, job.started_s) for job in jobs if job.started_s is not None]
-    if not waits or last_s <= first_s:
+def _queue(jobs: Sequence[JobResult], holds: HoldLog, first_s: float, last_s: float) -> list[float]:
+    """Who is in the system and holds no GPUs waits.
+
+    Jobs that nothing could ever place wait for nothing, and do not count.
+    """
+    stays = [(job.submit_s, job.ended_s) for job in jobs if job.ended_s is not None]
+    if not stays or last_s <= first_s:
         return [0.0] * QUEUE_POINTS
-    since_s, until_s = np.array(waits).T
-    ones = np.ones(len(waits))
-    means = _covered(since_s, until_s, ones, first_s, last_s, QUEUE_POINTS)
-    rounded: list[float] = np.maximum(means, 0.0).round(2).tolist()
+    (came_s, left_s), (begin_s, end_s) = np.array(stays).T, holds.stretches().T
+    means = _covered(
+        np.concatenate([came_s, begin_s]),
+        np.concatenate([left_s, end_s]),
+        np.concatenate([np.ones(len(came_s)), -np.ones(len(begin_s))]),
+        first_s,
+        last_s,
+        QUEUE_POINTS,
+    )
+    # Adding 0.0 turns what was rounded to -0.0 into 0.0.
+    rounded: list[float] = (np.maximum(means, 0.0).round(2) + 0.0).tolist()
     return rounded
 
 

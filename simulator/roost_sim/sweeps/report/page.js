@@ -262,7 +262,7 @@ function queueCard(panel) {
   }));
   return chartCard(
     "Queue",
-    `Jobs that had not started yet, over the time of the simulation; seed ${panel.policies[0].shown_seed}.`,
+    `Jobs that waited for GPUs, stopped ones too, over the time of the simulation; seed ${panel.policies[0].shown_seed}.`,
     {
       label: `Waiting jobs over time at ${loadText(panel.load)}; most ` +
         panel.policies.map((line) => `${line.policy} ${asCount(Math.max(...line.queue))}`).join(", "),
