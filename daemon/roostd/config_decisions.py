@@ -22,7 +22,7 @@ class EngineSection(Section):
     """The decision core's numbers; the same as core.engine.EngineConfig."""
 
     patience_s: Seconds = Field(
-        default=600.0, description="after waiting this long a job keeps nodes free for itself"
+        default=600.0, description="after waiting this long a job has nodes reserved for it"
     )
     start_timeout_s: Seconds = Field(
         default=10.0,

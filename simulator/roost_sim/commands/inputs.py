@@ -77,7 +77,7 @@ def engine_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Re
             type=click.FloatRange(0),
             default=EngineConfig().patience_s,
             show_default=True,
-            help="After waiting so long a job keeps nodes free for itself.",
+            help="After waiting so long a job has nodes reserved; for gates that are patient.",
         ),
         click.option(
             "--start-delay-s",

@@ -1,0 +1,83 @@
+"""Writes the tables of docs/results from what `roost-sim compare --json` printed.
+
+    benchmarks/results_table.py compared.json [more.json ...] > table.md
+
+One table a load, policies by their average job completion time; where several files tell of the
+same policy, the one with most seeds counts.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Summary: TypeAlias = Mapping[str, Any]
+
+HEAD = (
+    "| policy | knows | seeds | average JCT, h | ÷ first | × bound | p95, h | p99, h | queue, h "
+    "| makespan, h | occupancy | comm. share | stops |"
+)
+
+
+def summaries_of(paths: Iterable[Path]) -> list[Summary]:
+    """The summary of each policy and load, from the file with most seeds."""
+    best: dict[tuple[float | None, str], Summary] = {}
+    for path in paths:
+        for found in json.loads(path.read_text(encoding="utf-8")):
+            if not found.get("summary"):
+                continue
+            key = found["load"], found["policy"]
+            if key not in best or len(found["seeds"]) > len(best[key]["seeds"]):
+                best[key] = found
+    return list(best.values())
+
+
+def row(found: Summary) -> str:
+    """One line of a table."""
+    metrics = found["metrics"]
+
+    def mean(name: str, per: float = 1.0, digits: int = 2) -> str:
+        metric = metrics.get(name)
+        return (
+            "-"
+            if metric is None or metric["mean"] is None
+            else f"{metric['mean'] / per:.{digits}f}"
+        )
+
+    jct = metrics["avg_jct_s"]
+    half = "" if jct["ci95"] is None else f" ± {(jct['ci95'][1] - jct['ci95'][0]) / 7200:.2f}"
+    ratio = jct.get("ratio")
+    shown = "-" if ratio is None else f"{ratio['mean']:.2f}"
+    if ratio is not None and ratio["ci95"] is not None and ratio["ci95"][0] != ratio["ci95"][1]:
+        shown += " ({:.2f} to {:.2f})".format(*ratio["ci95"])
+    cells = (
+        f"`{found['policy']}`",
+        found["regime"],
+        str(len(found["seeds"])),
+        f"{mean('avg_jct_s', 3600)}{half}",
+        shown,
+        mean("times_bound"),
+        *(mean(name, 3600) for name in ("p95_jct_s", "p99_jct_s", "avg_queue_s", "makespan_s")),
+        *(mean(name) for name in ("occupancy", "comm_share")),
+        mean("preemptions", digits=0),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    found = summaries_of(parser.parse_args().files)
+    for load in sorted({summary["load"] for summary in found}, key=lambda load: load or 0.0):
+        print(f"### Load {load:g}\n" if load is not None else "### Load as in the trace\n")
+        print(f"{HEAD}\n{'|---' * HEAD.count(' | ')}|---|")
+        here = (summary for summary in found if summary["load"] == load)
+        for summary in sorted(here, key=lambda each: each["metrics"]["avg_jct_s"]["mean"]):
+            print(row(summary))
+        print()
+
+
+if __name__ == "__main__":
+    main()
