@@ -368,15 +368,16 @@ class Driver:
         actions = self.engine.step(event)
         took_s = self.clock() - began_s
         self._event_count += 1
-        placed, stopped = list[_Job](), list[JobId]()
+        placed: list[_Job] = []
+        stopped: list[JobId] = []
         for action in actions:
             match action:
                 case Place():
                     placed.append(self._note_placement(action))
-                case Preempt():
-                    stopped.append(action.job_id)
                 case WakeAt():
                     self._wake_s = action.at_s
+                case Preempt():
+                    stopped.append(action.job_id)
                 case LetGo():
                     self._active.pop(action.job_id).result.left_out = action.reason
                     del self.book.jobs[action.job_id]

@@ -139,7 +139,32 @@ class Engine:
         return tuple(actions)
 
     def _take_in(self, event: Event, actions: list[Action]) -> None:
-        match event:
+        match event:  # the frequent ones first: a case costs as much as it is far down
+            case JobQueued():
+                self._ledger.take_job(event.job, event.at_s, actions)
+            case JobStarted():
+                if (started := self._ledger.start(event)) is not None:
+                    self._preemption.grant_lease(event.job_id, started, event.at_s)
+            case JobEnded():
+                self._ledger.end(event)
+            case Tick():
+                pass  # every event brings the time
+            case LoadSeen():
+                self.cluster.see_load(event.name, event.load)
+            case SpeedSeen():
+                if (running := self._ledger.jobs.get(event.job_id)) is not None:
+                    running.note_speed(event.speed_frac, event.at_s)
+            case JobsStopped():
+                for job_id in event.job_ids:
+                    self._preemption.take_back(job_id, event.at_s, actions)
+            case JobChanged():
+                self._ledger.change(event.job, event.at_s, actions)
+            case JobWithdrawn():
+                self._ledger.withdraw(event)
+            case PlacementRefused():
+                self._ledger.refuse(event.job_id, event.reason, event.at_s, actions)
+            case PreemptionRefused():
+                self._preemption.keep_running(event.job_id, event.at_s)
             case NodeSeen():
                 if self.cluster.see_node(event.node):
                     self._ledger.queue.recall_all()
@@ -148,35 +173,10 @@ class Engine:
                 self._ledger.queue.recall_all()
             case TopologySeen():
                 self.cluster.see_topology(event.name, event.links, event.gpu_uuids)
-            case LoadSeen():
-                self.cluster.see_load(event.name, event.load)
             case GpuHealthChanged():
                 self.cluster.set_fault(event.name, event.gpu_index, event.fault)
-            case JobQueued():
-                self._ledger.take_job(event.job, event.at_s, actions)
-            case JobChanged():
-                self._ledger.change(event.job, event.at_s, actions)
-            case JobWithdrawn():
-                self._ledger.withdraw(event)
-            case JobStarted():
-                if (started := self._ledger.start(event)) is not None:
-                    self._preemption.grant_lease(event.job_id, started, event.at_s)
-            case JobEnded():
-                self._ledger.end(event)
-            case PlacementRefused():
-                self._ledger.refuse(event.job_id, event.reason, event.at_s, actions)
-            case JobsStopped():
-                for job_id in event.job_ids:
-                    self._preemption.take_back(job_id, event.at_s, actions)
-            case PreemptionRefused():
-                self._preemption.keep_running(event.job_id, event.at_s)
-            case SpeedSeen():
-                if (running := self._ledger.jobs.get(event.job_id)) is not None:
-                    running.note_speed(event.speed_frac, event.at_s)
             case TimerPinned():
                 self._ledger.pin(event)
-            case Tick():
-                pass  # every event brings the time
             case _:
                 assert_never(event)
 

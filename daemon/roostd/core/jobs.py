@@ -136,7 +136,7 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
     if not placement.indices_by_node:
         cpus, memory_bytes = shape.cpus_per_node, shape.memory_per_node_bytes
         indices = placement.gpu_indices
-        return tuple(NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes)
+        return tuple([NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes])
     return tuple(
         NodeShare(
             node,

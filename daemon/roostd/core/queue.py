@@ -6,7 +6,7 @@ the cost of a pass a matter of how many kinds of jobs wait, not of how many jobs
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
@@ -127,8 +127,10 @@ class JobQueue:
     def remove(self, job_id: JobId) -> None:
         """Take a job out, if it is in."""
         left = self._take_out(job_id)
+        if left is None:
+            return
         self._forget_if_empty(left)
-        if left is None or not any(other.chances for other in self._groups.values()):
+        if not any(other.chances for other in self._groups.values()):
             return
         # It may have been the one for whom nodes were kept. In a pass that is of use only later:
         # it left after those before it had their turn, and took nothing that was kept for them.
@@ -189,9 +191,12 @@ class JobQueue:
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
 
-    def end_pass(self) -> Iterator[tuple[JobId, Candidates]]:
+    def end_pass(self) -> Sequence[tuple[JobId, Candidates]]:
         """End the pass: give the jobs added since the last one that have no room, and why."""
         self._pass_s = None
+        if not self._untold:
+            return ()
+        found = []
         untold, self._untold = self._untold, {}
         for job_id in untold:
             if job_id not in self._entries:
@@ -200,7 +205,8 @@ class JobQueue:
             if group.nothing is None:
                 self._untold[job_id] = None  # the pass did not come to it
             elif job_id not in group.deferred:
-                yield job_id, group.nothing
+                found.append((job_id, group.nothing))
+        return found
 
     def is_settled(self, kept: RowSet) -> bool:
         """Whether nobody would find room, with these nodes kept for others."""

@@ -51,10 +51,11 @@ def row_array(rows: RowSet) -> NDArray[np.int64]:
 
 
 def first_rows(rows: RowSet, count: int) -> RowSet:
-    """The lowest rows of a set; all where there are no more than `count`."""
-    if rows.bit_count() <= count:
-        return rows
-    return rows & -rows if count == 1 else row_set(rows_in(rows)[:count])
+    """The lowest rows of a set; all where there are no more than `count`, which is small."""
+    left = rows
+    for _ in range(count):
+        left &= left - 1
+    return rows ^ left
 
 
 class Levels:
@@ -81,11 +82,13 @@ class Levels:
 
     def __setitem__(self, row: int, value: int) -> None:
         old, self._values[row] = self._values[row], value
-        low, high = (old, value) if old < value else (value, old)
         levels = self._levels
-        crossed = levels[bisect_right(levels, low) : bisect_right(levels, high)]
-        for level in crossed:
-            self._sets[level] ^= 1 << row
+        begin, end = bisect_right(levels, old), bisect_right(levels, value)
+        if begin == end:
+            return
+        bit = 1 << row
+        for level in levels[begin:end] or levels[end:begin]:
+            self._sets[level] ^= bit
 
     def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """How much some rows have: int64 [row]."""
