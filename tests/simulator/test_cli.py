@@ -81,7 +81,9 @@ def document(result: Result) -> dict[str, object]:
 
 
 def test_run_prints_one_object(trace: Path, cluster: Path) -> None:
-    figures = document(run("run", "--trace", trace, "--cluster", cluster, "--json"))
+    figures = document(
+        run("run", "--trace", trace, "--cluster", cluster, "--policy", "fifo", "--json")
+    )
     assert list(figures) == RUN_KEYS
     assert figures["policy"] == "fifo"
     assert (figures["jobs"], figures["completed"], figures["decisions"]) == (4, 3, 3)
@@ -200,6 +202,13 @@ def test_policies_for_people_names_every_part() -> None:
         (["--trace", "/nonexistent.csv"], 2, "/nonexistent.csv"),
         (["--warm-up-frac", "0.6", "--cool-down-frac", "0.4"], 2, "leave no job to measure"),
         (["--load", "0"], 2, "--load"),
+        (["--load", "nan"], 2, "nan is not a finite number"),
+        (["--load", "1e-300"], 2, "jobs.csv: at a load of 1e-300 jobs arrive over more than 3,17"),
+        (["--congestion", "inf"], 2, "inf is not a finite number"),
+        (["--compute-scale", "nan"], 2, "nan is not a finite number"),
+        (["--patience-s", "nan"], 2, "nan is not a finite number"),
+        (["--warm-up-frac", "nan"], 2, "nan is not a finite number"),
+        (["--seed", "9223372036854775808"], 2, "--seed"),
         (["--start-delay-s", "10"], 2, "--start-delay-s"),
     ],
 )

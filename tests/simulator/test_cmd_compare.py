@@ -67,7 +67,8 @@ def test_loads_come_as_options_or_as_a_list(trace: Path) -> None:
 def test_the_options_of_the_world_are_those_of_run(trace: Path) -> None:
     options = ("--full-speed", "--patience-s", 0, "--limit", 30)
     (found, _) = json.loads(compare(trace, "--policies", "fifo", "--json", *options).stdout)
-    assert without_times(found) == without_times(run_document(trace, *options)) | {"load": None}
+    alone = run_document(trace, "--policy", "fifo", *options)
+    assert without_times(found) == without_times(alone) | {"load": None}
     assert found["comm_share"] is None
 
 
@@ -128,3 +129,17 @@ def test_what_is_wrong_is_one_line(trace: Path, arguments: list[str], complaint:
     assert result.exit_code == 2, result.output
     assert complaint in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_report_that_cannot_be_written_costs_no_figures(trace: Path) -> None:
+    result = compare(trace, "--policies", "fifo", "--json", "--report", "/proc/nowhere.html")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)[0]["policy"] == "fifo"
+    assert "/proc/nowhere.html: cannot be written" in result.stderr
+
+
+@pytest.mark.parametrize("seeds", ["9223372036854775808", "0-99999999999", "0-", "nan"])
+def test_seeds_that_no_run_could_have_are_refused(trace: Path, seeds: str) -> None:
+    result = compare(trace, "--policies", "fifo", "--seeds", seeds)
+    assert result.exit_code == 2
+    assert "--seeds" in result.stderr

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from roost_sim.commands.complete import policy_lists
 from roost_sim.commands.inputs import engine_options, measured_span, read_workload, workload_options
-from roost_sim.commands.option_lists import integer_list, number_list, word_list
+from roost_sim.commands.option_lists import number_list, seed_list, word_list
 from roost_sim.commands.world_options import world_options
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
 from roost_sim.policies.compositions import find_policy
@@ -65,7 +65,7 @@ class _RemembersArguments(click.Command):
 )
 @click.option(
     "--seeds",
-    type=integer_list,
+    type=seed_list,
     default="0",
     show_default=True,
     metavar="0,1,2|0-9",
@@ -164,9 +164,6 @@ def compare(
             engine, sweep, cases_of(policies, seeds, all_loads), results_path, progress
         )
     comparison = Comparison.of(collected.done, policies, all_loads, baseline)
-    if report_path is not None and comparison.runs:
-        command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
-        write_report(report_path, report_document(comparison, sweep, collected, command))
     if as_json:
         click.echo(json.dumps(comparison.documents(), allow_nan=False))
     else:
@@ -174,6 +171,10 @@ def compare(
         print_tables(comparison, console)
     for failed in collected.failed:
         click.echo(f"roost-sim: {failed.case}: {failed.reason}", err=True)
+    # Last: where it cannot be written, the figures have been printed.
+    if report_path is not None and comparison.runs:
+        command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
+        write_report(report_path, report_document(comparison, sweep, collected, command))
     if collected.is_interrupted:
         ctx.exit(EXIT_INTERRUPTED)
     if collected.failed:

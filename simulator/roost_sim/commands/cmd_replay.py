@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from roost_sim.commands.complete import policy_names
+from roost_sim.commands.option_numbers import SEED
 from roost_sim.exit_codes import EXIT_NO
 from roost_sim.policies.compositions import Composition, find_policy
 from roost_sim.replays import replay as repeating
@@ -45,7 +46,7 @@ Exit codes: 0 done, 1 an action was not reproduced,
     type=click.Path(path_type=Path),
     help="A model that the journal was recorded with; the packaged one is found by itself.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of what the policy draws.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of what the policy draws.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.pass_context
 def replay(

@@ -13,6 +13,7 @@ from roost_sim.commands.inputs import (
     read_workload,
     workload_options,
 )
+from roost_sim.commands.option_numbers import SEED
 from roost_sim.commands.run_document import run_document
 from roost_sim.commands.world_options import world_options
 from roost_sim.figures.metrics import TIER_NAMES
@@ -36,7 +37,7 @@ from roostd.core.engine import EngineConfig
 )
 @click.option(
     "--seed",
-    type=click.IntRange(0),
+    type=SEED,
     default=0,
     show_default=True,
     help="Of the jobs' profiles and of what the policy draws.",

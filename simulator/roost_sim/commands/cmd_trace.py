@@ -9,6 +9,7 @@ import numpy as np
 
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.commands.inputs import tell_rows
+from roost_sim.commands.option_numbers import SEED, FiniteRange
 from roost_sim.traces.csv_file import write_csv
 from roost_sim.traces.fitted_traces import MODELS
 from roost_sim.traces.formats import load_trace
@@ -33,12 +34,10 @@ def trace() -> None:
     help="Whose jobs: Helios Venus and Philly as fitted, Dally's as published.",
 )
 @click.option("--jobs", "job_count", type=click.IntRange(1), required=True, help="How many.")
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn."
-)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of what is drawn.")
 @click.option(
     "--jobs-per-day",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     help="Mean rate of arrivals, instead of the trace's own; runs can also set a --load.",
 )
 @click.option("--batch", is_flag=True, help="All jobs arrive at once.")

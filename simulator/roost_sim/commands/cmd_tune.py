@@ -12,7 +12,7 @@ from roost_sim.commands.inputs import (
     read_workload,
     workload_options,
 )
-from roost_sim.commands.option_lists import integer_list
+from roost_sim.commands.option_lists import seed_list
 from roost_sim.commands.world_options import world_options
 from roost_sim.exit_codes import EXIT_NO
 from roost_sim.policies.compositions import find_policy
@@ -41,7 +41,7 @@ from roostd.core.engine import EngineConfig
 )
 @click.option(
     "--seeds",
-    type=integer_list,
+    type=seed_list,
     default="0-4",
     show_default=True,
     metavar="0,1,2|0-9",

@@ -9,6 +9,7 @@ import click
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.commands.complete import clusters
+from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.figures.metrics import Span
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.rows import LoadedTrace
@@ -17,14 +18,14 @@ from roostd.core.engine import EngineConfig
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
-_Frac = click.FloatRange(0, 1, max_open=True)
+_Frac = FiniteRange(0, 1, max_open=True)
 
 
 def load_option(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
     """Add the option for one load; commands that take several have their own."""
     return click.option(
         "--load",
-        type=click.FloatRange(0, min_open=True),
+        type=FiniteRange(0, min_open=True),
         help="Stretch the arrivals to this load: GPU-seconds asked for over those there.",
     )(command)
 
@@ -74,14 +75,14 @@ def engine_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Re
     for option in (
         click.option(
             "--patience-s",
-            type=click.FloatRange(0),
+            type=FiniteRange(0),
             default=EngineConfig().patience_s,
             show_default=True,
             help="After waiting so long a job has nodes reserved; for gates that are patient.",
         ),
         click.option(
             "--start-delay-s",
-            type=click.FloatRange(0, 10, max_open=True),
+            type=FiniteRange(0, 10, max_open=True),
             default=0.0,
             show_default=True,
             help="From a decision to the start of the job.",

@@ -7,6 +7,10 @@ from math import inf
 
 import click
 
+from roost_sim.commands.option_numbers import MAX_SEED
+
+_MAX_SEEDS = 100_000
+
 
 def word_list(text: str) -> tuple[str, ...]:
     """Words between commas."""
@@ -27,13 +31,17 @@ def number_list(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def integer_list(text: str) -> tuple[int, ...]:
-    """Integers of 0 or more between commas; 3-7 means 3 to 7."""
+def seed_list(text: str) -> tuple[int, ...]:
+    """Seeds between commas; 3-7 means 3 to 7."""
     numbers: list[int] = []
     for word in text.split(","):
         first, dash, last = word.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
             raise click.BadParameter(f"{text!r}: want integers between commas, or 0-9")
+        if int(last) > MAX_SEED or int(last) - int(first) >= _MAX_SEEDS:
+            raise click.BadParameter(
+                f"{text!r}: want at most {_MAX_SEEDS} seeds, each below 2 to the power of 63"
+            )
         numbers += range(int(first), int(last) + 1)
     return tuple(dict.fromkeys(numbers))

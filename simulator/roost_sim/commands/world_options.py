@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.policies.knowledge import Regime
 from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Setting
 from roost_sim.worlds.restart_cost import RestartRule
@@ -63,14 +64,14 @@ _OPTIONS = (
     ),
     click.option(
         "--compute-scale",
-        type=click.FloatRange(0, min_open=True),
+        type=FiniteRange(0, min_open=True),
         default=1.0,
         show_default=True,
         help="Compute takes so many times as long; papers try 1, 3, 10 and 30.",
     ),
     click.option(
         "--congestion",
-        type=click.FloatRange(1),
+        type=FiniteRange(1),
         default=1.0,
         show_default=True,
         help="Links above the nodes are so many times slower; papers try 1, 2 and 4.",
@@ -78,7 +79,7 @@ _OPTIONS = (
     click.option(
         "--named-models",
         "named_frac",
-        type=click.FloatRange(0, 1),
+        type=FiniteRange(0, 1),
         default=1.0,
         show_default=True,
         help="How many jobs say what model they train; the delay gate asks.",

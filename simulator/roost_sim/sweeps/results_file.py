@@ -61,8 +61,10 @@ def read_results(path: Path, facts: Facts) -> list[Done]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise ResultsFileError(f"{path}: {error}") from error
+    except OSError as error:
+        raise ResultsFileError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ResultsFileError(f"{path}: is no text; name another file") from error
     lines = text.split("\n")[:-1]
     if not lines:
         return []
@@ -126,9 +128,9 @@ def _parsed(path: Path, number: int, line: str) -> dict[str, object]:
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise ResultsFileError(f"{path}:{number}: {error}; name another file") from error
+        raise ResultsFileError(f"{path}:{number}: is no JSON; name another file") from error
     if not isinstance(value, dict):
-        raise ResultsFileError(f"{path}:{number}: no JSON object; name another file")
+        raise ResultsFileError(f"{path}:{number}: is no JSON object; name another file")
     return value
 
 

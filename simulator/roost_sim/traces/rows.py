@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.trace import UNKNOWN, Status, Trace, make_trace
+from roost_sim.traces.trace import MAX_TIME_S, UNKNOWN, Status, Trace, make_trace
 
 EXAMPLE_COUNT = 20
 MAX_GPU_COUNT = 1_000_000
-MAX_TIME_S = 1e11  # three thousand years: beyond it, somebody's unit is wrong
 
 _COMPLETED = ("pass", "passed", "completed", "complete", "done", "success", "succeeded", "finished")
 _FAILED = ("failed", "fail", "error", "timeout", "node_fail", "out_of_memory", "boot_fail")

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
 
+MAX_TIME_S = 1e11  # three thousand years: beyond it, somebody's unit is wrong
+_YEAR_S = 365 * 86_400
 UNKNOWN = -1  # in node_count, user_id and model_id: the trace does not say
 
 
@@ -99,7 +101,8 @@ class Trace:
         if cluster_gpu_count <= 0:
             raise ValueError(f"a cluster has GPUs, got {cluster_gpu_count}")
         if self.span_s <= 0:
-            raise TraceError(self.source, None, "all jobs arrive at once: there is no load")
+            reason = "all jobs arrive at once: there is no load; take the trace as it is"
+            raise TraceError(self.source, None, reason)
         return self.work_gpu_s / (cluster_gpu_count * self.span_s)
 
     def at_load(self, load: float, cluster_gpu_count: int) -> "Trace":
@@ -109,11 +112,15 @@ class Trace:
         in proportion. The wall clock is forgotten: it would be wrong.
 
         Raises:
-            TraceError: all jobs arrive at once.
+            TraceError: all jobs arrive at once, or the load is so low that time would not do.
         """
         if not load > 0:
             raise ValueError(f"want a load above 0, got {load}")
         factor = self.load(cluster_gpu_count) / load
+        if not self.span_s * factor < MAX_TIME_S:
+            years = MAX_TIME_S / _YEAR_S
+            reason = f"at a load of {load:g} jobs arrive over more than {years:,.0f} years"
+            raise TraceError(self.source, None, f"{reason}; want a higher one")
         first_s = self.submit_s[0]
         return replace(self, submit_s=(self.submit_s - first_s) * factor, epoch_of_zero_s=None)
 

@@ -31,7 +31,7 @@ def write_report(path: Path, document: Mapping[str, object]) -> None:
     try:
         path.write_text(page_of(document), encoding="utf-8")
     except OSError as error:
-        raise SimError(f"{path}: {error.strerror}") from error
+        raise SimError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _json(document: Mapping[str, object]) -> str:
