@@ -175,6 +175,20 @@ def test_gandiva_takes_turns_in_the_order_of_waiting() -> None:
     assert ends(jobs) == {"1": 440.0, "2": 520.0, "3": 600.0}
 
 
+def test_gandiva_stops_no_more_at_the_end_of_a_slice_than_those_who_wait_need() -> None:
+    jobs = run("gandiva", ("1", 0, 300, 4), ("2", 0, 300, 4), ("3", 2, 300, 4))
+    # 1 runs 0-120, 2 0-240, 3 120-360: each time one goes, who has run longest; it does not
+    # displace the other one in turn. 1 runs 240-420 and 2 360-420, then both are done: 3 420-480.
+    assert ends(jobs) == {"1": 420.0, "2": 420.0, "3": 480.0}
+    assert [job.preempted_count for job in jobs] == [1, 1, 1]
+
+
+def test_gandiva_stops_nobody_between_the_ends_of_slices() -> None:
+    # 2 comes when 1 has run for a slice, and another job's end at 130 has the engine look again.
+    jobs = run("gandiva", ("1", 0, 500, 7), ("3", 0, 130, 1), ("2", 125, 10, 7))
+    assert starts(jobs)["2"] == 240.0
+
+
 def test_gandiva_leaves_jobs_alone_while_there_is_room() -> None:
     jobs = run("gandiva", ("1", 0, 500, 4), ("2", 1, 500, 4))
     assert [job.preempted_count for job in jobs] == [0, 0]

@@ -67,10 +67,13 @@ class DisplaceBy:
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
-    """Who has run for a slice may be displaced by whoever waits, the longest running first.
+    """Round-robin: at the end of a slice, who waits displaces who has run for one, oldest first.
+
+    Who was stopped waits at least to the end of the next slice. Without that he would at once
+    displace the next one, and so on: one job that waits would stop all that run.
 
     Attributes:
-        slice_s: at multiples of it the engine looks again.
+        slice_s: slices end at multiples of it.
     """
 
     slice_s: float
@@ -85,12 +88,14 @@ class TimeSlices:
         return self.slice_s
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See core.policy.PreemptPolicy."""
+        """See core.policy.PreemptPolicy. Between the ends of slices nobody goes."""
+        if at_s % self.slice_s:
+            return ()
         return sorted(running, key=lambda job: job.started_s or 0.0)
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See core.policy.PreemptPolicy."""
-        return True
+        return job.queued_s < at_s
 
     def review_s(self, at_s: float) -> float:
         """See core.policy.PreemptPolicy."""
