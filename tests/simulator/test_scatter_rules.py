@@ -55,6 +55,15 @@ def test_tree_load_balance_goes_to_the_freest_rack_first() -> None:
     assert put(rule("load-balance-tree"), cluster, of_gpus(1, 4)) == {"n2": (1,)}
 
 
+def test_dallys_gandiva_takes_the_first_node_with_room_and_else_anything() -> None:
+    # Free: 2, 4, 3: the first node with three is n1; five are on no node, so any of the nine.
+    cluster = drawn("##.. .... #...")
+    assert put(rule("machine-or-random"), cluster, of_gpus(3, 4)) == {"n1": (0, 1, 2)}
+    assert put(rule("machine-or-random"), cluster, of_gpus(5, 4)) == put(
+        rule("random"), cluster, of_gpus(5, 4)
+    )
+
+
 def test_random_takes_what_seed_and_job_say() -> None:
     cluster = drawn(".... ....", ".... ....")
     drawn_once = put(rule("random"), cluster, of_gpus(4, 4))

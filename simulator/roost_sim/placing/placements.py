@@ -17,6 +17,7 @@ from roost_sim.placing.scatter_rules import (
     Alignment,
     FirstFit,
     LoadBalance,
+    MachineOrRandom,
     RandomGpus,
     TreeLoadBalance,
 )
@@ -72,17 +73,18 @@ def _stock(nodes: NodeRule, gpus: GpuRule, source: str) -> PlacementPart:
     )
 
 
-def _skew(others: ScatterRule, source: str) -> PlacementPart:
+def _skew(
+    others: ScatterRule, source: str, must_wait: Callable[[str], bool] = is_skewed
+) -> PlacementPart:
     def rule(knowledge: Knowledge) -> SkewRule:
         def is_bound(job_id: JobId) -> bool:
             profile = knowledge.profile_of.get(job_id)
-            return profile is not None and is_skewed(profile.family)
+            return profile is not None and must_wait(profile.family)
 
         return SkewRule(is_bound, Scattered(others))
 
     return PlacementPart(
-        source=f"{_TIRESIAS}: models whose largest tensor is more than half of them wait for the "
-        f"tightest shape, {source}",
+        source=source,
         candidates=rule,
         shapes_by_job=lambda knowledge: rule(knowledge).shapes,
     )
@@ -112,7 +114,12 @@ def _lwf(apart_gpus: int) -> PlacementPart:
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, by the code of Proximity-DRL"
-_TIRESIAS = "Gu et al., Tiresias, NSDI 2019"
+_SKEW = (
+    "Gu et al., Tiresias, NSDI 2019: models whose largest tensor is more than half of them wait "
+    "for the tightest shape"
+)
+_DALLY = "Sharma et al., arXiv 2401.16492, as coded"
+DALLY_UNBOUND = frozenset({"resnet50", "resnet18", "bert"})
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
@@ -144,8 +151,20 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         f"GPU by GPU, the rack with the most free ones, there the node; {_TOPDRL}",
     ),
     "knn": _scattered(lambda knowledge: ClosestGpus(), f"closest GPUs to a seed; {_TOPDRL}"),
-    "skew": _skew(LoadBalance(), "the others are load-balanced"),
-    "skew-packed": _skew(BestFit(), "the others go where they fit best, waiting for nothing"),
+    "skew": _skew(LoadBalance(), f"{_SKEW}, the others are load-balanced"),
+    "skew-packed": _skew(
+        BestFit(), f"{_SKEW}, the others go where they fit best, waiting for nothing"
+    ),
+    "skew-dally": _skew(
+        BestFit(),
+        f"{_DALLY}, its Tiresias: all models but ResNet-50, ResNet-18 and BERT wait for the "
+        "tightest shape, these go where they fit best",
+        lambda family: family not in DALLY_UNBOUND,
+    ),
+    "machine-or-random": _scattered(
+        lambda knowledge: MachineOrRandom(RandomGpus(knowledge.seed)),
+        f"{_DALLY}, its Gandiva: the first node with room for the whole job, else any free GPUs",
+    ),
     "tetris": _scattered(
         lambda knowledge: Alignment(),
         "task by task, the node with the largest dot product of free and asked; Grandl et al., "

@@ -48,6 +48,26 @@ class RandomGpus:
         return taken
 
 
+@dataclass(frozen=True, slots=True)
+class MachineOrRandom:
+    """The first node with room for the whole job, without one any free GPUs. See ScatterRule.
+
+    Attributes:
+        scattered: for those that find no node.
+    """
+
+    scattered: RandomGpus
+
+    def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
+        """See ScatterRule."""
+        roomy = np.flatnonzero(free.counts >= free.wanted)
+        if not len(roomy):
+            return self.scattered.take(free, at_s)
+        counts = np.zeros_like(free.counts)
+        counts[roomy[0]] = free.wanted
+        return lowest_of(free.masks, counts)
+
+
 class LoadBalance:
     """Again and again one GPU of the node with the most free ones, ties to the first node."""
 

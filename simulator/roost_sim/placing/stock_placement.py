@@ -53,7 +53,7 @@ class StockSlurm:
         for shape in job.shapes:
             room = room_for(cluster, job, shape, kept)
             required = required_rows(cluster, job, room.rows)
-            if room.count < shape.node_count or required is None:
+            if room.row_count < shape.node_count or required is None:
                 chances += room.chances(shape)
                 continue
             chosen = self._choose(cluster, room.rows, required, shape)

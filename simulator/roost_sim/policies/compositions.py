@@ -138,9 +138,9 @@ BASELINES = (
     _preemptive("tiresias-consolidated", "tiresias", "tiresias"),
     _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
     _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
-    _preemptive("tiresias-dally", "las", "leases", "skew"),
+    _preemptive("tiresias-dally", "las", "leases", "skew-dally"),
     _preemptive("gandiva", "longest-waiting", "time-slices"),
-    _preemptive("gandiva-dally", "latest-start", "leases", "random"),
+    _preemptive("gandiva-dally", "latest-start", "leases", "machine-or-random"),
     _preemptive("themis", "themis", "themis-leases"),
     _preemptive("s-rank", "s-rank", "leases"),
     Composition(
