@@ -8,6 +8,7 @@ same indices, so a candidate is a node set and one index set that is free on all
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,9 @@ from roostd.core.eligibility import (
     room_for,
 )
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
-from roostd.core.gangs import gangs
+from roostd.core.gangs import gangs, have_a_set_in_common
 from roostd.core.late import Late
-from roostd.core.links import STATIC_COLUMNS, SubsetChoice, indices_of
+from roostd.core.links import MAX_GPUS, STATIC_COLUMNS, SubsetChoice, indices_of
 from roostd.core.model import JobSpec, NodeName, NodeShare, Placement, Shape
 from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_array, rows_in
 
@@ -68,31 +69,6 @@ class Candidates(Late):
         if self.choices:
             return sum(len(choice.masks) for _, choice in self.choices)
         return len(self.masks)
-
-    def after(self, earlier: Sequence["Candidates"]) -> "Candidates":
-        """No candidates, after other shapes of the job had none either.
-
-        The exclusions are those of this one, and for how many nodes at most the others were shut
-        out by nodes kept free.
-        """
-        if not earlier:
-            return self
-        return Candidates.later(
-            partial(self._explain_after, earlier),
-            shape=self.shape,
-            masks=self.masks,
-            tier=self.tier,
-            chances=tuple(chance for found in (*earlier, self) for chance in found.chances),
-            choices=(),
-        )
-
-    def _explain_after(self, earlier: Sequence["Candidates"]) -> "Candidates":
-        kept_counts = [dict(found.exclusions).get(KEPT_FREE, 0) for found in (*earlier, self)]
-        excluded = self.exclusions
-        if max(kept_counts) and not kept_counts[-1]:
-            excluded = (*excluded, (KEPT_FREE, max(kept_counts)))
-        chances = tuple(chance for found in (*earlier, self) for chance in found.chances)
-        return replace(self, exclusions=excluded, chances=chances)
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
@@ -170,37 +146,73 @@ def find_candidates(
         shape: how many nodes, and what on each.
         kept: nodes kept free for a job that is served before this one.
     """
+    found = _look(cluster, job, shape, kept)
+    return found if isinstance(found, Candidates) else _none((found,))
+
+
+def first_candidates(cluster: Cluster, job: JobSpec, kept: RowSet = NO_ROWS) -> Candidates:
+    """List the placements of the first of the job's shapes that Slurm could start now.
+
+    Where there are none the exclusions are those of the last shape, and for how many nodes at
+    most the others were shut out by nodes kept free.
+    """
+    failed = []
+    for shape in job.shapes:
+        found = _look(cluster, job, shape, kept)
+        if isinstance(found, Candidates):
+            return found
+        failed.append(found)
+    return _none(failed)
+
+
+class _NoRoom(NamedTuple):
+    """A shape that nothing was found for, and an exclusion that its room does not tell."""
+
+    shape: Shape
+    room: Room
+    more: tuple[str, int] | None = None
+
+
+def _look(cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet) -> Candidates | _NoRoom:
     room = room_for(cluster, job, shape, kept)
-    if room.count < shape.node_count:
-        return _none(shape, room)
+    if room.row_count < shape.node_count:
+        return _NoRoom(shape, room)
     if shape.node_count == 1:
         return _single_node(cluster, shape, room)
     return _gang(cluster, job, shape, room)
 
 
-def _none(shape: Shape, room: Room, *more: tuple[str, int]) -> Candidates:
+def _none(failed: Sequence[_NoRoom]) -> Candidates:
     """No candidates; why there are none is worked out if somebody asks."""
+    shape = failed[-1].shape
+    chances = tuple(chance for one in failed for chance in one.room.chances(one.shape))
     return Candidates.later(
-        partial(_explain_none, shape, room, more),
+        partial(_explain_none, failed, chances),
         shape=shape,
         masks=_nothing(shape.node_count)[1],
         tier=TIER_NODE,
-        chances=room.chances(shape),
+        chances=chances,
         choices=(),
     )
 
 
-def _explain_none(shape: Shape, room: Room, more: tuple[tuple[str, int], ...]) -> Candidates:
-    no_rows, no_numbers, no_features = _nothing(shape.node_count)
+def _explain_none(failed: Sequence[_NoRoom], chances: tuple[Chance, ...]) -> Candidates:
+    last, excluded = failed[-1], list(failed[-1].room.exclusions())
+    if last.more:
+        excluded.append(last.more)
+    kept_count = max(one.room.held_back.bit_count() for one in failed)
+    if kept_count and not last.room.held_back:
+        excluded.append((KEPT_FREE, kept_count))
+    no_rows, no_numbers, no_features = _nothing(last.shape.node_count)
     return Candidates(
-        shape=shape,
+        shape=last.shape,
         rows=no_rows,
         masks=no_numbers,
         features=no_features,
         link_scores=no_numbers,
         tier=TIER_NODE,
-        exclusions=(*room.exclusions(), *more),
-        chances=room.chances(shape),
+        exclusions=tuple(excluded),
+        chances=chances,
     )
 
 
@@ -260,16 +272,15 @@ def _quiet_choices(
             score = cluster.tables[kind].choice(free_mask, size).best_static_score
             equals[score] = equals.get(score, NO_ROWS) | here
     best, missing = NO_ROWS, NODE_COUNT
-    for score in sorted(equals, reverse=True):
-        best |= first_rows(equals[score], missing)
-        missing = NODE_COUNT - best.bit_count()
-        if not missing:
-            break
-    found = []
+    while missing and equals:
+        found = first_rows(equals.pop(max(equals)), missing)
+        best |= found
+        missing -= found.bit_count()
+    choices = []
     for row in rows_in(best):
         kind, free_mask = cluster.free_as(row)
-        found.append((row, cluster.tables[kind].choice(free_mask, size)))
-    return tuple(found)
+        choices.append((row, cluster.tables[kind].choice(free_mask, size)))
+    return tuple(choices)
 
 
 def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:
@@ -310,36 +321,64 @@ def _static_scores(cluster: Cluster, rows: NDArray[np.int64], size: int) -> NDAr
 # -- several nodes -----------------------------------------------------------------------------
 
 
-def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidates:
+def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidates | _NoRoom:
     required = required_rows(cluster, job, room.rows)
     if required is None:
-        return _none(shape, room, ("not in the job's node list", room.count))
-    nodes, masks = gangs(cluster, shape, row_array(room.rows), row_array(required))
+        return _NoRoom(shape, room, ("not in the job's node list", room.row_count))
+    nothing_in_common = _NoRoom(
+        shape, room, ("no index set is free on enough nodes", room.row_count)
+    )
+    if not have_a_set_in_common(cluster, shape, room.rows):
+        return nothing_in_common
+    nodes, masks = gangs(cluster, shape, room.rows, required)
     if not len(masks):
-        return _none(shape, room, ("no index set is free on enough nodes", room.count))
-    features, link_scores = _gang_features(cluster, nodes, masks)
+        return nothing_in_common
+    parts = _loaded_parts if room.rows & cluster.load_told else _quiet_parts
+    each, scores = parts(cluster, nodes.reshape(-1), np.repeat(masks, nodes.shape[1]))
+    features: NDArray[np.float32] = each.reshape(*nodes.shape, -1).mean(axis=1)
+    racks = cluster.rack_id[nodes]
+    one_rack = (racks == racks[:, :1]).all(axis=1)
+    features[:, COLUMN["tier_frac"]] = np.where(one_rack, TIER_RACK, TIER_CLUSTER) / 2
     return Candidates(
         shape=shape,
         rows=nodes,
         masks=masks,
         features=features,
-        link_scores=link_scores,
+        link_scores=scores.reshape(nodes.shape).sum(axis=1),
         tier=int(features[:, COLUMN["tier_frac"]].min() * 2),
         exclusions=room.exclusions(),
     )
 
 
-def _gang_features(
-    cluster: Cluster, nodes: NDArray[np.int64], masks: NDArray[np.int64]
+def _quiet_parts(
+    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Mean over each candidate's nodes of the node's columns, the tier; and link scores.
+    """As _loaded_parts, for nodes of whose load nothing is told: most of them are alike."""
+    codes = cluster.kind[rows] << MAX_GPUS | cluster.free_mask[rows]
+    different, which = np.unique(codes << MAX_GPUS | sets, return_inverse=True)
+    every_gpu = (1 << MAX_GPUS) - 1
+    parts = [
+        cluster.tables[code >> 2 * MAX_GPUS].part(code >> MAX_GPUS & every_gpu, code & every_gpu)
+        for code in different.tolist()
+    ]
+    each = np.zeros((len(parts), len(COLUMNS)), dtype=np.float32)
+    each[:, STATIC_COLUMNS] = [static for static, _ in parts]
+    return each[which], np.array([score for _, score in parts], dtype=np.int64)[which]
+
+
+def _loaded_parts(
+    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """What an index set on each of some nodes is worth.
 
     Args:
         cluster: the nodes.
-        nodes: [candidate, node].
-        masks: [candidate].
+        rows: [row].
+        sets: [row].
+
+    Returns:
+        float32 [row, feature], and the link scores, int64 [row].
     """
-    rows, sets = nodes.reshape(-1), np.repeat(masks, nodes.shape[1])
     free = cluster.free_mask[rows]
     left = POPCOUNT[free & ~sets]
     each = np.zeros((len(rows), len(COLUMNS)), dtype=np.float32)
@@ -352,8 +391,4 @@ def _gang_features(
         each[here, _LOAD_COLUMNS] = weighted_sums(weights, load).reshape(len(here), -1)
         scores[here] = table.set_scores[mine]
     each[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows]
-    features: NDArray[np.float32] = each.reshape(*nodes.shape, -1).mean(axis=1)
-    racks = cluster.rack_id[nodes]
-    one_rack = (racks == racks[:, :1]).all(axis=1)
-    features[:, COLUMN["tier_frac"]] = np.where(one_rack, TIER_RACK, TIER_CLUSTER) / 2
-    return features, scores.reshape(nodes.shape).sum(axis=1)
+    return each, scores

@@ -82,6 +82,7 @@ class Cluster:
         self._unclaimed: list[int] = []  # mask of the GPUs without a holder
         self._there: list[int] = []  # mask of all of them
         self._broken: list[int] = []  # mask
+        self._kind_of: list[int] = []  # as `kind`
         self._free_as: list[tuple[int, int]] = []  # its key in free_sets
 
     def __len__(self) -> int:
@@ -279,8 +280,10 @@ class Cluster:
                 holders[gpu] += sign
                 unclaimed = unclaimed & ~(1 << gpu) if holders[gpu] else unclaimed | 1 << gpu
             self._unclaimed[row] = unclaimed
-            self.cpu_free[row] -= sign * share.cpu_count
-            self.memory_free[row] -= sign * share.memory_bytes
+            if share.cpu_count:
+                self.cpu_free[row] -= sign * share.cpu_count
+            if share.memory_bytes:
+                self.memory_free[row] -= sign * share.memory_bytes
             self._refresh(row)
             if sign < 0:
                 self._roomier |= 1 << row
@@ -295,18 +298,18 @@ class Cluster:
 
     def _refresh(self, row: int) -> None:
         """Work out anew which GPUs of a row are free: a holder, a fault or the links changed."""
-        kind = int(self.kind[row])
         free = self._unclaimed[row] & ~self._broken[row] & self._there[row]
-        before = self._free_as[row]
-        if before == (kind, free):
+        before, now = self._free_as[row], (self._kind_of[row], free)
+        if before == now:
             return
-        others = self.free_sets[before] ^ 1 << row
+        bit, sets = 1 << row, self.free_sets
+        others = sets[before] ^ bit
         if others:
-            self.free_sets[before] = others
+            sets[before] = others
         else:
-            del self.free_sets[before]
-        now = self._free_as[row] = kind, free
-        self.free_sets[now] = self.free_sets.get(now, NO_ROWS) | 1 << row
+            del sets[before]
+        self._free_as[row] = now
+        sets[now] = sets.get(now, NO_ROWS) | bit
         self.free_mask[row] = free
         count_before, count = before[1].bit_count(), free.bit_count()
         for gpu_count in range(count_before + 1, count + 1):
@@ -330,6 +333,7 @@ class Cluster:
         self._there.append(0)
         self._unclaimed.append((1 << MAX_GPUS) - 1)
         self._broken.append(0)
+        self._kind_of.append(0)
         self._free_as.append((0, 0))
         self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_ROWS) | 1 << row
         self.row[name] = row
@@ -350,7 +354,7 @@ class Cluster:
         if kind is None:
             kind = self._kinds[links] = len(self.tables)
             self.tables.append(LinkTable(links))
-        self.kind[row] = kind
+        self.kind[row] = self._kind_of[row] = kind
         self._count_gpus(row, links.gpu_count)
         self._refresh(row)
 
@@ -382,8 +386,10 @@ class Cluster:
 
 def _within_tables(share: NodeShare) -> NodeShare:
     """Drop GPUs past MAX_GPUS: nodes that large are never offered, their jobs still count."""
+    if not share.gpu_indices or share.gpu_indices[-1] < MAX_GPUS:  # they ascend
+        return share
     indices = tuple(index for index in share.gpu_indices if index < MAX_GPUS)
-    return share if indices == share.gpu_indices else replace(share, gpu_indices=indices)
+    return replace(share, gpu_indices=indices)
 
 
 def _doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:

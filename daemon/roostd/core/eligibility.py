@@ -36,25 +36,26 @@ class Chance(NamedTuple):
     wanted: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class Room(NamedTuple):
     """The rows with room for one node's part of a shape.
 
     Attributes:
         rows: those that may be used; nodes kept for others are not among them.
         held_back: those that have room and are kept free for a job that is served before this one.
-        count: of `rows`.
+        row_count: of `rows`.
+        usable: of the shape, whatever is free.
+        enough: the rows with enough free GPUs, CPUs and memory.
     """
 
     rows: RowSet
     held_back: RowSet
-    count: int
-    _usable: "_UsableRows"
-    _enough: tuple[RowSet, RowSet, RowSet]  # GPUs, CPUs, memory; read when somebody asks why
+    row_count: int
+    usable: "UsableRows"
+    enough: tuple[RowSet, RowSet, RowSet]
 
     def chances(self, shape: Shape) -> tuple[Chance, ...]:
         """What could give room to a shape that found none."""
-        if self.count >= shape.node_count:  # enough nodes, but they have nothing in common
+        if self.row_count >= shape.node_count:  # enough nodes, but they have nothing in common
             return (Chance(shape, self.held_back, 1),) if self.held_back else ()
         rows = self.rows | self.held_back
         if rows.bit_count() < shape.node_count:
@@ -63,8 +64,8 @@ class Room:
 
     def exclusions(self) -> tuple[tuple[str, int], ...]:
         """Why the other nodes have none: (reason, number of nodes)."""
-        found, left = list(self._usable.exclusions), self._usable.rows
-        for reason, enough in zip(_SHORTAGES, self._enough, strict=True):
+        found, left = list(self.usable.exclusions), self.usable.rows
+        for reason, enough in zip(_SHORTAGES, self.enough, strict=True):
             if lacking := (left & ~enough).bit_count():
                 found.append((reason, lacking))
             left &= enough
@@ -123,7 +124,7 @@ def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _UsableRows:
+class UsableRows:
     """The rows that a shape could use if they were idle, and why the others are none.
 
     Attributes:
@@ -135,7 +136,7 @@ class _UsableRows:
     could_ever_fit: bool
 
 
-def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
+def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
     """Worked out once for each demand, until Slurm says something new of any node."""
     key = shape, job.partition, job.features, job.required_nodes, job.excluded_nodes
     found = cluster.memo.get(key)
@@ -143,18 +144,18 @@ def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
         if len(cluster.memo) >= _MEMO_LIMIT:
             cluster.memo.clear()
         found = cluster.memo[key] = _find_usable_rows(cluster, job, shape)
-    assert isinstance(found, _UsableRows)
+    assert isinstance(found, UsableRows)
     return found
 
 
-def _find_usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> _UsableRows:
+def _find_usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
     fitting, exclusions = _fitting(cluster, job, shape)
     rows = row_set_where(fitting)
     enough = rows.bit_count() >= shape.node_count and required_rows(cluster, job, rows) is not None
     usable = rows & row_set_where(cluster.usable[: len(cluster)])
     if removed := (rows & ~usable).bit_count():
         exclusions.append(("not usable by Slurm's word", removed))
-    return _UsableRows(usable, tuple(exclusions), enough)
+    return UsableRows(usable, tuple(exclusions), enough)
 
 
 def _fitting(

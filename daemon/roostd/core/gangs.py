@@ -7,61 +7,72 @@ among those offered, also where nodes of several kinds and sizes mix.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import POPCOUNT, first_largest
+from roostd.core.links import subsets
 from roostd.core.model import Shape
+from roostd.core.row_sets import RowSet, row_array
 
 _INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 _RACK_COUNT = 4  # racks whose nodes are offered as a gang
-_COMPARED_LIMIT = 1 << 16  # more pairs of masks and sets cost more than to look for gangs
+_COMPARED_LIMIT = 1 << 10  # to compare more sets costs more than to look for gangs
 # Of a preference: below it fit 65,535 racks of as many nodes.
 _LINK_SHIFT, _REQUIRED = 47, 1 << 62
 
 
 def gangs(
-    cluster: Cluster, shape: Shape, rows: NDArray[np.int64], required: NDArray[np.int64]
+    cluster: Cluster, shape: Shape, room: RowSet, required: RowSet
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """List the best-linked gangs, those within one rack first.
 
     Args:
         cluster: the nodes.
         shape: how many nodes, and how many GPUs on each.
-        rows: [row], the nodes with room, ascending.
+        room: the nodes with room.
         required: those of them that the gang must hold.
 
     Returns:
         int64 [gang, node], ascending in each gang, and int64 [gang], the index set on each node.
     """
     found: dict[tuple[bytes, int], NDArray[np.int64]] = {}
-    possible = _have_a_set_in_common(cluster.free_mask[rows], shape)
-    for scope in _scopes(cluster, rows, required, shape.node_count) if possible else ():
-        for mask in _index_sets(cluster, scope, required, shape):
+    rows, needed = row_array(room), row_array(required)
+    for scope in _scopes(cluster, rows, needed, shape.node_count):
+        for mask in _index_sets(cluster, scope, needed, shape):
             nodes = _best_nodes(cluster, scope, mask, shape.node_count)
             found.setdefault((nodes.tobytes(), mask), nodes)
     nodes = np.array(list(found.values()), dtype=np.int64).reshape(-1, shape.node_count)
     return nodes, np.array([mask for _, mask in found], dtype=np.int64)
 
 
-def _have_a_set_in_common(free: NDArray[np.int64], shape: Shape) -> bool:
+def have_a_set_in_common(cluster: Cluster, shape: Shape, room: RowSet) -> bool:
     """Whether any index set is free on enough nodes; most that find no gang fail here.
 
+    True also where it would cost more to know than to look for gangs.
+
     Args:
-        free: int64 [node], their free masks.
+        cluster: the nodes.
         shape: how many nodes, and how many GPUs on each.
+        room: the nodes with room.
     """
-    counts = np.bincount(free)
-    if counts.max(initial=0) >= shape.node_count:
+    counts: dict[int, int] = {}
+    for (_, mask), alike in cluster.free_sets.items():
+        if here := alike & room:
+            counts[mask] = counts.get(mask, 0) + here.bit_count()
+            if counts[mask] >= shape.node_count:
+                return True
+    size = shape.gpus_per_node
+    if sum(comb(mask.bit_count(), size) for mask in counts) > _COMPARED_LIMIT:
         return True
-    masks = np.flatnonzero(counts)
-    sets = _sets_of_size(int(masks[-1]).bit_length(), shape.gpus_per_node)
-    if len(masks) * len(sets) > _COMPARED_LIMIT:
-        return True
-    free_on = np.where(masks[:, None] & sets == sets, counts[masks][:, None], 0).sum(axis=0)
-    return bool(free_on.max(initial=0) >= shape.node_count)
+    free_on: dict[int, int] = {}
+    for mask, count in counts.items():
+        for each in subsets(mask, size):
+            free_on[each] = free_on.get(each, 0) + count
+    return max(free_on.values(), default=0) >= shape.node_count
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ The engine and its preemption decide; this keeps the books, so that a job is in 
 from dataclasses import replace
 from heapq import heappush
 
-from roostd.core.actions import Action, LetGo, Wait
+from roostd.core.actions import Action, LetGo, Preempt, Wait
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.config import EngineConfig
@@ -105,8 +105,11 @@ class Ledger:
 
     def unqueue(self, job_id: JobId) -> None:
         """Take a job out of whatever state it is in."""
-        for state in (self.waiting, self.clearing, self.placing, self.running, self.stopping):
-            state.pop(job_id, None)
+        self.waiting.pop(job_id, None)
+        self.clearing.pop(job_id, None)
+        self.placing.pop(job_id, None)
+        self.running.pop(job_id, None)
+        self.stopping.pop(job_id, None)
         self.queue.remove(job_id)
 
     def withdraw(self, event: JobWithdrawn) -> None:
@@ -184,6 +187,23 @@ class Ledger:
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.start_deadline_s = at_s + self.config.start_timeout_s
         self.alarm(record.start_deadline_s, job_id)
+
+    def ask_to_stop(
+        self,
+        record: JobRecord,
+        reason: str,
+        for_job: JobId | None,
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        """Have a running job stopped. If it has not in time, it is left alone."""
+        job_id = record.job_id
+        self.running.pop(job_id, None)
+        self.stopping[job_id] = None
+        record.state, record.reason = JobState.STOPPING, reason
+        record.safe_until_s = at_s + self.config.stop_timeout_s
+        self.alarm(record.safe_until_s, job_id)
+        actions.append(Preempt(job_id=job_id, reason=reason, for_job=for_job))
 
     def wait_for_room(
         self, job_id: JobId, record: JobRecord, nothing: Candidates, actions: list[Action]

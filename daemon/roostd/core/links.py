@@ -5,7 +5,8 @@ both tables are built in milliseconds, so the best k of any free set is exact an
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,12 @@ def mask_of(gpu_indices: tuple[int, ...]) -> int:
 def indices_of(mask: int) -> tuple[int, ...]:
     """Turn a mask into ascending indices."""
     return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
+
+
+@lru_cache(_CACHE_LIMIT)
+def subsets(mask: int, size: int) -> tuple[int, ...]:
+    """All masks of so many bits within a mask."""
+    return tuple(mask_of(chosen) for chosen in combinations(indices_of(mask), size))
 
 
 def popcounts(gpu_count: int) -> NDArray[np.int64]:
@@ -94,6 +101,7 @@ class LinkTable:
         self._by_size = [np.flatnonzero(self.popcount == k) for k in range(self.gpu_count + 1)]
         self._around = _around(links)
         self._choices: dict[tuple[int, int], SubsetChoice] = {}
+        self._parts: dict[tuple[int, int], tuple[NDArray[np.float32], int]] = {}
         self._static_scores = np.full(self.best_scores.shape, np.nan, dtype=np.float32)
 
     def best_score(self, free_mask: int, gpu_count: int) -> int:
@@ -169,6 +177,22 @@ class LinkTable:
             neighbours=self.neighbour_weights(masks),
             best_static_score=float(static_scores.max()),
         )
+
+    def part(self, free_mask: int, mask: int) -> tuple[NDArray[np.float32], int]:
+        """What a subset of a free set brings to a gang: its load-free columns and link score.
+
+        Returns:
+            float32 [5], as `static_features`; and its entry in `set_scores`.
+        """
+        key = (free_mask, mask)
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= _CACHE_LIMIT:
+                self._parts.clear()
+            masks, left = np.array([mask]), (free_mask & ~mask).bit_count()
+            static = self.static_features(masks, self.fragmentation(free_mask, masks), left)
+            found = self._parts[key] = static[0], int(self.set_scores[mask])
+        return found
 
     def static_features(
         self,

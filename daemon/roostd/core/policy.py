@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.core.candidates import Candidates, find_candidates
+from roostd.core.candidates import Candidates, first_candidates
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import Chance, room_for
 from roostd.core.jobs import JobRecord
@@ -162,13 +162,7 @@ class ShapeByShape:
 
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        earlier: list[Candidates] = []
-        for shape in job.shapes:
-            found = find_candidates(cluster, job, shape, kept)
-            if len(found):
-                return found
-            earlier.append(found)
-        return earlier.pop().after(earlier)
+        return first_candidates(cluster, job, kept)
 
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
@@ -179,7 +173,7 @@ class ShapeByShape:
             if not cluster.gpu_free.at_least(shape.gpus_per_node) & rows:
                 continue
             room = room_for(cluster, job, shape)
-            if room.rows & rows and room.count >= shape.node_count:
+            if room.rows & rows and room.row_count >= shape.node_count:
                 found.append(Chance(shape, room.rows, shape.node_count))
         return found
 
@@ -256,6 +250,22 @@ class JudgingPreemption(PreemptPolicy, Protocol):
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """Whether all of these may be stopped for a job; if so, they are asked to at once."""
+
+
+@runtime_checkable
+class MovingPreemption(PreemptPolicy, Protocol):
+    """A policy that also has running jobs moved closer together, for nobody else's sake."""
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """Return those worth a restart for a closer tier, or fewer nodes of it; the first first.
+
+        Asked when something has got more room that nobody waits for. The engine looks for the
+        place, and stops no job that it finds none for.
+
+        Args:
+            running: jobs whose lease has ended, in the order they were first seen.
+            at_s: engine time.
+        """
 
 
 # -- the defaults ------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ def rows_in(rows: RowSet) -> list[int]:
 
 def row_array(rows: RowSet) -> NDArray[np.int64]:
     """List the rows of a set, ascending: int64 [row]."""
+    if not rows:
+        return np.zeros(0, dtype=np.int64)
     packed = np.frombuffer(rows.to_bytes((rows.bit_length() + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
 

@@ -19,7 +19,7 @@ def cluster_of_three() -> Cluster:
 
 def eligible(cluster: Cluster, spec: JobSpec, wanted: Shape | None = None) -> str:
     room = room_for(cluster, spec, wanted or spec.shapes[0])
-    assert room.count == room.rows.bit_count()
+    assert room.row_count == room.rows.bit_count()
     return "".join(cluster.names[row] for row in rows_in(room.rows))
 
 
@@ -72,7 +72,7 @@ def test_kept_nodes_are_counted_only_where_there_is_room() -> None:
     cluster = cluster_of_three()
     cluster.hold(JobId("9"), [share("b", 0, 1, 2, 3)])
     room = room_for(cluster, job("1"), shape(1), kept=0b111)
-    assert (room.rows, room.count, room.held_back) == (0, 0, 0b001)
+    assert (room.rows, room.row_count, room.held_back) == (0, 0, 0b001)
     assert room.exclusions() == (
         ("not usable by Slurm's word", 1),
         ("too few free GPUs", 1),
