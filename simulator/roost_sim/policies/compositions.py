@@ -160,9 +160,15 @@ BASELINES = (
 
 # The best full stacks found that are told nothing of run times: docs/results/README.md.
 ROOST = (
-    Composition(name="roost", order="las", gate="delay", preemption="las"),
-    Composition(name="roost-makespan", order="s-rank", gate="delay", preemption="leases"),
-    Composition(name="roost-no-preemption", order="fifo", gate="patient-delay"),
+    Composition(name="roost", order="las", placement="strict", gate="delay", preemption="las"),
+    Composition(
+        name="roost-makespan",
+        order="s-rank",
+        placement="strict",
+        gate="delay",
+        preemption="leases",
+    ),
+    Composition(name="roost-no-preemption", order="fifo", placement="strict", gate="patient-delay"),
 )
 
 POLICIES: Mapping[str, Composition] = {
