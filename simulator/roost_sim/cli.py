@@ -1,5 +1,6 @@
 """The program `roost-sim`, and its exit codes."""
 
+from errno import EPIPE
 from typing import Any
 
 import click
@@ -26,8 +27,18 @@ class _ExitCodeGroup(click.Group):
         except SimError as error:
             click.echo(f"roost-sim: {error}", err=True)
             ctx.exit(EXIT_REFUSED)
+        except OSError as error:
+            if error.errno == EPIPE:
+                raise  # whoever read our output has seen enough; click ends the program
+            click.echo(f"roost-sim: {_where(error)}{error.strerror or error}", err=True)
+            ctx.exit(EXIT_REFUSED)
         except KeyboardInterrupt:
             ctx.exit(EXIT_INTERRUPTED)
+
+
+def _where(error: OSError) -> str:
+    """What could not be read or written: a full disk under our output has no name."""
+    return "" if error.filename is None else f"{error.filename}: "
 
 
 @click.group(

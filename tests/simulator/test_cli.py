@@ -160,6 +160,28 @@ def test_run_tells_people_more(trace: Path, cluster: Path) -> None:
     assert "left out  1: no placement could ever hold it" in result.stdout
 
 
+def test_json_leaves_what_was_left_out_to_stderr(trace: Path, cluster: Path) -> None:
+    result = run("run", "--trace", trace, "--cluster", cluster, "--json")
+    assert "roost-sim: left out 1 jobs: no placement could ever hold it" in result.stderr
+    document(result)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full here")
+def test_output_that_cannot_be_written_is_one_line(trace: Path, cluster: Path) -> None:
+    argv = ["run", "--trace", str(trace), "--cluster", str(cluster), "--json"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "roost_sim.cli", *argv],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "roost-sim: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_limit_and_load_change_the_arrivals(trace: Path, cluster: Path) -> None:
     arguments = ("run", "--trace", trace, "--cluster", cluster, "--limit", 2, "--json")
     assert document(run(*arguments))["jobs"] == 2

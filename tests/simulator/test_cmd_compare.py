@@ -138,6 +138,14 @@ def test_a_report_that_cannot_be_written_costs_no_figures(trace: Path) -> None:
     assert "/proc/nowhere.html: cannot be written" in result.stderr
 
 
+def test_jobs_that_were_left_out_are_told_on_stderr(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_s,duration_s,num_gpus\n0,10,8\n1,10,65\n2,10,128\n")
+    result = compare(path, "--policies", "fifo", "--seeds", "0,1", "--json")
+    assert result.exit_code == 0
+    assert "roost-sim: fifo: left out 2 jobs in a run: no placement" in result.stderr
+
+
 @pytest.mark.parametrize("seeds", ["9223372036854775808", "0-99999999999", "0-", "nan"])
 def test_seeds_that_no_run_could_have_are_refused(trace: Path, seeds: str) -> None:
     result = compare(trace, "--policies", "fifo", "--seeds", seeds)

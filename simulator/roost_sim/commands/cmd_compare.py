@@ -17,7 +17,7 @@ from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
 from roost_sim.policies.compositions import find_policy
 from roost_sim.simulation import Run
 from roost_sim.sweeps.comparison import Comparison
-from roost_sim.sweeps.comparison_table import print_tables
+from roost_sim.sweeps.comparison_table import left_out_lines, print_tables
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
 from roost_sim.sweeps.ray_engine import RayEngine
 from roost_sim.sweeps.report.document import report_document
@@ -169,6 +169,8 @@ def compare(
     else:
         console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
         print_tables(comparison, console)
+    for line in left_out_lines(comparison):
+        click.echo(f"roost-sim: {line}", err=True)
     for failed in collected.failed:
         click.echo(f"roost-sim: {failed.case}: {failed.reason}", err=True)
     # Last: where it cannot be written, the figures have been printed.

@@ -14,10 +14,10 @@ from roost_sim.commands.inputs import (
     workload_options,
 )
 from roost_sim.commands.option_numbers import SEED
-from roost_sim.commands.run_document import run_document
 from roost_sim.commands.world_options import world_options
 from roost_sim.figures.metrics import TIER_NAMES
 from roost_sim.policies.compositions import find_policy
+from roost_sim.run_document import run_document
 from roost_sim.simulation import Report, Run, simulate
 from roost_sim.worlds.world_spec import WorldSpec
 from roostd.core.engine import EngineConfig
@@ -77,6 +77,8 @@ def run(
         )
     )
     if as_json:
+        for reason, count in report.metrics.left_out:
+            click.echo(f"roost-sim: left out {count} jobs: {reason}", err=True)
         click.echo(json.dumps(run_document(policy.name, seed, report), allow_nan=False))
         return
     for name, value in (*run_document(policy.name, seed, report).items(), *_details(report)):

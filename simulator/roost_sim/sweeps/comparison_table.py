@@ -69,6 +69,19 @@ def print_tables(comparison: Comparison, console: Console) -> None:
         console.print("A wider window shows more columns, --report all.", style="dim")
 
 
+def left_out_lines(comparison: Comparison) -> list[str]:
+    """What policies left undone: who does less has an easier life, and the table does not tell."""
+    most: dict[tuple[str, str], int] = {}
+    for run in comparison.runs:
+        for reason, count in run.curves.left_out:
+            key = run.case.policy, reason
+            most[key] = max(most.get(key, 0), count)
+    return [
+        f"{policy}: left out {count} jobs in a run: {reason}"
+        for (policy, reason), count in most.items()
+    ]
+
+
 def _width(table: Table, console: Console) -> int:
     unlimited = console.options.update(width=10_000)
     return console.measure(table, options=unlimited).maximum
