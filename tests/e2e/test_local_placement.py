@@ -18,8 +18,8 @@ from tests.e2e.ledger import (
 from roost_demo.stack import NodeKind, Stack
 from roost_probe.testing.description import GpuSettings
 from roost_proto.v1 import operator_pb2
-from roost_sim.recording import ModelShelf, Recording
-from roost_sim.replay import replay
+from roost_sim.replays.recording import ModelShelf, Recording
+from roost_sim.replays.replay import replay
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
