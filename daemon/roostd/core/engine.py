@@ -127,7 +127,7 @@ class Engine:
         actions: list[Action] = []
         self._take_in(event, actions)
         self._ring_alarms(event.at_s, actions)
-        if self._ledger.clearing:
+        if self._preemption.has_plans:
             self._preemption.go_on(event.at_s, actions)
         if self._ledger.queue.begin_pass(self.cluster, self.policies.candidates, event.at_s):
             self._pass(event.at_s, actions)

@@ -7,18 +7,20 @@ their GPUs pass to the waiting job, so nobody else slips in; when the last has l
 from collections.abc import Callable, Sequence
 from math import inf
 
-from roostd.core.actions import Action, Place, Preempt
+from roostd.core.actions import Action, Place
 from roostd.core.candidates import Candidates
 from roostd.core.chooser import Chooser
 from roostd.core.displacement import find_room, holders, vacated
 from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import MAX_BACKOFF_S, Ledger
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement
+from roostd.core.moves import Moves
 from roostd.core.policy import (
     CandidatePolicy,
     Defer,
     GateVerdict,
     JudgingPreemption,
+    MovingPreemption,
     PreemptPolicy,
 )
 from roostd.core.row_sets import NO_ROWS
@@ -40,6 +42,11 @@ class Preemption:
         self._ledger, self._policy, self._candidates = ledger, policy, candidates
         self._chooser, self._ask_gate = chooser, ask_gate
         self._judge = policy if isinstance(policy, JudgingPreemption) else None
+        self._moves = (
+            Moves(ledger, policy, candidates, chooser)
+            if isinstance(policy, MovingPreemption)
+            else None
+        )
         self._in_vain: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
         self._in_vain_at = 0
 
@@ -57,22 +64,28 @@ class Preemption:
             self._ledger.alarm(record.safe_until_s, job_id)
 
     def consider(self, at_s: float, actions: list[Action]) -> None:
-        """Stop those whose lease has ended, or those that a waiting job may displace."""
+        """Stop those whose lease has ended, or that a waiting job may displace, or that move."""
         policy = self._policy
         if not policy.rebids and not self._ledger.queue.has_blocked():
+            if self._moves is not None and self._moves.is_due:
+                self._moves.consider(self._over(at_s), at_s, actions)
             return
-        records = (self._ledger.jobs[job_id] for job_id in self._ledger.running)
-        over = [record for record in records if record.safe_until_s <= at_s]
+        over = self._over(at_s)
         if not over:
             return
         ranked = policy.first_to_go(over, at_s)
         if policy.rebids:
             for record in ranked:
-                self._ask_to_stop(record, "its lease ended", None, at_s, actions)
+                self._ledger.ask_to_stop(record, "its lease ended", None, at_s, actions)
             return
         for job_id in self._ledger.queue.blocked():
             record = self._ledger.jobs[job_id]
             self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
+
+    def _over(self, at_s: float) -> list[JobRecord]:
+        """Running jobs whose lease has ended, in the order they began to run."""
+        records = (self._ledger.jobs[job_id] for job_id in self._ledger.running)
+        return [record for record in records if record.safe_until_s <= at_s]
 
     def _victims(
         self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
@@ -127,7 +140,7 @@ class Preemption:
         self._begin_clearing(job_id, record, placement, leaving, at_s)
         for victim in victims:
             if victim.job_id in record.awaited:
-                self._ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+                self._ledger.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         if self._judge is None:
@@ -174,21 +187,6 @@ class Preemption:
         free_now = vacated(cluster, job_id, shares_of(placement), record.awaited)
         cluster.hold(job_id, free_now)
 
-    def _ask_to_stop(
-        self,
-        victim: JobRecord,
-        reason: str,
-        for_job: JobId | None,
-        at_s: float,
-        actions: list[Action],
-    ) -> None:
-        self._ledger.running.pop(victim.job_id, None)
-        self._ledger.stopping[victim.job_id] = None
-        victim.state, victim.reason = JobState.STOPPING, reason
-        victim.safe_until_s = at_s + self._ledger.config.stop_timeout_s
-        self._ledger.alarm(victim.safe_until_s, victim.job_id)
-        actions.append(Preempt(job_id=victim.job_id, reason=reason, for_job=for_job))
-
     def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
         """A running job was stopped: it waits again."""
         record = self._ledger.jobs.get(job_id)
@@ -206,8 +204,15 @@ class Preemption:
         record.safe_until_s = at_s + MAX_BACKOFF_S
         self._let_run(job_id, record)
 
+    @property
+    def has_plans(self) -> bool:
+        """Whether somebody waits for a stop that was asked for to be carried out."""
+        return bool(self._ledger.clearing) or bool(self._moves)
+
     def go_on(self, at_s: float, actions: list[Action]) -> None:
         """Place those whose room is free now; drop the plans of those whose will not be."""
+        if self._moves is not None:
+            self._moves.go_on(at_s, actions)
         cluster = self._ledger.cluster
         for job_id in tuple(self._ledger.clearing):
             record = self._ledger.jobs[job_id]

@@ -102,6 +102,11 @@ class JobQueue:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody waits for GPUs or for better ones."""
+        return not self._jobs
+
     def add(self, record: JobRecord, at_s: float) -> None:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s

@@ -110,6 +110,14 @@ class FakePreemption:
         return (at_s // self._review_every_s + 1) * self._review_every_s
 
 
+class FakeMoving(FakePreemption):
+    """Also wants every job moved, in the order they began to run."""
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.MovingPreemption."""
+        return running
+
+
 def _priority(job: JobRecord) -> int:
     assert job.spec is not None
     return job.spec.priority

@@ -70,7 +70,8 @@ class TimeSlices:
     """Round-robin: at the end of a slice, who waits displaces who has run for one, oldest first.
 
     Who was stopped waits at least to the end of the next slice. Without that he would at once
-    displace the next one, and so on: one job that waits would stop all that run.
+    displace the next one, and so on: one job that waits would stop all that run. While nobody
+    waits, jobs that span nodes are moved to span fewer, or closer ones.
 
     Attributes:
         slice_s: slices end at multiples of it.
@@ -100,6 +101,11 @@ class TimeSlices:
     def review_s(self, at_s: float) -> float:
         """See core.policy.PreemptPolicy."""
         return next_round_s(self.slice_s, at_s)
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.MovingPreemption. Who spans most nodes first."""
+        spread = [job for job in running if len(job.shares) > 1]
+        return sorted(spread, key=lambda job: -len(job.shares))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from roostd.core.engine import EngineConfig, Policies
 from roostd.core.events import JobWithdrawn, NodeLost, NodeSeen, Tick
 from roostd.core.jobs import JobState, shares_of
 from roostd.core.model import JobId, JobSpec, NodeShare
-from roostd.core.policy import NoPreemption, PreemptPolicy
-from roostd.testing.builders import EngineHarness, job, node
-from roostd.testing.fakes import FakePreemption
+from roostd.core.policy import MovingPreemption, NoPreemption, PreemptPolicy
+from roostd.testing.builders import EngineHarness, job, node, shape
+from roostd.testing.fakes import FakeMoving, FakePreemption
 
 NODES = {name: node(name, 4, cpu_count=8, rack="r") for name in "abc"}
 sizes = st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (4, 3), (2, 2)])
@@ -41,7 +41,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     @rule(size=sizes, priority=st.integers(0, 3), cpus=st.sampled_from([1, 1, 5]))
     def submit(self, size: tuple[int, int], priority: int, cpus: int) -> None:
         self.count += 1
-        spec = job(str(self.count), gpus=size[0], nodes=size[1], priority=priority)
+        spec = self.describe(str(self.count), *size, priority)
         self.jobs[spec.job_id] = spec
         self.check(self.harness.queue(spec))
 
@@ -133,6 +133,9 @@ class PreemptionMachine(RuleBasedStateMachine):
 
     # -- the model -------------------------------------------------------------------------
 
+    def describe(self, job_id: str, gpus: int, nodes: int, priority: int) -> JobSpec:
+        return job(job_id, gpus=gpus, nodes=nodes, priority=priority)
+
     def in_state(self, *states: JobState) -> list[str]:
         records = self.harness.engine.records()
         return [str(job_id) for job_id, record in records if record.state in states]
@@ -181,7 +184,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     def check_preemption(self, action: Preempt) -> None:
         assert action.job_id in self.held
         if action.for_job is None:
-            assert self.preemption.rebids
+            assert self.preemption.rebids or isinstance(self.preemption, MovingPreemption)
         else:
             victim, job = self.jobs[action.job_id], self.jobs[action.for_job]
             assert victim.priority < job.priority
@@ -203,8 +206,21 @@ class RebiddingMachine(PreemptionMachine):
     preemption = FakePreemption(lease_s=40.0, rebids=True)
 
 
+class MovingMachine(PreemptionMachine):
+    """Who is spread comes together; higher priorities displace lower ones."""
+
+    preemption = FakeMoving(lease_s=2.0, review_every_s=20.0)
+
+    def describe(self, job_id: str, gpus: int, nodes: int, priority: int) -> JobSpec:
+        shapes = [shape(gpus, nodes)]
+        if gpus % 2 == 0:
+            shapes.append(shape(gpus // 2, 2 * nodes))
+        return job(job_id, *shapes, priority=priority)
+
+
 TestDisplacingMachine = DisplacingMachine.TestCase
 TestRebiddingMachine = RebiddingMachine.TestCase
-TestDisplacingMachine.settings = TestRebiddingMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, derandomize=True
+TestMovingMachine = MovingMachine.TestCase
+TestDisplacingMachine.settings = TestRebiddingMachine.settings = TestMovingMachine.settings = (
+    settings(max_examples=60, stateful_step_count=40, deadline=None, derandomize=True)
 )
