@@ -21,6 +21,7 @@ SOURCES = (
     "deploy",
     "probes",
     "proto",
+    "simulator",
     "slurm_glue",
     "tests",
     "training",
