@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(Late):
     """Keep the job waiting. Sent when it begins to wait and when reason or deadline change.
 
     Attributes:

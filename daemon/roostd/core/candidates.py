@@ -8,6 +8,7 @@ same indices, so a candidate is a node set and one index set that is free on all
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,10 @@ class Candidates(Late):
         if self.choices:
             return sum(len(choice.masks) for _, choice in self.choices)
         return len(self.masks)
+
+    def __bool__(self) -> bool:
+        """Whether there are any: quicker than how many."""
+        return bool(self.choices) or len(self.masks) > 0
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
@@ -266,21 +271,21 @@ def _quiet_choices(
 
     Those with the same GPUs free are equally good, so sets of them are compared, not nodes.
     """
-    equals: dict[float, RowSet] = {}
+    equals: dict[float, list[tuple[RowSet, SubsetChoice]]] = {}
     for (kind, free_mask), alike in cluster.free_sets.items():
         if here := alike & rows:
-            score = cluster.tables[kind].choice(free_mask, size).best_static_score
-            equals[score] = equals.get(score, NO_ROWS) | here
-    best, missing = NO_ROWS, NODE_COUNT
-    while missing and equals:
-        found = first_rows(equals.pop(max(equals)), missing)
-        best |= found
-        missing -= found.bit_count()
-    choices = []
-    for row in rows_in(best):
-        kind, free_mask = cluster.free_as(row)
-        choices.append((row, cluster.tables[kind].choice(free_mask, size)))
-    return tuple(choices)
+            choice = cluster.tables[kind].choice(free_mask, size)
+            equals.setdefault(choice.best_static_score, []).append((here, choice))
+    found: list[tuple[int, SubsetChoice]] = []
+    for score in sorted(equals, reverse=True):
+        together = NO_ROWS
+        for here, _ in equals[score]:
+            together |= here
+        first = first_rows(together, NODE_COUNT - len(found))
+        found += [(row, choice) for here, choice in equals[score] for row in rows_in(here & first)]
+        if len(found) == NODE_COUNT:
+            break
+    return tuple(sorted(found, key=itemgetter(0)))
 
 
 def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:

@@ -3,7 +3,9 @@
 The engine and its preemption decide; this keeps the books, so that a job is in one state only.
 """
 
+from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from heapq import heappush
 
 from roostd.core.actions import Action, LetGo, Preempt, Wait
@@ -44,7 +46,7 @@ class Ledger:
         self.placing: dict[JobId, None] = {}
         self.running: dict[JobId, None] = {}
         self.stopping: dict[JobId, None] = {}
-        self.ended: dict[JobId, JobRecord] = {}
+        self.ended: OrderedDict[JobId, JobRecord] = OrderedDict()  # the oldest leaves soonest
         self.alarms: list[tuple[float, JobId]] = []
         self._gate = gate
         self._tuned = gate if isinstance(gate, TunedGate) else None
@@ -63,13 +65,12 @@ class Ledger:
     def take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Let a job wait, one that is new or one that ran and came back."""
         known = self.jobs.get(job.job_id)
-        self.cluster.release(job.job_id)
-        self.unqueue(job.job_id)
-        since_s = max(at_s, job.eligible_s)
-        if known is not None and known.state in _WAIT_GOES_ON:
-            since_s = max(known.queued_s, job.eligible_s)
-        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=since_s)
+        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
         if known is not None:
+            self.cluster.release(job.job_id)
+            self.unqueue(job.job_id)
+            if known.state in _WAIT_GOES_ON:
+                record.queued_s = max(known.queued_s, job.eligible_s)
             record.remember_runs(known, at_s)
         self.jobs[job.job_id] = record
         self.ended.pop(job.job_id, None)
@@ -155,7 +156,7 @@ class Ledger:
             self._note_run(record, event.at_s)
             self.ended[event.job_id] = record
             if len(self.ended) > self.config.ended_job_count:
-                del self.ended[next(iter(self.ended))]
+                self.ended.popitem(last=False)
 
     def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
         """Let a placed job wait again; after too many refusals hand it back to plain Slurm."""
@@ -224,9 +225,8 @@ class Ledger:
         """Say why a job waits and until when, unless that is known."""
         if (record.reason, record.until_s) != (reason, until_s):
             record.reason, record.until_s = reason, until_s
-            actions.append(
-                Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=record.exclusions)
-            )
+            explain = partial(_explain_wait, job_id, reason, until_s, record.last_try)
+            actions.append(Wait.later(explain, job_id=job_id, reason=reason, until_s=until_s))
 
     def let_go(
         self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]
@@ -308,6 +308,13 @@ class Ledger:
                 assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
             is_stopping = record.state is JobState.STOPPING
             assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
+
+
+def _explain_wait(
+    job_id: JobId, reason: str, until_s: float | None, last_try: Candidates | None
+) -> Wait:
+    excluded = () if last_try is None else last_try.exclusions
+    return Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded)
 
 
 def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
