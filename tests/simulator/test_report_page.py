@@ -80,5 +80,5 @@ def test_curves_pool_the_seeds_and_heat_is_the_first_seeds() -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SimError, match=r"x.html: No such file"):
+    with pytest.raises(SimError, match=r"x.html: cannot be written: No such file"):
         write_report(tmp_path / "no" / "x.html", document())
