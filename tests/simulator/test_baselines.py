@@ -17,6 +17,7 @@ from roost_sim.policies.service_levels import TIRESIAS_LIMITS_GPU_S, ServiceLeve
 from roost_sim.policies.speed_curve import PERFECT_SCALING, MarginalGain, SpeedCurve, fit_curve
 from roost_sim.policies.themis import WorstOffFirst
 from roost_sim.progress import PastRun, ProgressBook
+from roost_sim.traces.shapes import ShapeRule, tightest_shapes
 from roost_sim.worlds.world import FullSpeed
 from roostd.core.engine import Engine, EngineConfig
 from roostd.core.jobs import JobRecord
@@ -37,7 +38,7 @@ def run(
 ) -> Sequence[JobResult]:
     """Let some jobs run on nodes of 8 GPUs."""
     policy = find_policy(name)
-    arrivals = [_arrival(policy_job, (users or {}).get(policy_job[0])) for policy_job in jobs]
+    arrivals = [_arrival(job, (users or {}).get(job[0]), policy.shapes) for job in jobs]
     work_s = {JobId(job_id): work for job_id, _, work, _ in jobs}
     told = {JobId(job_id): length for job_id, length in (predicted or {}).items()}
     knowledge = Knowledge(
@@ -55,8 +56,8 @@ def run(
     return outcome.jobs
 
 
-def _arrival(job: Job, user_id: int | None) -> Arrival:
-    made = arrival(*job)
+def _arrival(job: Job, user_id: int | None = None, shapes: ShapeRule = tightest_shapes) -> Arrival:
+    made = arrival(*job, *shapes(job[3], 8))
     user = -1 if user_id is None else user_id
     return replace(made, spec=replace(made.spec, user_id=user))
 
@@ -168,6 +169,9 @@ def test_gittins_learns_from_what_has_ended_and_nothing_else() -> None:
 # -- time slices and leases --------------------------------------------------------------------
 
 
+_CROWDED: tuple[Job, ...] = (("1", 0, 200, 6), ("2", 0, 1000, 6))
+
+
 def test_gandiva_takes_turns_in_the_order_of_waiting() -> None:
     # Slices of 120 s, three jobs of the whole node: 1 0-120, 2 -240, 3 -360, 1 -480, ...
     jobs = run("gandiva", ("1", 0, 200, 8), ("2", 1, 200, 8), ("3", 2, 200, 8))
@@ -192,6 +196,20 @@ def test_gandiva_stops_nobody_between_the_ends_of_slices() -> None:
 def test_gandiva_leaves_jobs_alone_while_there_is_room() -> None:
     jobs = run("gandiva", ("1", 0, 500, 4), ("2", 1, 500, 4))
     assert [job.preempted_count for job in jobs] == [0, 0]
+
+
+def test_gandiva_moves_a_job_to_one_node_as_soon_as_it_fits_there() -> None:
+    # 1 and 2 leave two GPUs of each node: 3 has them from 1 on. 1 ends at 200, and 3 moves to its
+    # node: 199 s of its 500 are done, the restart takes 30, so it ends at 200 + 30 + 301 = 531.
+    jobs = run("gandiva", *_CROWDED, ("3", 1, 500, 4), nodes=2, restart_s=30.0)
+    assert ends(jobs) == {"1": 200.0, "2": 1000.0, "3": 531.0}
+    assert [job.preempted_count for job in jobs] == [0, 0, 1]
+    assert jobs[2].tier == 0
+
+
+def test_gandiva_moves_nobody_within_his_first_slice() -> None:
+    jobs = run("gandiva", *_CROWDED, ("3", 100, 500, 4), nodes=2, restart_s=30.0)
+    assert ends(jobs)["3"] == 600.0
 
 
 def test_dallys_gandiva_serves_the_latest_start_first() -> None:
@@ -291,7 +309,7 @@ def test_slurm_backfills_whoever_is_gone_in_time() -> None:
     # promises 90 s from 5 on and passes; 4 promises 200 s and does not.
     limits = {"1": 100.0, "2": 50.0, "3": 90.0, "4": 200.0}
     specs = [("1", 0, 100, 4), ("2", 1, 50, 8), ("3", 5, 90, 4), ("4", 6, 90, 4)]
-    jobs = [_limited(_arrival((name, at, work, g), None), limits) for name, at, work, g in specs]
+    jobs = [_limited(_arrival((name, at, work, g)), limits) for name, at, work, g in specs]
     engine = Engine(policy.engine_config(EngineConfig()), policy.build(NOTHING))
     outcome = Driver(engine, FullSpeed()).run(cluster(1), jobs)
     found = {job_id: begin for job_id, (begin, _) in times(outcome).items()}
