@@ -349,7 +349,7 @@ class Driver:
         while self._news:
             self._tell(self._news[0])
             self._news.popleft()
-            if not self._news:
+            if self._untold and not self._news:
                 self._tell_speeds(event.at_s)
 
     def _tell_speeds(self, at_s: float) -> None:

@@ -245,7 +245,7 @@ class Engine:
         assert job is not None
         group.forget()
         candidates = self.policies.candidates.propose(self.cluster, job, kept, at_s)
-        if len(candidates):
+        if candidates:
             self._offer(job_id, record, job, candidates, at_s, actions)
             return
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
