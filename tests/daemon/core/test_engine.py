@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.daemon.core.conftest import HarnessFactory
 
 from roostd.core.actions import Decision, Place, Wait, WakeAt
-from roostd.core.engine import EngineConfig, Policies
+from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.errors import UnknownJob
 from roostd.core.events import (
     Event,
@@ -23,7 +23,9 @@ from roostd.core.events import (
     LoadSeen,
     NodeLost,
     NodeSeen,
+    SpeedSeen,
     Tick,
+    TimerPinned,
 )
 from roostd.core.jobs import JobState
 from roostd.core.model import JobId, JobSpec, NodeName
@@ -37,12 +39,20 @@ from roostd.testing.builders import (
     node,
     nvswitch,
     placed,
+    preempted,
     shape,
     share,
     topology,
     waits,
 )
-from roostd.testing.fakes import FailingScore, FakeScore, FixedOrder, ScriptedGate, WrongScore
+from roostd.testing.fakes import (
+    FailingScore,
+    FakePreemption,
+    FakeScore,
+    FixedOrder,
+    ScriptedGate,
+    WrongScore,
+)
 
 
 def decision(harness: EngineHarness, job_id: str) -> Decision:
@@ -825,3 +835,93 @@ def test_a_job_keeps_its_place_when_only_its_priority_ages(make_harness: Harness
     harness.queue(spec)
     assert not change(harness, replace(spec, priority=3))
     assert "1" in placed(harness.advance(20.0))
+
+
+# -- passing -----------------------------------------------------------------------------------
+
+
+def test_nobody_passes_where_nobody_may(make_harness: HarnessFactory) -> None:
+    config = EngineConfig(passing=Passing.NOBODY, patience_s=0.0)
+    harness = make_harness([node("a")], bridges(), config=config)
+    harness.run(job("1", gpus=4))
+    harness.queue(job("2", gpus=8, submit_s=1.0), job("3", gpus=1, submit_s=2.0))
+    assert harness.engine.waiting() == (JobId("2"), JobId("3"))
+
+
+def test_who_will_be_gone_in_time_passes_on_reserved_nodes(make_harness: HarnessFactory) -> None:
+    config = EngineConfig(patience_s=0.0)
+    harness = make_harness([node("a")], bridges(), config=config)
+    harness.run(job("1", gpus=4, time_limit_s=100.0))
+    # Job 2 starts when job 1 has ended, at 100 s. Of the four GPUs that are free till then two go
+    # to job 4, and two to job 6; then there is no room for job 7.
+    harness.queue(
+        job("2", gpus=8, submit_s=1.0),
+        job("3", gpus=2, time_limit_s=101.0, submit_s=2.0),
+        job("4", gpus=2, time_limit_s=100.0, submit_s=3.0),
+    )
+    harness.start("4")
+    harness.queue(job("5", gpus=2, submit_s=4.0), job("6", gpus=2, time_limit_s=10.0, submit_s=5.0))
+    harness.start("6")
+    harness.queue(job("7", gpus=2, time_limit_s=10.0, submit_s=6.0))
+    assert harness.engine.waiting() == tuple(JobId(job_id) for job_id in "2357")
+
+
+# -- stopping ----------------------------------------------------------------------------------
+
+
+def preempting(make_harness: HarnessFactory, policy: FakePreemption) -> EngineHarness:
+    """A job of low priority has the only node; one of higher priority comes."""
+    config = EngineConfig(stop_timeout_s=30.0)
+    policies = Policies(preemption=policy)
+    harness = make_harness([node("a")], bridges(), policies=policies, config=config)
+    harness.run(job("1", gpus=8, priority=1))
+    harness.queue(job("2", gpus=8, priority=2))
+    return harness
+
+
+def test_who_was_stopped_waits_and_its_gpus_go_to_the_other(make_harness: HarnessFactory) -> None:
+    harness = preempting(make_harness, FakePreemption())
+    assert harness.state("1") is JobState.STOPPING
+    assert "2" in placed(harness.stop("1"))
+    assert harness.state("1") is JobState.WAITING
+
+
+def test_who_cannot_be_stopped_runs_on(make_harness: HarnessFactory) -> None:
+    harness = preempting(make_harness, FakePreemption())
+    harness.refuse_stop("1")
+    assert (harness.state("1"), harness.state("2")) == (JobState.RUNNING, JobState.WAITING)
+
+
+def test_who_has_not_stopped_in_time_runs_on(make_harness: HarnessFactory) -> None:
+    policy = FakePreemption(lease_s=5.0, rebids=True)
+    config = EngineConfig(stop_timeout_s=30.0)
+    policies = Policies(preemption=policy)
+    harness = make_harness([node("a")], bridges(), policies=policies, config=config)
+    harness.run(job("1"))
+    assert list(preempted(harness.advance(5.0))) == ["1"]
+    harness.advance(34.0)
+    assert harness.state("1") is JobState.STOPPING
+    harness.advance(35.0)
+    assert harness.state("1") is JobState.RUNNING
+
+
+def test_asks_to_be_woken_when_the_policy_looks_again(make_harness: HarnessFactory) -> None:
+    policy = FakePreemption(lease_s=50.0, review_every_s=60.0)
+    harness = preempting(make_harness, policy)
+    assert harness.state("1") is JobState.RUNNING
+    assert WakeAt(at_s=60.0) in harness.advance(10.0)  # the alarm before: no start by then
+    assert list(preempted(harness.advance(60.0))) == ["1"]
+
+
+def test_speeds_are_noted_of_jobs_that_are_known(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges())
+    harness.run(job("1"))
+    for job_id in ("1", "nobody"):
+        harness.feed(SpeedSeen(at_s=0.0, job_id=JobId(job_id), speed_frac=0.5))
+    # Ten seconds at half speed are five seconds of work.
+    assert harness.engine.record(JobId("1")).efficiency(10.0) == 0.5
+
+
+def test_a_gate_without_timers_ignores_a_pinned_one(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges())
+    assert harness.feed(TimerPinned(at_s=0.0, timer="rack", pinned_s=5.0)) == ()
