@@ -70,8 +70,9 @@ def test_wall_clock_is_learnt_from_a_second_time_column(tmp_path: Path) -> None:
     [
         ("x,1,1", "submission is no number, got 'x'"),
         ("1,,1", "duration is no number, got 'nothing'"),
-        ("1,-3,1", "duration is not a time of 0 s or more, got '-3'"),
-        ("1,nan,1", "duration is not a time of 0 s or more, got 'nan'"),
+        ("1,-3,1", "duration is not 0 to 320000000 s, got '-3'"),
+        ("1,nan,1", "duration is not 0 to 320000000 s, got 'nan'"),
+        ("1,320000001,1", "duration is not 0 to 320000000 s, got '3.2e+08'"),
         ("inf,1,1", "submission is not a time in seconds, got 'inf'"),
         ("1,1,1.5", "GPUs are no whole number, got '1.5'"),
         ("1,1,inf", "GPUs are no whole number, got 'inf'"),

@@ -23,6 +23,9 @@ from roost_sim.traces.trace import MAX_TIME_S, UNKNOWN, Status, Trace, make_trac
 
 EXAMPLE_COUNT = 20
 MAX_GPU_COUNT = 1_000_000
+# Ten years. A longer job is a wrong unit, and a policy that looks at jobs once an hour or every two
+# minutes would never come to its end.
+MAX_DURATION_S = 320_000_000
 
 _COMPLETED = ("pass", "passed", "completed", "complete", "done", "success", "succeeded", "finished")
 _FAILED = ("failed", "fail", "error", "timeout", "node_fail", "out_of_memory", "boot_fail")
@@ -174,7 +177,7 @@ class TraceCollector:
         nodes = chunk.node_count
         is_clean = (
             bool(np.all((np.abs(submit_s) < MAX_TIME_S) & (duration_s >= 0)))
-            and bool(np.all((duration_s < MAX_TIME_S) & (gpus >= 0) & (gpus <= MAX_GPU_COUNT)))
+            and bool(np.all((duration_s <= MAX_DURATION_S) & (gpus >= 0) & (gpus <= MAX_GPU_COUNT)))
             and (nodes is None or bool(np.all((nodes >= UNKNOWN) & (nodes <= MAX_GPU_COUNT))))
         )
         if not is_clean:
@@ -280,8 +283,8 @@ def check_range(row: Row) -> None:
     """
     if not (math.isfinite(row.submit_s) and abs(row.submit_s) < MAX_TIME_S):
         raise Unusable("submission is not a time in seconds", f"{row.submit_s:g}")
-    if not (math.isfinite(row.duration_s) and 0 <= row.duration_s < MAX_TIME_S):
-        raise Unusable("duration is not a time of 0 s or more", f"{row.duration_s:g}")
+    if not (math.isfinite(row.duration_s) and 0 <= row.duration_s <= MAX_DURATION_S):
+        raise Unusable(f"duration is not 0 to {MAX_DURATION_S} s", f"{row.duration_s:g}")
     if not 0 <= row.gpu_count <= MAX_GPU_COUNT:
         raise Unusable(f"GPUs are not 0 to {MAX_GPU_COUNT}", str(row.gpu_count))
     if not (row.node_count == UNKNOWN or 1 <= row.node_count <= MAX_GPU_COUNT):
