@@ -7,8 +7,8 @@ import pytest
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.policies.compositions import Knowledge, find_policy
+from roost_sim.policies.delay_gates import delay_config, name_of, parse_numbers
 from roost_sim.policies.gate_parts import GATES, gate_part
-from roost_sim.policies.gates import delay_config, name_of, parse_numbers
 from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.tier_efficiency import TierEfficiency

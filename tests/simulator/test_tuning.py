@@ -13,7 +13,7 @@ from roost_sim.cli import cli
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.policies.compositions import find_policy
-from roost_sim.policies.gates import parse_numbers
+from roost_sim.policies.delay_gates import parse_numbers
 from roost_sim.simulation import Run
 from roost_sim.sweeps.run_curves import Curves
 from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 
 from roost_sim.errors import SimError
 from roost_sim.placing.placements import PLACEMENTS
+from roost_sim.policies.delay_gates import TUNABLE
 from roost_sim.policies.gate_parts import GATES, gate_part
-from roost_sim.policies.gates import TUNABLE
 from roost_sim.policies.knowledge import Knowledge, Regime
 from roost_sim.policies.order_parts import ORDERS
 from roost_sim.policies.preemption_parts import PREEMPTIONS

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
-from roost_sim.policies.gates import (
+from roost_sim.policies.delay_gates import (
     FIXED_TIMERS_S,
     TUNABLE,
     delay_config,
