@@ -19,7 +19,7 @@ $(BIN)/.roost: pyproject.toml deploy/system-packages.sh
 	@PYTHON=$(PYTHON) deploy/system-packages.sh
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --editable '.[probe,daemon,cli]'
+	@$(BIN)/python -m pip install --quiet --editable '.[probe,daemon,cli,sim]'
 	@touch $@
 
 $(BIN)/.roost-dev: $(BIN)/.roost
