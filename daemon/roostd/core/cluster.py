@@ -280,8 +280,7 @@ class Cluster:
                 holders[gpu] += sign
                 unclaimed = unclaimed & ~(1 << gpu) if holders[gpu] else unclaimed | 1 << gpu
             self._unclaimed[row] = unclaimed
-            if share.cpu_count:
-                self.cpu_free[row] -= sign * share.cpu_count
+            self.cpu_free[row] -= sign * share.cpu_count
             if share.memory_bytes:
                 self.memory_free[row] -= sign * share.memory_bytes
             self._refresh(row)
