@@ -13,7 +13,9 @@ from roost_sim.figures.metrics import Metrics, Span, measure
 from roost_sim.figures.occupancy import Holds
 from roost_sim.policies.compositions import Composition
 from roost_sim.policies.knowledge import Knowledge, Regime
-from roost_sim.traces.durations import limits_s, predicted_s
+from roost_sim.policies.predictions import JobKind, Predictions
+from roost_sim.progress import ProgressBook
+from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_sim.worlds.tier_efficiency import TierEfficiency
@@ -128,7 +130,9 @@ def _told(run: Run) -> Regime:
 
 
 def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
-    predict, limits = partial(_predicted, run.trace), partial(_limits, run.trace, run.seed)
+    book = ProgressBook()
+    predict, limits = partial(_predict, run.trace, book), partial(_limits, run.trace, run.seed)
+    work_s: Mapping[JobId, float]
     match told:
         case Regime.PREDICTED if run.policy.regime is Regime.ORACLE:
             work_s = predict()
@@ -143,12 +147,20 @@ def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
         tiers=TierEfficiency.of(run.cluster, run.world.compute_scale, run.world.congestion),
         predict=predict,
         limits=limits,
+        book=book,
         cluster_gpu_count=run.cluster.gpu_count,
     )
 
 
-def _predicted(trace: Trace) -> Mapping[JobId, float]:
-    return _by_job(trace, predicted_s(trace).tolist())
+def _predict(trace: Trace, book: ProgressBook) -> Predictions:
+    columns = trace.user_id.tolist(), trace.gpu_count.tolist()
+    kinds = {
+        job_id: JobKind(user_id, trace.model_name(position), gpu_count)
+        for position, (job_id, user_id, gpu_count) in enumerate(
+            zip(job_ids(trace), *columns, strict=True)
+        )
+    }
+    return Predictions(kinds, book)
 
 
 def _limits(trace: Trace, seed: int) -> Mapping[JobId, float]:

@@ -38,13 +38,16 @@ class Remaining:
     Attributes:
         work_s: of every job: its true run time, or what somebody thinks it is.
         book: how far jobs have come.
+        beyond: of a job and the work it has done: what is left, where that is more than was told.
+            None: nothing.
     """
 
     work_s: Mapping[JobId, float]
     book: ProgressBook
+    beyond: Callable[[JobId, float], float] | None = None
 
     def seconds(self, job_id: JobId, at_s: float) -> float:
-        """At ideal speed; 0 where a job runs longer than was told."""
+        """At ideal speed."""
         told_s = self.work_s[job_id]
         job = self.book.jobs.get(job_id)
         if job is None:
@@ -53,7 +56,9 @@ class Remaining:
         begin_s = job.since_s if job.since_s > job.stands_until_s else job.stands_until_s
         ran_s = at_s - begin_s if at_s > begin_s else 0.0
         left_s = told_s - job.work_s + job.remaining_s - job.rate * ran_s
-        return left_s if left_s > 0.0 else 0.0
+        if left_s > 0.0:
+            return left_s
+        return 0.0 if self.beyond is None else self.beyond(job_id, told_s - left_s)
 
     def time(self, job: JobRecord, at_s: float) -> SortKey:
         """A Value: the seconds alone."""

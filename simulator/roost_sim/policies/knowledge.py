@@ -28,7 +28,8 @@ class Knowledge:
         seed: of whatever it draws.
         profile_of: what each job is like; empty where jobs run at the speed of the trace.
         tiers: how fast a profile is on one node, in one rack and across racks; None: no cluster.
-        predict: ideal run times as a site could predict them, of every job.
+        predict: run times as a site could predict them, of every job: to be asked about a job
+            no sooner than it arrives.
         limits: time limits as users would ask for them, of every job.
         book: how far jobs have come, filled while the simulation runs.
         cluster_gpu_count: GPUs of the cluster; 1 where there is none.

@@ -24,6 +24,7 @@ from roost_sim.policies.orders import (
     shortest_first,
     smallest_first,
 )
+from roost_sim.policies.predictions import Predictions
 from roost_sim.policies.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
@@ -62,7 +63,9 @@ def _by(value: Value, source: str, asks_speed: bool = False) -> OrderPart:
 
 def remaining(knowledge: Knowledge) -> Remaining:
     """What is left of jobs, by what is told of their length."""
-    return Remaining(knowledge.work_s, knowledge.book)
+    told = knowledge.work_s
+    beyond = told.left_s if isinstance(told, Predictions) else None
+    return Remaining(told, knowledge.book, beyond)
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"

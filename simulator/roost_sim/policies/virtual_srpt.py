@@ -20,7 +20,7 @@ class VirtualSrpt:
     """Remembers the single machine between calls.
 
     Attributes:
-        predicted_s: run time of each job, as it could be predicted when it was submitted.
+        predicted_s: run time of each job, as it can be predicted when it is first asked about.
         gpu_count: of the cluster.
     """
 

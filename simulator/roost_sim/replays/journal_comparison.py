@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from roost_sim.policies.compositions import Composition, Knowledge
+from roost_sim.policies.predictions import JobKind, Predictions
+from roost_sim.progress import ProgressBook
 from roost_sim.replays.journal_history import Fate, History, HistoryTaker
 from roost_sim.replays.recording import ModelShelf, Recording, RecordingError, policies_of
 from roost_sim.replays.replay import Progress
@@ -22,8 +22,6 @@ from roost_sim.replays.what_if import (
     simulate_history,
     work_of,
 )
-from roost_sim.traces.durations import predicted_s
-from roost_sim.traces.trace import make_trace
 from roostd.core.engine import EngineConfig
 from roostd.core.model import JobId, Shape
 
@@ -179,12 +177,14 @@ def _simulate(
     def shapes(asked: tuple[Shape, ...]) -> tuple[Shape, ...]:
         return narrowed(asked, policy.shapes(asked[0].gpu_count, largest))
 
+    knowledge = _knowledge(history, seed)
     return simulate_history(
         history,
-        policy.build(_knowledge(history, seed)),
+        policy.build(knowledge),
         policy.engine_config(config),
         shapes=shapes,
         start_delay_s=delay_s,
+        book=knowledge.book,
     )
 
 
@@ -195,25 +195,22 @@ def _knowledge(history: History, seed: int) -> Knowledge:
         job.spec.job_id: job.spec.time_limit_s or _NO_LIMIT_S  # Slurm's UNLIMITED
         for job in history.jobs
     }
+    book = ProgressBook()
     return Knowledge(
         work_s=work_s,
         seed=seed,
-        predict=lambda: _predicted(history, work_s),
+        predict=lambda: Predictions(_kinds(history), book),
+        book=book,
         limits=lambda: limits_s,
     )
 
 
-def _predicted(history: History, work_s: Mapping[JobId, float]) -> dict[JobId, float]:
-    jobs = history.jobs
-    job_ids = [job.spec.job_id for job in jobs]
-    trace = make_trace(
-        "the journal",
-        [job.arrived_s - jobs[0].arrived_s for job in jobs],
-        [work_s[job_id] for job_id in job_ids],
-        [job.spec.gpu_count for job in jobs],
-        user_id=np.array([job.spec.user_id for job in jobs], dtype=np.int32),
-    )
-    return dict(zip(job_ids, predicted_s(trace).tolist(), strict=True))
+def _kinds(history: History) -> dict[JobId, JobKind]:
+    specs = [job.spec for job in history.jobs]
+    return {
+        spec.job_id: JobKind(spec.user_id, spec.model or spec.name, spec.gpu_count)
+        for spec in specs
+    }
 
 
 def comparison_document(comparison: Comparison) -> dict[str, object]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from roost_sim.driver import Arrival, Driver
+from roost_sim.progress import ProgressBook
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.worlds.restart_cost import RestartRule, restart_s
 from roost_sim.worlds.world import FullSpeed
@@ -98,6 +99,7 @@ def simulate_history(
     *,
     shapes: Shapes = lambda asked: asked,
     start_delay_s: float = 0.0,
+    book: ProgressBook | None = None,
 ) -> Simulated:
     """Run a journal's jobs through a fresh engine.
 
@@ -107,6 +109,7 @@ def simulate_history(
         config: its numbers.
         shapes: which of the shapes that a job accepts the policy would use.
         start_delay_s: from a placement to the start.
+        book: that the policies look into; None: they look into none.
     """
     kept_count = len(history.jobs) + len(history.outside)  # every record is read in the end
     engine = Engine(replace(config, ended_job_count=kept_count), policies)
@@ -114,7 +117,13 @@ def simulate_history(
     jobs = [job for job in history.jobs if _takes_part(job)]
     arrivals = [_arrival(job, work_s[job.spec.job_id], shapes) for job in jobs]
     outside = sorted((*history.outside, *_told_of_jobs(jobs, shapes)), key=_at_s)
-    driver = Driver(engine, FullSpeed(), start_delay_s=start_delay_s, restart_s=_restart_s)
+    driver = Driver(
+        engine,
+        FullSpeed(),
+        start_delay_s=start_delay_s,
+        restart_s=_restart_s,
+        book=book or ProgressBook(),
+    )
     outcome = driver.run((), arrivals, outside)
     spells: dict[JobId, Spell] = {}
     for job, found in zip(jobs, outcome.jobs, strict=True):
