@@ -208,13 +208,16 @@ class Engine:
             self._backfill(reservation.start_s, at_s, actions)
 
     def _reserve(self, record: JobRecord, at_s: float) -> Reservation:
-        ends_s = {
-            job_id: other.started_s + other.spec.time_limit_s
-            for job_id, other in self._ledger.jobs.items()
-            if other.started_s is not None
-            and other.spec is not None
-            and other.spec.time_limit_s is not None
-        }
+        ends_s: dict[JobId, float] = {}
+        for job_id in self.cluster.held_jobs():
+            holder = self._ledger.jobs.get(job_id)
+            if (
+                holder is not None
+                and holder.spec is not None
+                and holder.spec.time_limit_s is not None
+            ):
+                since_s = at_s if holder.started_s is None else holder.started_s  # it is to start
+                ends_s[job_id] = since_s + holder.spec.time_limit_s
         assert record.spec is not None
         return reserve(self.cluster, record.spec, record.spec.shapes[0], ends_s, at_s)
 

@@ -49,6 +49,17 @@ def test_a_job_on_nodes_that_are_not_reserved_passes(make_harness: HarnessFactor
     assert placed_of(harness, "3", "4") == [False, True]
 
 
+def test_a_job_that_is_about_to_start_is_reckoned_with(make_harness: HarnessFactory) -> None:
+    harness = easy(make_harness, "a")
+    harness.queue(job("1", gpus=4, time_limit_s=100.0))  # placed; Slurm has not started it yet
+    harness.queue(
+        job("2", gpus=8, submit_s=1.0),
+        job("3", gpus=4, time_limit_s=101.0, submit_s=2.0),
+        job("4", gpus=4, time_limit_s=99.0, submit_s=3.0),
+    )
+    assert placed_of(harness, "2", "3", "4") == [False, False, True]
+
+
 def test_nobody_passes_when_nobody_may(make_harness: HarnessFactory) -> None:
     config = EngineConfig(passing=Passing.NOBODY, patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
