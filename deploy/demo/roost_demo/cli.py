@@ -27,7 +27,8 @@ def main() -> int:
     parser.add_argument("--job-s", type=float, default=4.0, help="how long each job runs")
     options = parser.parse_args()
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore SIGINT
+        signal.signal(number, _interrupt)
     try:
         with _open_desk(console, options.embedded) as desk:
             return _run(console, desk, options.job_s)

@@ -14,7 +14,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--gpus", type=int, default=8, help="on each node")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore SIGINT
+        signal.signal(number, signal.default_int_handler)
     try:
         with LocalSlurm(ClusterPlan.uniform(args.nodes, args.gpus)) as cluster:
             print(f"export SLURM_CONF={cluster.folder.slurm_conf}", flush=True)
