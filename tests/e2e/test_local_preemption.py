@@ -134,8 +134,8 @@ def test_killed_while_a_job_makes_room_it_loses_no_job(roostd: Stack, point: str
     assert "Held" not in roostd.slurm.run("squeue", "-h", "-o", "%r"), "every job would start"
     roostd.stop_roostd(signal.SIGKILL)
     roostd.start_roostd()
-    until(lambda: roostd.slurm.state(waiting) == "COMPLETED", "the waiting job runs", 60.0)
-    # Slurm may keep a requeued job for two minutes before it runs again: neither lost nor held.
-    alive = ("PENDING", "RUNNING", "COMPLETING", "COMPLETED")
-    until(lambda: roostd.slurm.state(trainer) in alive, "the stopped job is not lost")
-    assert "Held" not in roostd.slurm.run("squeue", "-h", "-o", "%r")
+    # Far below the two minutes for which Slurm itself keeps a requeued job waiting.
+    wait_until_over(roostd.slurm, [trainer, waiting], 28.0)
+    assert outcomes(roostd.slurm, [waiting])[waiting].state == "COMPLETED"
+    assert roostd.slurm.state(trainer) == "COMPLETED"
+    assert_lost_no_more_than_an_interval(roostd, trainer)

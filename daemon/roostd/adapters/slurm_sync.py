@@ -222,7 +222,7 @@ class _Reading:
         if why_blocked is not None:
             self._blocked[job_id] = why_blocked
             return
-        rest_s = self._rest_s(job_id)
+        rest_s = self._rest_s(job, job_id)
         if rest_s is not None:
             self._rests[job_id] = rest_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, rest_s))
@@ -239,12 +239,17 @@ class _Reading:
             self._room[job.array_number] -= 1
         return None
 
-    def _rest_s(self, job_id: JobId) -> float | None:
-        """When a requeued job may start again; stays told for as long as it waits."""
+    def _rest_s(self, job: QueuedJob, job_id: JobId) -> float | None:
+        """When a requeued job may start again; stays told for as long as it waits.
+
+        One that a daemon finds waiting at its start may have been stopped the moment before.
+        """
         if job_id in self._before.rests:
             return self._before.rests[job_id]
-        pause_s = self._reader.traits.requeue_pause_s
-        return self._at_s + pause_s if pause_s and job_id in self._before.running else None
+        is_news = bool(job.restart_count) and job_id not in self._before.lives
+        if not is_news and job_id not in self._before.running:
+            return None
+        return self._at_s + self._reader.traits.requeue_pause_s
 
     def _steady(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         """Keep the priority of a pinned job: it ages, but nothing hangs on it any more."""

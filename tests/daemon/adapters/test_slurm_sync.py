@@ -159,7 +159,6 @@ async def test_requeued_job_gives_back_its_gpus_and_waits_again(watcher: Watcher
     assert isinstance(queued, JobQueued)
     assert queued.job.gpu_count == 2
     assert queued.job.required_nodes == ()
-    assert queued.job.eligible_s == 0.0
 
 
 async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Watcher) -> None:
@@ -177,8 +176,9 @@ async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Wat
     assert await watcher.kinds() == [("JobQueued", "1")]
 
 
-async def test_requeued_job_rests_where_slurmd_needs_it() -> None:
-    watcher = Watcher(SlurmVersion(24, 11, 5))
+@pytest.mark.parametrize("version", [BOOKWORM, SlurmVersion(24, 11, 5), SlurmVersion(26, 5, 5)])
+async def test_requeued_job_rests_for_slurmds_sake(version: SlurmVersion) -> None:
+    watcher = Watcher(version)
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
     await watcher.look()
@@ -186,6 +186,18 @@ async def test_requeued_job_rests_where_slurmd_needs_it() -> None:
     queued = (await watcher.look())[-1]
     assert isinstance(queued, JobQueued)
     assert queued.job.eligible_s == watcher.now_s + 2
+    watcher.now_s += 1
+    assert await watcher.kinds() == []
+
+
+async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    (other,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    watcher.slurm.stop(job_id)
+    queued = {event.job.job_id: event.job for event in await watcher.look()}
+    assert queued[job_id].eligible_s == watcher.now_s + 2
+    assert queued[other].eligible_s == 0.0
     watcher.now_s += 1
     assert await watcher.kinds() == []
 
