@@ -24,16 +24,22 @@ from roostd.core.eligibility import (
     required_rows,
     room_for,
 )
-from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, LOAD_SCOPES, weighted_sums
-from roostd.core.gangs import gangs, have_a_set_in_common
+from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, weighted_sums
+from roostd.core.gangs import gang_parts, gangs
 from roostd.core.late import Late
-from roostd.core.links import MAX_GPUS, STATIC_COLUMNS, SubsetChoice, indices_of
+from roostd.core.links import LOAD_COLUMNS, STATIC_COLUMNS, LinkTable, SubsetChoice, indices_of
 from roostd.core.model import JobSpec, NodeName, NodeShare, Placement, Shape
+from roostd.core.quiet_gangs import (
+    QuietGang,
+    alike_in,
+    have_a_set_in_common,
+    quiet_gang_features,
+    quiet_gangs,
+)
 from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_array, rows_in
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
-_LOAD_COLUMNS = slice(STATIC_COLUMNS.stop, STATIC_COLUMNS.stop + 4 * len(LOAD_SCOPES))
-_NODE_LOAD_WEIGHT = float(HEURISTIC_WEIGHTS[_LOAD_COLUMNS].sum())
+_NODE_LOAD_WEIGHT = float(HEURISTIC_WEIGHTS[LOAD_COLUMNS].sum())
 
 TIER_NODE, TIER_RACK, TIER_CLUSTER = 0, 1, 2
 
@@ -54,6 +60,7 @@ class Candidates(Late):
         chances: where there are none: what would have to be so that there are some.
         choices: of single nodes of whose load nothing is told: each row with its best subsets. Then
             what a candidate is worth hangs on its subset alone, and need not be worked out anew.
+        gangs: the same of several nodes: what one is worth hangs on its parts alone.
     """
 
     shape: Shape
@@ -65,15 +72,16 @@ class Candidates(Late):
     exclusions: tuple[tuple[str, int], ...]
     chances: tuple[Chance, ...] = ()
     choices: tuple[tuple[int, SubsetChoice], ...] = ()
+    gangs: tuple[QuietGang, ...] = ()
 
     def __len__(self) -> int:
         if self.choices:
             return sum(len(choice.masks) for _, choice in self.choices)
-        return len(self.masks)
+        return len(self.gangs) or len(self.masks)
 
     def __bool__(self) -> bool:
         """Whether there are any: quicker than how many."""
-        return bool(self.choices) or len(self.masks) > 0
+        return bool(self.choices or self.gangs) or len(self.masks) > 0
 
     def placement(self, position: int, cluster: Cluster) -> Placement:
         """Spell out one candidate."""
@@ -198,6 +206,7 @@ def _none(failed: Sequence[_NoRoom]) -> Candidates:
         tier=TIER_NODE,
         chances=chances,
         choices=(),
+        gangs=(),
     )
 
 
@@ -243,6 +252,7 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
             tier=TIER_NODE,
             chances=(),
             choices=choices,
+            gangs=(),
         )
     rows, size = row_array(room.rows), shape.gpus_per_node
     keys = _static_scores(cluster, rows, size) + cluster.load_mean[rows] * _NODE_LOAD_WEIGHT
@@ -258,7 +268,7 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
         if cluster.load_known_frac[row]:
             load = cluster.load[row, : choice.neighbours.shape[1]]
             around = weighted_sums(choice.neighbours, load).reshape(end - start, -1)
-            spelt_out.features[start:end, _LOAD_COLUMNS] = around
+            spelt_out.features[start:end, LOAD_COLUMNS] = around
             spelt_out.features[start:end, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
         start = end
     return replace(spelt_out, choices=())
@@ -330,16 +340,17 @@ def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidate
     required = required_rows(cluster, job, room.rows)
     if required is None:
         return _NoRoom(shape, room, ("not in the job's node list", room.row_count))
-    nothing_in_common = _NoRoom(
-        shape, room, ("no index set is free on enough nodes", room.row_count)
-    )
-    if not have_a_set_in_common(cluster, shape, room.rows):
-        return nothing_in_common
+    alike = alike_in(cluster, room.rows)
+    if not have_a_set_in_common(shape, alike):
+        return _nothing_in_common(shape, room)
+    if not required and not room.rows & cluster.load_told:
+        quiet = quiet_gangs(cluster, shape, room.rows, alike)
+        if quiet is not None:
+            return _quiet_gangs(cluster, shape, room, quiet)
     nodes, masks = gangs(cluster, shape, room.rows, required)
     if not len(masks):
-        return nothing_in_common
-    parts = _loaded_parts if room.rows & cluster.load_told else _quiet_parts
-    each, scores = parts(cluster, nodes.reshape(-1), np.repeat(masks, nodes.shape[1]))
+        return _nothing_in_common(shape, room)
+    each, scores = gang_parts(cluster, nodes.reshape(-1), np.repeat(masks, nodes.shape[1]))
     features: NDArray[np.float32] = each.reshape(*nodes.shape, -1).mean(axis=1)
     racks = cluster.rack_id[nodes]
     one_rack = (racks == racks[:, :1]).all(axis=1)
@@ -355,45 +366,36 @@ def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidate
     )
 
 
-def _quiet_parts(
-    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """As _loaded_parts, for nodes of whose load nothing is told: most of them are alike."""
-    codes = cluster.kind[rows] << MAX_GPUS | cluster.free_mask[rows]
-    different, which = np.unique(codes << MAX_GPUS | sets, return_inverse=True)
-    every_gpu = (1 << MAX_GPUS) - 1
-    parts = [
-        cluster.tables[code >> 2 * MAX_GPUS].part(code >> MAX_GPUS & every_gpu, code & every_gpu)
-        for code in different.tolist()
-    ]
-    each = np.zeros((len(parts), len(COLUMNS)), dtype=np.float32)
-    each[:, STATIC_COLUMNS] = [static for static, _ in parts]
-    return each[which], np.array([score for _, score in parts], dtype=np.int64)[which]
+def _nothing_in_common(shape: Shape, room: Room) -> _NoRoom:
+    return _NoRoom(shape, room, ("no index set is free on enough nodes", room.row_count))
 
 
-def _loaded_parts(
-    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """What an index set on each of some nodes is worth.
+def _quiet_gangs(
+    cluster: Cluster, shape: Shape, room: Room, found: tuple[QuietGang, ...]
+) -> Candidates | _NoRoom:
+    if not found:
+        return _nothing_in_common(shape, room)
+    return Candidates.later(
+        partial(_spell_out_gangs, cluster.tables, shape, room, found),
+        shape=shape,
+        tier=TIER_RACK if any(gang.is_in_one_rack for gang in found) else TIER_CLUSTER,
+        chances=(),
+        choices=(),
+        gangs=found,
+    )
 
-    Args:
-        cluster: the nodes.
-        rows: [row].
-        sets: [row].
 
-    Returns:
-        float32 [row, feature], and the link scores, int64 [row].
-    """
-    free = cluster.free_mask[rows]
-    left = POPCOUNT[free & ~sets]
-    each = np.zeros((len(rows), len(COLUMNS)), dtype=np.float32)
-    scores = np.zeros(len(rows), dtype=np.int64)
-    for table, here in cluster.by_kind(rows):
-        mine, load = sets[here], cluster.load[rows[here], : table.gpu_count]
-        lost = table.fragmentation(free[here], mine)
-        each[here, STATIC_COLUMNS] = table.static_features(mine, lost, left[here])
-        weights = table.neighbour_weights(mine).reshape(len(here), -1, table.gpu_count)
-        each[here, _LOAD_COLUMNS] = weighted_sums(weights, load).reshape(len(here), -1)
-        scores[here] = table.set_scores[mine]
-    each[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows]
-    return each, scores
+def _spell_out_gangs(
+    tables: Sequence[LinkTable], shape: Shape, room: Room, found: tuple[QuietGang, ...]
+) -> Candidates:
+    features, link_scores = quiet_gang_features(tables, found)
+    return Candidates(
+        shape=shape,
+        rows=np.array([gang.rows for gang in found], dtype=np.int64),
+        masks=np.array([gang.mask for gang in found], dtype=np.int64),
+        features=features,
+        link_scores=link_scores,
+        tier=TIER_RACK if any(gang.is_in_one_rack for gang in found) else TIER_CLUSTER,
+        exclusions=room.exclusions(),
+        gangs=found,
+    )

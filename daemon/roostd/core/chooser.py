@@ -12,9 +12,10 @@ from roostd.core.candidates import Candidates, quiet_features
 from roostd.core.cluster import Cluster
 from roostd.core.errors import PolicyError
 from roostd.core.features import HeuristicScore
-from roostd.core.links import SubsetChoice, indices_of
+from roostd.core.links import LinkTable, SubsetChoice, indices_of
 from roostd.core.model import NodeName, NodeShare, Placement
 from roostd.core.policy import RowwiseScore, ScorePolicy
+from roostd.core.quiet_gangs import Part, QuietGang, quiet_gang_features
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _TOP_LIMIT = 4096
@@ -29,6 +30,7 @@ class Chooser:
         self._heuristic = HeuristicScore()
         self._rowwise = policy if isinstance(policy, RowwiseScore) else None
         self._tops: dict[SubsetChoice, tuple[int, float]] = {}  # position of the best, its score
+        self._gang_scores: dict[tuple[tuple[Part, ...], bool], float] = {}  # parts, in one rack
 
     def choose(
         self, cluster: Cluster, candidates: Candidates, at_s: float
@@ -44,6 +46,12 @@ class Chooser:
             indices = indices_of(int(choice.masks[position]))
             placement = Placement((cluster.names[row],), indices, candidates.shape)
             explain = partial(self._explain_quiet, self._rowwise, candidates, cluster.names, at_s)
+            return placement, Decision.later(explain, at_s=at_s)
+        if candidates.gangs and self._rowwise is not None:
+            gang = self._best_gang(self._rowwise, cluster.tables, candidates.gangs)
+            nodes = tuple(sorted([cluster.names[row] for row in gang.rows]))
+            placement = Placement(nodes, indices_of(gang.mask), candidates.shape)
+            explain = partial(self._explain_gang, self._rowwise, candidates, cluster, at_s)
             return placement, Decision.later(explain, at_s=at_s)
         scores, policy, fallback = self._score(candidates.features)
         order = candidates.shortlist(np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
@@ -78,6 +86,45 @@ class Chooser:
             if found[1] > best_score:
                 best, best_score = (row, choice, found[0]), found[1]
         return best
+
+    def _best_gang(
+        self, policy: RowwiseScore, tables: Sequence[LinkTable], gangs: Sequence[QuietGang]
+    ) -> QuietGang:
+        """The best candidate; ties to the first."""
+        keys = [(gang.parts, gang.is_in_one_rack) for gang in gangs]
+        if len(self._gang_scores) + len(keys) > _TOP_LIMIT:
+            self._gang_scores.clear()
+        scores = self._gang_scores
+        if new := [gang for gang, key in zip(gangs, keys, strict=True) if key not in scores]:
+            features, _ = quiet_gang_features(tables, new)
+            for gang, score in zip(new, policy.score(features).tolist(), strict=True):
+                scores[gang.parts, gang.is_in_one_rack] = score
+        found = [scores[key] for key in keys]
+        return gangs[found.index(max(found))]
+
+    def _explain_gang(
+        self, policy: RowwiseScore, candidates: Candidates, cluster: Cluster, at_s: float
+    ) -> Decision:
+        """As _explain_quiet; of the cluster only what stays as it is: names and tables."""
+        scores, names = policy.score(candidates.features), cluster.names
+        order = candidates.shortlist(np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
+        best = candidates.gangs[int(order[0])]
+        size, shares, ideal = candidates.shape.gpus_per_node, [], 0
+        for row, (kind, free, _) in zip(best.rows, best.parts, strict=True):
+            table = cluster.tables[kind]
+            ideal += table.best_score(table.full_mask, size)
+            shares.append(NodeShare(names[row], indices_of(free)))
+        return Decision(
+            at_s=at_s,
+            candidates=candidates.placements(order, names),
+            features=candidates.features[order],
+            scores=scores[order],
+            link_scores=candidates.link_scores[order],
+            best_link_score=ideal,
+            exclusions=candidates.exclusions,
+            free_before=tuple(shares),
+            policy=policy.name,
+        )
 
     def _explain_quiet(
         self, policy: RowwiseScore, candidates: Candidates, names: Sequence[NodeName], at_s: float

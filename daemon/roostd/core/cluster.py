@@ -13,6 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from roostd.core.claims import Claims
 from roostd.core.events import LOAD_COLUMNS
 from roostd.core.features import load_fractions
 from roostd.core.links import MAX_GPUS, LinkTable, mask_of
@@ -37,6 +38,8 @@ class Cluster:
             included.
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
+        rack_rows: not by row but by rack: its rows.
+        rack_of: list; the same as rack_id.
         rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
         load_mean: float32 [row], mean over GPUs and quantities.
@@ -72,16 +75,16 @@ class Cluster:
         self.roomy_counts = [0] * (MAX_GPUS + 1)
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
+        self.rack_rows: list[RowSet] = []
+        self.rack_of: list[int] = []
         self.kind = np.zeros(64, dtype=np.int64)
         self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
         self.load_mean = np.zeros(64, dtype=np.float32)
         self.load_known_frac = np.zeros(64, dtype=np.float32)
         self.load_told: RowSet = NO_ROWS
+        self._claims = Claims()
         # By row; lists, because they are touched one at a time.
-        self._holders: list[list[int]] = []  # of each GPU
-        self._unclaimed: list[int] = []  # mask of the GPUs without a holder
-        self._there: list[int] = []  # mask of all of them
-        self._broken: list[int] = []  # mask
+        self._whole: list[int] = []  # mask of the GPUs that are there and healthy
         self._kind_of: list[int] = []  # as `kind`
         self._free_as: list[tuple[int, int]] = []  # its key in free_sets
 
@@ -106,7 +109,7 @@ class Cluster:
         self.memory_free[row] += spec.memory_bytes - (old.memory_bytes if old else 0)
         self.cpu_count[row], self.memory_bytes[row] = spec.cpu_count, spec.memory_bytes
         self.usable[row] = spec.usable and self.gpu_count[row] > 0
-        self.rack_id[row] = self._racks.setdefault(spec.rack, len(self._racks))
+        self._set_rack(row, self._racks.setdefault(spec.rack, len(self._racks)))
         self._set_membership(row, old, spec)
         self.specs[row] = spec
         self.memo.clear()
@@ -160,7 +163,7 @@ class Cluster:
         else:
             self.faults.pop((row, gpu_index), None)
             self._roomier |= 1 << row
-        self._broken[row] = mask_of(tuple(gpu for at, gpu in self.faults if at == row))
+        self._note_whole(row)
         self._refresh(row)
         return before != fault
 
@@ -187,17 +190,18 @@ class Cluster:
 
     def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
         """Book what a job holds, in place of what it held before."""
-        known = tuple(_within_tables(share) for share in shares if share.node in self.row)
+        rows = self.row
+        known = tuple([_within_tables(share) for share in shares if share.node in rows])
         if known and self._shares.get(job_id) == known:
             return
-        self.release(job_id)
+        self._unbook(self._shares.pop(job_id, ()))
         self._shares[job_id] = known
-        self._book(known, 1)
+        self._book(known)
 
     def release(self, job_id: JobId) -> bool:
         """Free what a job holds. Returns whether it held anything."""
         shares = self._shares.pop(job_id, ())
-        self._book(shares, -1)
+        self._unbook(shares)
         return bool(shares)
 
     @contextmanager
@@ -205,11 +209,11 @@ class Cluster:
         """As if these jobs held nothing, for as long as the context lasts."""
         roomier = self._roomier
         held = [share for job_id in job_ids for share in self.shares(job_id)]
-        self._book(held, -1)
+        self._unbook(held)
         try:
             yield
         finally:
-            self._book(held, 1)
+            self._book(held)
             self._roomier = roomier
 
     def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
@@ -257,13 +261,16 @@ class Cluster:
                     holders[row][gpu] += 1
                 cpus[row] -= share.cpu_count
                 memory[row] -= share.memory_bytes
-        assert holders == self._holders, "GPU holders drifted"
+        self._claims.check(holders)
         free_sets: dict[tuple[int, int], RowSet] = {}
         for row in range(len(self)):
             free = self._free_mask(row)
             assert self.free_mask[row] == free, f"free mask of row {row} drifted"
             kind_and_free = int(self.kind[row]), free
             free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_ROWS) | 1 << row
+            assert self.rack_id[row] == self.rack_of[row], f"rack of row {row} drifted"
+            assert self.rack_rows[self.rack_of[row]] >> row & 1, f"rack of row {row} drifted"
+        assert sum(map(int.bit_count, self.rack_rows)) == len(self), "rows of racks drifted"
         assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
         masks = self.free_mask[: len(self)].tolist()
         roomy = [sum(mask.bit_count() >= count for mask in masks) for count in range(MAX_GPUS + 1)]
@@ -272,32 +279,37 @@ class Cluster:
         self.cpu_free.check(cpus, "free CPUs")
         self.memory_free.check(memory, "free memory")
 
-    def _book(self, shares: Iterable[NodeShare], sign: int) -> None:
+    def _book(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:
             row = self.row[share.node]
-            holders, unclaimed = self._holders[row], self._unclaimed[row]
-            for gpu in share.gpu_indices:
-                holders[gpu] += sign
-                unclaimed = unclaimed & ~(1 << gpu) if holders[gpu] else unclaimed | 1 << gpu
-            self._unclaimed[row] = unclaimed
-            self.cpu_free[row] -= sign * share.cpu_count
+            self._claims.add(row, mask_of(share.gpu_indices))
+            if share.cpu_count:
+                self.cpu_free.change(row, -share.cpu_count)
             if share.memory_bytes:
-                self.memory_free[row] -= sign * share.memory_bytes
+                self.memory_free.change(row, -share.memory_bytes)
             self._refresh(row)
-            if sign < 0:
-                self._roomier |= 1 << row
+
+    def _unbook(self, shares: Iterable[NodeShare]) -> None:
+        for share in shares:
+            row = self.row[share.node]
+            self._claims.remove(row, mask_of(share.gpu_indices))
+            if share.cpu_count:
+                self.cpu_free.change(row, share.cpu_count)
+            if share.memory_bytes:
+                self.memory_free.change(row, share.memory_bytes)
+            self._refresh(row)
+            self._roomier |= 1 << row
 
     # -- rows ------------------------------------------------------------------------------
 
     def _free_mask(self, row: int) -> int:
         there = (1 << int(self.gpu_count[row])) - 1
-        claimed = mask_of(tuple(gpu for gpu, count in enumerate(self._holders[row]) if count))
         broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row))
-        return there & ~claimed & ~broken
+        return there & ~self._claims.masks[row] & ~broken
 
     def _refresh(self, row: int) -> None:
         """Work out anew which GPUs of a row are free: a holder, a fault or the links changed."""
-        free = self._unclaimed[row] & ~self._broken[row] & self._there[row]
+        free = self._whole[row] & ~self._claims.masks[row]
         before, now = self._free_as[row], (self._kind_of[row], free)
         if before == now:
             return
@@ -311,11 +323,13 @@ class Cluster:
         sets[now] = sets.get(now, NO_ROWS) | bit
         self.free_mask[row] = free
         count_before, count = before[1].bit_count(), free.bit_count()
+        if count == count_before:
+            return
         for gpu_count in range(count_before + 1, count + 1):
             self.roomy_counts[gpu_count] += 1
         for gpu_count in range(count + 1, count_before + 1):
             self.roomy_counts[gpu_count] -= 1
-        self.gpu_free[row] = count
+        self.gpu_free.change(row, count - count_before)
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -328,10 +342,9 @@ class Cluster:
         self.gpu_free.add_row()
         self.cpu_free.add_row()
         self.memory_free.add_row()
-        self._holders.append([0] * MAX_GPUS)
-        self._there.append(0)
-        self._unclaimed.append((1 << MAX_GPUS) - 1)
-        self._broken.append(0)
+        self._claims.add_row()
+        self._whole.append(0)
+        self.rack_of.append(0)
         self._kind_of.append(0)
         self._free_as.append((0, 0))
         self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_ROWS) | 1 << row
@@ -346,7 +359,11 @@ class Cluster:
 
     def _count_gpus(self, row: int, count: int) -> None:
         self.gpu_count[row] = count
-        self._there[row] = (1 << count) - 1
+        self._note_whole(row)
+
+    def _note_whole(self, row: int) -> None:
+        broken = mask_of(tuple(gpu for at, gpu in self.faults if at == row))
+        self._whole[row] = (1 << int(self.gpu_count[row])) - 1 & ~broken
 
     def _set_links(self, row: int, links: LinkMatrix) -> None:
         kind = self._kinds.get(links)
@@ -356,6 +373,13 @@ class Cluster:
         self.kind[row] = self._kind_of[row] = kind
         self._count_gpus(row, links.gpu_count)
         self._refresh(row)
+
+    def _set_rack(self, row: int, rack: int) -> None:
+        if rack == len(self.rack_rows):
+            self.rack_rows.append(NO_ROWS)
+        self.rack_rows[self.rack_of[row]] &= ~(1 << row)
+        self.rack_rows[rack] |= 1 << row
+        self.rack_id[row] = self.rack_of[row] = rack
 
     def _set_membership(self, row: int, old: NodeSpec | None, new: NodeSpec | None) -> None:
         for spec, value in ((old, False), (new, True)):

@@ -1,26 +1,25 @@
 """Gangs: jobs on several nodes, each of which gives the same index set.
 
 Exact: for every scope (a rack, the cluster) the index set and nodes with the best link score are
-among those offered, also where nodes of several kinds and sizes mix.
+among those offered, also where nodes of several kinds and sizes mix. Here every node is looked at;
+`core.quiet_gangs` finds the same with less work where nobody has told the nodes' load.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import POPCOUNT, first_largest
-from roostd.core.links import subsets
+from roostd.core.features import COLUMN, COLUMNS, weighted_sums
+from roostd.core.links import LOAD_COLUMNS, STATIC_COLUMNS
 from roostd.core.model import Shape
+from roostd.core.quiet_gangs import INDEX_SET_COUNT, RACK_COUNT
 from roostd.core.row_sets import RowSet, row_array
 
-_INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
-_RACK_COUNT = 4  # racks whose nodes are offered as a gang
-_COMPARED_LIMIT = 1 << 10  # to compare more sets costs more than to look for gangs
 # Of a preference: below it fit 65,535 racks of as many nodes.
 _LINK_SHIFT, _REQUIRED = 47, 1 << 62
 
@@ -47,32 +46,6 @@ def gangs(
             found.setdefault((nodes.tobytes(), mask), nodes)
     nodes = np.array(list(found.values()), dtype=np.int64).reshape(-1, shape.node_count)
     return nodes, np.array([mask for _, mask in found], dtype=np.int64)
-
-
-def have_a_set_in_common(cluster: Cluster, shape: Shape, room: RowSet) -> bool:
-    """Whether any index set is free on enough nodes; most that find no gang fail here.
-
-    True also where it would cost more to know than to look for gangs.
-
-    Args:
-        cluster: the nodes.
-        shape: how many nodes, and how many GPUs on each.
-        room: the nodes with room.
-    """
-    counts: dict[int, int] = {}
-    for (_, mask), alike in cluster.free_sets.items():
-        if here := alike & room:
-            counts[mask] = counts.get(mask, 0) + here.bit_count()
-            if counts[mask] >= shape.node_count:
-                return True
-    size = shape.gpus_per_node
-    if sum(comb(mask.bit_count(), size) for mask in counts) > _COMPARED_LIMIT:
-        return True
-    free_on: dict[int, int] = {}
-    for mask, count in counts.items():
-        for each in subsets(mask, size):
-            free_on[each] = free_on.get(each, 0) + count
-    return max(free_on.values(), default=0) >= shape.node_count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +76,7 @@ def _scopes(
     if len(required):
         preference[np.isin(rows, required)] = _REQUIRED
         racks = racks[(racks == cluster.rack_id[required][:, None]).all(axis=0)]
-    for rack in racks[np.argsort(counts[racks], kind="stable")][:_RACK_COUNT]:
+    for rack in racks[np.argsort(counts[racks], kind="stable")][:RACK_COUNT]:
         here = rack_ids == rack
         yield _Scope(rows[here], free[here], preference[here])
     if np.count_nonzero(counts) > 1:
@@ -138,7 +111,7 @@ def _index_sets(
         lost[inside] += len(here) * table.fragmentation(table.full_mask, sets[inside])
     found = np.flatnonzero(possible & (wanted == 0))
     keys = total[found] - lost[found] / (2 * len(scope.rows))
-    best = first_largest(keys, _INDEX_SET_COUNT)
+    best = first_largest(keys, INDEX_SET_COUNT)
     order = best[np.argsort(-keys[best], kind="stable")]
     return [int(mask) for mask in sets[found[order]]]
 
@@ -181,3 +154,31 @@ def _best_nodes(cluster: Cluster, scope: _Scope, mask: int, node_count: int) -> 
         ranks = np.unique(scores, return_inverse=True)[1]
         preference = preference + (ranks[kinds] << _LINK_SHIFT)
     return scope.rows[fits[first_largest(preference, node_count)]]
+
+
+def gang_parts(
+    cluster: Cluster, rows: NDArray[np.int64], sets: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """What an index set on each of some nodes is worth.
+
+    Args:
+        cluster: the nodes.
+        rows: [row].
+        sets: [row].
+
+    Returns:
+        float32 [row, feature], and the link scores, int64 [row].
+    """
+    free = cluster.free_mask[rows]
+    left = POPCOUNT[free & ~sets]
+    each = np.zeros((len(rows), len(COLUMNS)), dtype=np.float32)
+    scores = np.zeros(len(rows), dtype=np.int64)
+    for table, here in cluster.by_kind(rows):
+        mine, load = sets[here], cluster.load[rows[here], : table.gpu_count]
+        lost = table.fragmentation(free[here], mine)
+        each[here, STATIC_COLUMNS] = table.static_features(mine, lost, left[here])
+        weights = table.neighbour_weights(mine).reshape(len(here), -1, table.gpu_count)
+        each[here, LOAD_COLUMNS] = weighted_sums(weights, load).reshape(len(here), -1)
+        scores[here] = table.set_scores[mine]
+    each[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows]
+    return each, scores

@@ -5,7 +5,7 @@ both tables are built in milliseconds, so the best k of any free set is exact an
 """
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -20,9 +20,11 @@ _SHARE_WEIGHT = 0.25  # of the node's links in a free set's potential
 _TIE_LIMIT = {8: 70, MAX_GPUS: 32}  # optimal subsets offered per lookup, by node size
 _CACHE_LIMIT = 4096
 STATIC_COLUMNS = slice(0, COLUMN["leftover_frac"] + 1)
+LOAD_COLUMNS = slice(STATIC_COLUMNS.stop, STATIC_COLUMNS.stop + 4 * len(LOAD_SCOPES))
 _SCOPE_LEVELS = (Level.MULTIPLE_SWITCHES, Level.NUMA_NODE, Level.SYSTEM)  # as LOAD_SCOPES
 
 
+@cache
 def mask_of(gpu_indices: tuple[int, ...]) -> int:
     """Turn indices into a mask."""
     mask = 0
@@ -103,6 +105,19 @@ class LinkTable:
         self._choices: dict[tuple[int, int], SubsetChoice] = {}
         self._parts: dict[tuple[int, int], tuple[NDArray[np.float32], int]] = {}
         self._static_scores = np.full(self.best_scores.shape, np.nan, dtype=np.float32)
+
+    @cached_property
+    def score_by_set(self) -> list[int]:
+        """`set_scores`, for whoever looks one up at a time."""
+        listed: list[int] = self.set_scores.tolist()
+        return listed
+
+    @cached_property
+    def whole_losses(self) -> list[float]:
+        """How much potential an idle node loses with each set: [mask], as `fragmentation`."""
+        every_set = np.arange(len(self.potential))
+        lost: list[float] = self.fragmentation(self.full_mask, every_set).tolist()
+        return lost
 
     def best_score(self, free_mask: int, gpu_count: int) -> int:
         """Best link score of `gpu_count` GPUs out of a free set, -1 where it holds fewer."""

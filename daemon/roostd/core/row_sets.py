@@ -70,6 +70,7 @@ class Levels:
     def __init__(self) -> None:
         self._values: list[int] = []
         self._levels: list[int] = []  # ascending
+        self._highest = 0  # of them, at least 0: who stays above it changes no set
         self._sets: dict[int, RowSet] = {}
 
     def add_row(self) -> None:
@@ -83,8 +84,15 @@ class Levels:
         return self._values[row]
 
     def __setitem__(self, row: int, value: int) -> None:
-        old, self._values[row] = self._values[row], value
+        self.change(row, value - self._values[row])
+
+    def change(self, row: int, amount: int) -> None:
+        """Give a row so much more."""
+        old = self._values[row]
+        value = self._values[row] = old + amount
         levels = self._levels
+        if old >= self._highest <= value:
+            return
         begin, end = bisect_right(levels, old), bisect_right(levels, value)
         if begin == end:
             return
@@ -103,9 +111,11 @@ class Levels:
             if len(self._levels) >= _LEVEL_LIMIT:
                 self._levels.clear()
                 self._sets.clear()
+                self._highest = 0
             found = row_set(row for row, value in enumerate(self._values) if value >= level)
             self._sets[level] = found
             insort(self._levels, level)
+            self._highest = max(self._highest, level)
         return found
 
     def check(self, values: list[int], what: str) -> None:
@@ -114,3 +124,5 @@ class Levels:
         for level, rows in self._sets.items():
             there = row_set(row for row, value in enumerate(values) if value >= level)
             assert rows == there, f"{what}: the rows with {level} or more drifted"
+        assert self._levels == sorted(self._sets), f"{what}: the levels drifted"
+        assert self._highest == max([0, *self._levels]), f"{what}: the highest level drifted"

@@ -208,3 +208,10 @@ def test_masks_and_indices_are_each_others_inverse() -> None:
     for mask in (0, 1, 0b1010, 0xFFFF):
         assert mask_of(indices_of(mask)) == mask
     assert popcounts(4).tolist() == [bin(mask).count("1") for mask in range(16)]
+
+
+def test_listed_scores_and_losses_are_those_of_the_arrays() -> None:
+    table = LinkTable(bridges(4))
+    assert table.score_by_set == table.set_scores.tolist()
+    every_set = np.arange(16)
+    assert table.whole_losses == table.fragmentation(0b1111, every_set).tolist()
