@@ -148,6 +148,7 @@ def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
         predict=predict,
         limits=limits,
         book=book,
+        restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,
     )
 

@@ -42,7 +42,11 @@ def run(
     work_s = {JobId(job_id): work for job_id, _, work, _ in jobs}
     told = {JobId(job_id): length for job_id, length in (predicted or {}).items()}
     knowledge = Knowledge(
-        work_s=work_s, seed=0, predict=lambda: told or work_s, cluster_gpu_count=8 * nodes
+        work_s=work_s,
+        seed=0,
+        predict=lambda: told or work_s,
+        restart_s=lambda job_id, gpu_count: restart_s,
+        cluster_gpu_count=8 * nodes,
     )
     driver = Driver(
         Engine(policy.engine_config(EngineConfig(patience_s=inf)), policy.build(knowledge)),
@@ -75,10 +79,44 @@ def starts(results: Sequence[JobResult]) -> dict[str, float | None]:
 
 def test_srtf_stops_the_longer_job_and_pays_for_its_restart() -> None:
     # At 10, 1 has 90 s left and 2 has 20 s: 2 runs 10-30. 1 loads its checkpoint 30-35, and runs
-    # its 90 s until 125. 3 (100 s) does not displace 1, which has 95 - 40 = 85 s left at 40.
+    # its 90 s until 125. 3 (100 s) does not displace 1, which has 125 - 40 = 85 s left at 40.
     jobs = run("srtf", ("1", 0, 100, 8), ("2", 10, 20, 8), ("3", 40, 100, 8), restart_s=5.0)
     assert ends(jobs) == {"1": 125.0, "2": 30.0, "3": 225.0}
     assert [job.preempted_count for job in jobs] == [1, 0, 0]
+
+
+def test_srtf_stops_nobody_if_that_does_not_pay() -> None:
+    # At 10, 1 has 90 s left, and a restart takes 50. 2 of 41 s would cost it 91 s: it waits. One
+    # of 39 s costs 89 s: it runs 10-49, then 1 stands until 99 and runs its 90 s.
+    waits = run("srtf", ("1", 0, 100, 8), ("2", 10, 41, 8), restart_s=50.0)
+    assert ends(waits) == {"1": 100.0, "2": 141.0}
+    pays = run("srtf", ("1", 0, 100, 8), ("2", 10, 39, 8), restart_s=50.0)
+    assert ends(pays) == {"1": 189.0, "2": 49.0}
+
+
+def test_srtf_stops_not_many_for_one() -> None:
+    # At 10, 1 to 8 of one GPU have 90 s left each. 9 takes 12 s of all GPUs: eight would wait 96 s
+    # in all, 9 waits 90 s for them. With 11 s they wait 88: they stop, and end at 10 + 11 + 90.
+    small: tuple[Job, ...] = tuple((str(n), 0, 100, 1) for n in range(1, 9))
+    assert ends(run("srtf", *small, ("9", 10, 12, 8)))["9"] == 112.0
+    assert ends(run("srtf", *small, ("9", 10, 11, 8)))["8"] == 111.0
+    assert ends(run("srtf+consolidation+open+srtf", *small, ("9", 10, 12, 8)))["9"] == 22.0
+
+
+@pytest.mark.parametrize(
+    ("name", "ended_s"),
+    [
+        *((name, 931.0) for name in ("srtf", "srsf", "las", "tiresias", "gittins-2d")),
+        ("las+consolidation+open+las", 901.0),
+    ],
+)
+def test_who_may_be_stopped_moves_to_one_node_when_it_fits_there(name: str, ended_s: float) -> None:
+    # 1 and 2 leave two GPUs of each node: 3 has them from 1 on. 1 ends at 500, and 3 moves there
+    # with 499 s of its 900 done: 30 s of restart and 401 s of work, until 931.
+    jobs = run(
+        *(name, ("1", 0, 500, 6), ("2", 0, 2000, 6), ("3", 1, 900, 4)), nodes=2, restart_s=30.0
+    )
+    assert ends(jobs) == {"1": 500.0, "2": 2000.0, "3": ended_s}
 
 
 def test_srsf_counts_gpus_too() -> None:

@@ -6,11 +6,13 @@ from tests.simulator.placing import drawn, of_gpus, put, rule
 from roost_sim.clusters.presets import preset
 from roost_sim.placing.interference import LeastInterference
 from roost_sim.placing.scatter import Scattered
+from roost_sim.placing.whole_pieces import WholePieces
 from roost_sim.policies.knowledge import Knowledge
+from roost_sim.traces.shapes import tightest_shapes
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.tier_efficiency import TierEfficiency
 from roostd.core.model import JobId
-from roostd.testing.builders import share
+from roostd.testing.builders import job, share
 
 NODES = "aa.. b... ...."
 
@@ -29,7 +31,7 @@ NODES = "aa.. b... ...."
 def test_least_interference_adds_gpu_by_gpu(
     gpu_count: int, expected: dict[str, tuple[int, ...]]
 ) -> None:
-    assert put(rule("lif"), drawn(NODES), of_gpus(gpu_count, 4)) == expected
+    assert put(rule("lif-scattered"), drawn(NODES), of_gpus(gpu_count, 4)) == expected
 
 
 def test_a_silent_neighbour_costs_nothing() -> None:
@@ -49,8 +51,8 @@ def test_who_does_not_communicate_is_silent_by_its_profile() -> None:
         tiers=TierEfficiency.of(preset("small")),
     )
     cluster = drawn("aa...... b..c....")
-    assert put(rule("lif", knowledge), cluster, of_gpus(2)) == {"n1": (1, 2)}
-    assert put(rule("lif"), cluster, of_gpus(2)) == {"n0": (2, 3)}  # one loud job against two
+    assert put(rule("lif-scattered", knowledge), cluster, of_gpus(2)) == {"n1": (1, 2)}
+    assert put(rule("lif-scattered"), cluster, of_gpus(2)) == {"n0": (2, 3)}  # one loud, or two
 
 
 def test_least_workload_goes_by_what_is_left() -> None:
@@ -75,9 +77,29 @@ def test_a_job_of_no_more_than_kappa_gpus_is_spread() -> None:
         assert put(policy, drawn("aa.. b..."), of_gpus(2, 4)) == placed
 
 
-def test_a_job_that_fills_a_node_goes_on_to_the_next() -> None:
-    work_s = {JobId("a"): 100.0, JobId("new"): 1.0}
-    for name in ("lwf-1", "lwf-4"):
+def test_lwf_fills_nodes_only_with_jobs_that_they_hold_whole() -> None:
+    # n0 has least to do, but two GPUs are on n1 alone; and three, of more than k, are nowhere.
+    work_s = {JobId("a"): 100.0, JobId("b"): 100.0, JobId("c"): 900.0, JobId("new"): 1.0}
+    for name, of_two in (("lwf-1", {"n1": (2, 3)}), ("lwf-4", {"n0": (3,), "n2": (1,)})):
         policy = rule(name, Knowledge(work_s=work_s, seed=0))
-        found = put(policy, drawn("aaa. aa.. ..aa"), of_gpus(5, 4))
-        assert found == {"n0": (3,), "n1": (2, 3), "n2": (0, 1)}
+        cluster = drawn("aaa. cc.. b.bb")
+        assert put(policy, cluster, job("new", *tightest_shapes(2, 4))) == of_two
+        assert put(policy, cluster, job("new", *tightest_shapes(5, 4))) is None
+
+
+def test_least_interference_keeps_a_job_together_where_it_disturbs_least() -> None:
+    # All as loud as can be. Two GPUs slow each job on a node by 2/4, and are slowed by each GPU
+    # there by 1/4: n0 2/4 + 2/4, n1 2/4 + 1/4, n2 nothing. Three are on n1 or n2, four on n2 only,
+    # and 2 x 4 are nowhere: it waits.
+    nodes = drawn(NODES)
+    assert put(rule("lif"), nodes, job("new", *tightest_shapes(2, 4))) == {"n2": (0, 1)}
+    assert put(rule("lif"), drawn("aa.. b..."), job("new", *tightest_shapes(2, 4))) == {
+        "n1": (1, 2)
+    }
+    assert put(rule("lif"), nodes, job("new", *tightest_shapes(4, 4))) == {"n2": (0, 1, 2, 3)}
+    assert put(rule("lif"), nodes, job("new", *tightest_shapes(8, 4))) is None
+
+
+def test_who_disturbs_nobody_goes_where_it_fits_best() -> None:
+    quiet = WholePieces(LeastInterference(lambda job_id, gpus, nodes: float(job_id != "new")))
+    assert put(quiet, drawn(NODES), job("new", *tightest_shapes(2, 4))) == {"n0": (2, 3)}

@@ -91,7 +91,7 @@ def test_random_takes_every_gpu_as_often() -> None:
     assert all(310 < count < 490 for count in taken.values())
 
 
-def test_tetris_takes_the_node_that_points_where_the_job_does() -> None:
+def test_scattered_tetris_takes_the_node_that_points_where_the_job_does() -> None:
     # n0 has 4 of 8 GPUs and 60 of 64 CPUs free, n1 all GPUs and 16 CPUs. A task wants 1 GPU and
     # 12 CPUs: n0 scores 4/8·1/8 + 60/64·12/64 = 0.238, n1 8/8·1/8 + 16/64·12/64 = 0.172.
     # The next task: n0 has 3 GPUs and 48 CPUs left, 0.047 + 0.141 = 0.188: again n0.
@@ -104,12 +104,17 @@ def test_tetris_takes_the_node_that_points_where_the_job_does() -> None:
         (3, {"n0": (4, 5), "n1": (0,)}),
     ):
         spec = job("new", shape(1, gpu_count, cpus_per_node=12))
-        assert put(rule("tetris"), cluster, spec) == expected
+        assert put(rule("tetris-scattered"), cluster, spec) == expected
     # One that wants GPUs alone goes where the GPUs are.
-    assert put(rule("tetris"), cluster, job("new", shape(1, cpus_per_node=0))) == {"n1": (0,)}
+    assert put(rule("tetris-scattered"), cluster, job("new", shape(1, cpus_per_node=0))) == {
+        "n1": (0,)
+    }
 
 
-RULES = ("first-fit", "random", "load-balance", "load-balance-tree", "tetris", "knn", "lif")
+RULES = (
+    *("first-fit", "random", "load-balance", "load-balance-tree", "knn"),
+    *("tetris-scattered", "lif-scattered"),
+)
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -81,3 +81,13 @@ def test_columns_cannot_be_written() -> None:
 def test_columns_must_agree(submit_s: list[float], count: int) -> None:
     with pytest.raises(ValueError, match=r"shape|ascending"):
         make_trace("bad", submit_s, [1.0] * len(submit_s), [1] * count)
+
+
+def test_nodes_that_a_cluster_has_not_are_not_asked_for() -> None:
+    # Two nodes of 8 and one of 4. 16 GPUs on 16 nodes: only three hold one each. 16 on two: there.
+    # 12 on three: 4 each. 15 on three: 5 each are on two nodes only. 8 on one: there.
+    nodes = [16, 2, 3, 3, 1, UNKNOWN]
+    gpus = [16, 16, 12, 15, 8, 99]
+    trace = make_trace("t", [0.0] * 6, [1.0] * 6, gpus, node_count=nodes)
+    asked = trace.without_impossible_nodes([8, 4, 8]).node_count.tolist()
+    assert asked == [UNKNOWN, 2, 3, UNKNOWN, 1, UNKNOWN]

@@ -104,7 +104,17 @@ def read_workload(
     loaded = load_trace(trace_path, strict=strict)
     tell_rows(loaded)
     trace = loaded.trace if limit is None else loaded.trace.limit(limit)
+    trace = _on_nodes_there_are(trace, cluster)
     return trace if load is None else trace.at_load(load, cluster.gpu_count), cluster
+
+
+def _on_nodes_there_are(trace: Trace, cluster: ClusterSpec) -> Trace:
+    free = trace.without_impossible_nodes([node.kind.gpu_count for node in cluster.nodes])
+    changed = int((free.node_count != trace.node_count).sum())
+    if changed:
+        reason = "ran on nodes that the cluster has not, so many or so large"
+        click.echo(f"roost-sim: {changed} jobs {reason}: they may run on others", err=True)
+    return free
 
 
 def measured_span(warm_up_frac: float, cool_down_frac: float) -> Span:

@@ -1,11 +1,12 @@
 """LWF-k: least workload first, jobs of more than k GPUs together.
 
 Source: Wang et al., "Communication Contention Aware Scheduling of Multiple Deep Learning Training
-Jobs", arXiv 2002.10105. There jobs share GPUs, and a GPU's workload is what its jobs have left.
-Here a free GPU has none, so that the workload of its node decides, what it takes itself included.
+Jobs", arXiv 2002.10105. There jobs share GPUs, a GPU's workload is what its jobs have left, and a
+large job fills whole servers. Here a free GPU has none, so that the workload of its node decides;
+and a server that is partly taken is none to fill, unless it holds its part of the job whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -13,15 +14,20 @@ from numpy.typing import NDArray
 
 from roost_sim.placing.free_gpus import FreeGpus, lowest_of
 from roost_sim.placing.residents import Residents, Shares
-from roost_sim.placing.scatter_rules import fill
+from roost_sim.placing.scatter import Scattered
+from roost_sim.placing.whole_pieces import WholePieces
+from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.model import JobId
+from roostd.core.eligibility import Chance
+from roostd.core.model import JobId, JobSpec, Shape
+from roostd.core.policy import CandidatePolicy
+from roostd.core.row_sets import RowSet
 
 _MS_PER_S = 1000  # workloads are summed as ints: what is added and taken off again leaves 0
 
 
 class LeastWorkload:
-    """GPUs of the nodes whose jobs have the least left to do. See scatter.ScatterRule.
+    """The nodes whose jobs have the least left to do. See core.policy.CandidatePolicy.
 
     Remembers when it was last asked for each job: that is when the job started. A job is taken to
     run at its ideal speed, and what it had done before it was stopped is not known here.
@@ -29,7 +35,7 @@ class LeastWorkload:
     Args:
         work_s: ideal run time of each job; what is missing counts as none.
         apart_gpus: k. A job of at most so many GPUs takes each where there is the least to do;
-            a larger one fills one node after another.
+            a larger one takes nodes that hold its parts whole.
     """
 
     def __init__(self, work_s: Mapping[JobId, float], apart_gpus: int) -> None:
@@ -40,18 +46,29 @@ class LeastWorkload:
         self._next_ends: list[tuple[int, JobId]] = []  # a heap; those that left stay in
         # By row, over the jobs that have something left: sums of end times, and of GPUs.
         self._end_sums = self._gpu_sums = np.zeros(0, dtype=np.int64)
+        self._together, self._apart = WholePieces(self), Scattered(self)
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        return self._rule(job).propose(cluster, job, kept, at_s)
+
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+        """See CandidatePolicy."""
+        return self._rule(job).chances(cluster, job, rows)
+
+    def _rule(self, job: JobSpec) -> CandidatePolicy:
+        return self._apart if job.gpu_count <= self._apart_gpus else self._together
+
+    def costs(
+        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+    ) -> NDArray[np.float64]:
+        """See whole_pieces.NodeCost."""
+        return self._workloads(cluster, job, at_s)[rows]
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
-        """See ScatterRule."""
-        now_ms, job_id = _ms(at_s), free.job.job_id
-        self._look(free.cluster, now_ms)
-        self._asked_s[job_id] = at_s
-        workloads = (self._end_sums - now_ms * self._gpu_sums)[free.rows].astype(np.float64)
-        counts = np.zeros_like(free.counts)
-        if free.job.gpu_count > self._apart_gpus:
-            order = np.argsort(workloads, kind="stable")
-            counts[order] = fill(free.counts[order], free.wanted)
-            return lowest_of(free.masks, counts)
+        """See scatter.ScatterRule."""
+        workloads = self._workloads(free.cluster, free.job, at_s)[free.rows]
+        job_id, counts = free.job.job_id, np.zeros_like(free.counts)
         for _ in range(free.wanted):
             node = int(np.argmin(workloads))
             counts[node] += 1
@@ -59,6 +76,13 @@ class LeastWorkload:
             if counts[node] == free.counts[node]:
                 workloads[node] = np.inf
         return lowest_of(free.masks, counts)
+
+    def _workloads(self, cluster: Cluster, job: JobSpec, at_s: float) -> NDArray[np.float64]:
+        """By row, now that a job asks."""
+        now_ms = _ms(at_s)
+        self._look(cluster, now_ms)
+        self._asked_s[job.job_id] = at_s
+        return (self._end_sums - now_ms * self._gpu_sums).astype(np.float64)
 
     def _look(self, cluster: Cluster, now_ms: int) -> None:
         """Bring the sums up to date: who left, who came, who ought to have ended by now."""

@@ -29,6 +29,7 @@ from roost_sim.placing.stock_placement import (
     consecutive_nodes,
     leaf_switches,
 )
+from roost_sim.placing.whole_pieces import NodeCost, WholeFreeNode, WholePieces
 from roost_sim.policies.knowledge import Knowledge, Regime
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule, every_even_shape, tightest_shapes
 from roostd.core.features import HeuristicScore
@@ -73,15 +74,23 @@ def _stock(nodes: NodeRule, gpus: GpuRule, source: str) -> PlacementPart:
     )
 
 
+def _whole(rule: Callable[[Knowledge], NodeCost], source: str) -> PlacementPart:
+    return PlacementPart(
+        source=source,
+        shapes=tightest_shapes,
+        candidates=lambda knowledge: WholePieces(rule(knowledge)),
+    )
+
+
 def _skew(
-    others: ScatterRule, source: str, must_wait: Callable[[str], bool] = is_skewed
+    others: CandidatePolicy, source: str, must_wait: Callable[[str], bool] = is_skewed
 ) -> PlacementPart:
     def rule(knowledge: Knowledge) -> SkewRule:
         def is_bound(job_id: JobId) -> bool:
             profile = knowledge.profile_of.get(job_id)
             return profile is not None and must_wait(profile.family)
 
-        return SkewRule(is_bound, Scattered(others))
+        return SkewRule(is_bound, others)
 
     return PlacementPart(
         source=source,
@@ -105,11 +114,12 @@ def _least_interference(knowledge: Knowledge) -> LeastInterference:
 
 
 def _lwf(apart_gpus: int) -> PlacementPart:
-    return _scattered(
-        lambda knowledge: LeastWorkload(knowledge.work_s, apart_gpus),
-        f"LWF-{apart_gpus} of Wang et al., arXiv 2002.10105: least workload first, jobs of more "
-        f"than {apart_gpus} GPU{'s' if apart_gpus > 1 else ''} together",
-        Regime.ORACLE,
+    return PlacementPart(
+        source=f"LWF-{apart_gpus} of Wang et al., arXiv 2002.10105: least workload first, jobs of "
+        f"more than {apart_gpus} GPU{'s' if apart_gpus > 1 else ''} together",
+        shapes=tightest_shapes,
+        candidates=lambda knowledge: LeastWorkload(knowledge.work_s, apart_gpus),
+        regime=Regime.ORACLE,
     )
 
 
@@ -121,6 +131,8 @@ _SKEW = (
 _DALLY = "Sharma et al., arXiv 2401.16492, as coded"
 DALLY_UNBOUND = frozenset({"resnet50", "resnet18", "bert"})
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
+_TETRIS = "Grandl et al., Tetris, SIGCOMM 2014"
+_PARTS = "in the tightest shape, for which it waits, part by part of those nodes that hold one"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
 PLACEMENTS: Mapping[str, PlacementPart] = {
@@ -151,12 +163,10 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         f"GPU by GPU, the rack with the most free ones, there the node; {_TOPDRL}",
     ),
     "knn": _scattered(lambda knowledge: ClosestGpus(), f"closest GPUs to a seed; {_TOPDRL}"),
-    "skew": _skew(LoadBalance(), f"{_SKEW}, the others are load-balanced"),
-    "skew-packed": _skew(
-        BestFit(), f"{_SKEW}, the others go where they fit best, waiting for nothing"
-    ),
+    "skew": _skew(ShapeByShape(), f"{_SKEW}, the others are consolidated but wait for nothing"),
+    "skew-scattered": _skew(Scattered(LoadBalance()), f"{_SKEW}, the others are load-balanced"),
     "skew-dally": _skew(
-        BestFit(),
+        Scattered(BestFit()),
         f"{_DALLY}, its Tiresias: all models but ResNet-50, ResNet-18 and BERT wait for the "
         "tightest shape, these go where they fit best",
         lambda family: family not in DALLY_UNBOUND,
@@ -165,14 +175,21 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         lambda knowledge: MachineOrRandom(RandomGpus(knowledge.seed)),
         f"{_DALLY}, its Gandiva: the first node with room for the whole job, else any free GPUs",
     ),
-    "tetris": _scattered(
-        lambda knowledge: Alignment(),
-        "task by task, the node with the largest dot product of free and asked; Grandl et al., "
-        "Tetris, SIGCOMM 2014",
+    "tetris": _whole(
+        lambda knowledge: WholeFreeNode(),
+        f"{_PARTS}, the node with the largest dot product of free and asked; {_TETRIS}",
     ),
-    "lif": _scattered(
+    "tetris-scattered": _scattered(
+        lambda knowledge: Alignment(),
+        f"GPU by GPU, the node with the largest dot product of free and asked; {_TETRIS}",
+    ),
+    "lif": _whole(
         _least_interference,
-        f"least interference by a linear model, GPU by GPU; {_HARMONY}; features are ours",
+        f"{_PARTS}, least interference by a linear model; {_HARMONY}; features are ours",
+    ),
+    "lif-scattered": _scattered(
+        _least_interference,
+        f"GPU by GPU, least interference by a linear model; {_HARMONY}; features are ours",
     ),
     "lwf-1": _lwf(1),
     "lwf-4": _lwf(4),

@@ -7,14 +7,13 @@ models whose gradient is mostly one tensor (AlexNet, VGG) suffer when spread, ot
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from roost_sim.placing.scatter import Scattered
 from roost_sim.traces.shapes import every_even_shape, tightest_shapes
 from roost_sim.worlds.model_sizes import size_of
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import Chance
 from roostd.core.model import JobId, JobSpec, Shape
-from roostd.core.policy import ShapeByShape
+from roostd.core.policy import CandidatePolicy, ShapeByShape
 from roostd.core.row_sets import RowSet
 
 # The largest tensor is 0.45 of ShuffleNet and less of all that Tiresias leaves alone, 0.62 of
@@ -43,7 +42,7 @@ class SkewRule:
     """
 
     is_bound: Callable[[JobId], bool]
-    anywhere: Scattered
+    anywhere: CandidatePolicy
 
     def shapes(self, job_id: JobId, gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
         """What a job asks for: see roost_sim.traces.shapes."""

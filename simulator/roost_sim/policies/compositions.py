@@ -132,10 +132,12 @@ def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> 
 
 
 BASELINES = (
-    *(_preemptive(name, name, name) for name in ("srtf", "srsf", "las", "gittins-2d")),
-    _preemptive("tiresias", "tiresias", "tiresias", "skew-packed"),
-    _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew"),
-    _preemptive("tiresias-consolidated", "tiresias", "tiresias"),
+    _preemptive("srtf", "srtf", "srtf-pays-moves"),
+    *(_preemptive(name, name, f"{name}-moves") for name in ("srsf", "las", "gittins-2d")),
+    *(_preemptive(f"{name}-strict", name, name, "strict") for name in ("srsf", "las")),
+    _preemptive("tiresias", "tiresias", "tiresias-moves", "skew"),
+    _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew-scattered"),
+    _preemptive("tiresias-consolidated", "tiresias", "tiresias-moves"),
     _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
     _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
     _preemptive("tiresias-dally", "las", "leases", "skew-dally"),
@@ -149,6 +151,8 @@ BASELINES = (
     Composition(name="tetris", order="tetris", placement="tetris"),
     Composition(name="lif", order="fifo", placement="lif"),
     Composition(name="lwf", order="fifo", placement="lwf-1"),
+    Composition(name="first-fit", order="fifo", placement="first-fit"),
+    Composition(name="load-balance", order="fifo", placement="load-balance"),
     Composition(name="lwf-srsf", order="srsf", placement="lwf-1", preemption="srsf"),
     Composition(name="random", order="random-order", placement="random"),
     Composition(name="slurm", order="fifo", placement="slurm-24.05", gate="easy"),

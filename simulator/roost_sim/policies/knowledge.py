@@ -32,6 +32,7 @@ class Knowledge:
             no sooner than it arrives.
         limits: time limits as users would ask for them, of every job.
         book: how far jobs have come, filled while the simulation runs.
+        restart_s: what it costs a job of so many GPUs to be stopped and started again.
         cluster_gpu_count: GPUs of the cluster; 1 where there is none.
     """
 
@@ -42,4 +43,5 @@ class Knowledge:
     predict: Callable[[], Mapping[JobId, float]] = dict
     limits: Callable[[], Mapping[JobId, float]] = dict
     book: ProgressBook = field(default_factory=ProgressBook)
+    restart_s: Callable[[JobId, int], float] = lambda job_id, gpu_count: 0.0
     cluster_gpu_count: int = 1

@@ -1,13 +1,19 @@
 """Preemption rules by name: who is stopped for whom. Definitions: docs/simulator/policies.md."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roost_sim.policies.gittins import GittinsIndex
 from roost_sim.policies.job_values import attained_service, attained_time
 from roost_sim.policies.knowledge import Knowledge, Regime
 from roost_sim.policies.order_parts import remaining
-from roost_sim.policies.preemptions import DisplaceBy, Leases, TimeSlices
+from roost_sim.policies.preemptions import (
+    AndMoves,
+    DisplaceBy,
+    Leases,
+    ShortestIfItPays,
+    TimeSlices,
+)
 from roost_sim.policies.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
@@ -48,13 +54,23 @@ def _gittins(knowledge: Knowledge) -> PreemptPolicy:
     return DisplaceBy(index.value, next_change=index.next_change)
 
 
-PREEMPTIONS: Mapping[str, PreemptionPart] = {
+def _srtf_pays(knowledge: Knowledge) -> PreemptPolicy:
+    return ShortestIfItPays(remaining(knowledge).seconds, knowledge.restart_s)
+
+
+_RULES: Mapping[str, PreemptionPart] = {
     "none": PreemptionPart(
         source="a job runs until it ends", build=lambda knowledge: NoPreemption()
     ),
     "srtf": PreemptionPart(
         source="at any event, longest remaining run time goes first",
         build=lambda knowledge: DisplaceBy(remaining(knowledge).time),
+        regime=Regime.ORACLE,
+    ),
+    "srtf-pays": PreemptionPart(
+        source="as srtf, if it pays: all victims wait for the job and for their restarts, and "
+        "together less than the job would for the one that has most left",
+        build=_srtf_pays,
         regime=Regime.ORACLE,
     ),
     "srsf": PreemptionPart(
@@ -97,4 +113,19 @@ PREEMPTIONS: Mapping[str, PreemptionPart] = {
         source=f"after {THEMIS_LEASE_S:g} s each job bids anew; Mahajan et al., NSDI 2020",
         build=lambda knowledge: Leases(THEMIS_LEASE_S),
     ),
+}
+
+
+def _and_moves(part: PreemptionPart) -> PreemptionPart:
+    return replace(
+        part,
+        source=f"{part.source}; while nobody waits, jobs that span nodes move closer together",
+        build=lambda knowledge: AndMoves.of(part.build(knowledge)),
+    )
+
+
+_MOVING = ("srtf", "srtf-pays", "srsf", "las", "gittins-2d", "tiresias")
+PREEMPTIONS: Mapping[str, PreemptionPart] = {
+    **_RULES,
+    **{f"{name}-moves": _and_moves(_RULES[name]) for name in _MOVING},
 }

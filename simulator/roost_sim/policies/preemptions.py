@@ -8,7 +8,7 @@ from typing import TypeAlias
 from roost_sim.policies.job_values import Value
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
-from roostd.core.policy import SortKey
+from roostd.core.policy import JudgingPreemption, PreemptPolicy, SortKey
 
 # When the order of running jobs next changes though nothing happens: of them, at an engine time.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
@@ -103,9 +103,113 @@ class TimeSlices:
         return next_round_s(self.slice_s, at_s)
 
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See core.policy.MovingPreemption. Who spans most nodes first."""
-        spread = [job for job in running if len(job.shares) > 1]
-        return sorted(spread, key=lambda job: -len(job.shares))
+        """See core.policy.MovingPreemption."""
+        return widest_first(running)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestIfItPays:
+    """Who has least left displaces who has most, if all of them together wait less for it.
+
+    Each victim waits as long as the job runs, and for its own restart. The job would wait for the
+    victims; here until the last of them has ended. With one victim that is the exchange which
+    makes shortest remaining time first best on one machine, with the restart counted.
+
+    Attributes:
+        left_s: work that a job has left, at a time.
+        restart_s: what a stop costs a job of so many GPUs.
+    """
+
+    left_s: Callable[[JobId, float], float]
+    restart_s: Callable[[JobId, int], float]
+
+    @property
+    def rebids(self) -> bool:
+        """See core.policy.PreemptPolicy."""
+        return False
+
+    def lease_s(self, job: JobRecord) -> float:
+        """See core.policy.PreemptPolicy."""
+        return 0.0
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.PreemptPolicy."""
+        gain_s = {job.job_id: self._gain_s(job, at_s) for job in running}
+        return sorted(running, key=lambda job: (-gain_s[job.job_id], -_submit_s(job)))
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """See core.policy.PreemptPolicy."""
+        return self.left_s(job.job_id, at_s) < self._gain_s(victim, at_s)
+
+    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+        """See core.policy.JudgingPreemption."""
+        own_s = self.left_s(job.job_id, at_s)
+        costs_s = sum(own_s + self._restart_s(victim) for victim in victims)
+        return costs_s < max(self.left_s(victim.job_id, at_s) for victim in victims)
+
+    def review_s(self, at_s: float) -> float:
+        """See core.policy.PreemptPolicy."""
+        return inf
+
+    def _gain_s(self, victim: JobRecord, at_s: float) -> float:
+        return self.left_s(victim.job_id, at_s) - self._restart_s(victim)
+
+    def _restart_s(self, victim: JobRecord) -> float:
+        assert victim.spec is not None
+        return self.restart_s(victim.job_id, victim.spec.gpu_count)
+
+
+@dataclass(frozen=True, slots=True)
+class AndMoves:
+    """Another rule; and while nobody waits, jobs that span nodes move closer together.
+
+    Whoever comes back after a stop takes what is free, maybe far apart, and would stay there.
+
+    Attributes:
+        rule: who is stopped for whom.
+    """
+
+    rule: PreemptPolicy
+
+    @classmethod
+    def of(cls, rule: PreemptPolicy) -> "AndMoves":
+        """With the rule's say on whole plans, where it has one."""
+        return JudgedAndMoves(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
+
+    @property
+    def rebids(self) -> bool:
+        """See core.policy.PreemptPolicy."""
+        return self.rule.rebids
+
+    def lease_s(self, job: JobRecord) -> float:
+        """See core.policy.PreemptPolicy."""
+        return self.rule.lease_s(job)
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.PreemptPolicy."""
+        return self.rule.first_to_go(running, at_s)
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """See core.policy.PreemptPolicy."""
+        return self.rule.displaces(job, victim, at_s)
+
+    def review_s(self, at_s: float) -> float:
+        """See core.policy.PreemptPolicy."""
+        return self.rule.review_s(at_s)
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.MovingPreemption."""
+        return widest_first(running)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAndMoves(AndMoves):
+    """The same for a rule that judges whole plans."""
+
+    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+        """See core.policy.JudgingPreemption."""
+        assert isinstance(self.rule, JudgingPreemption)
+        return self.rule.approve(job, victims, at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +247,12 @@ class Leases:
 def next_round_s(round_s: float, at_s: float) -> float:
     """The first multiple of a round after a time; inf where rounds are endless."""
     return inf if round_s == inf else (at_s // round_s + 1) * round_s
+
+
+def widest_first(running: Sequence[JobRecord]) -> Sequence[JobRecord]:
+    """Those that span several nodes, who spans most first."""
+    spread = [job for job in running if len(job.shares) > 1]
+    return sorted(spread, key=lambda job: -len(job.shares))
 
 
 def _submit_s(job: JobRecord) -> float:

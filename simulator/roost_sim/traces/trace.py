@@ -142,6 +142,21 @@ class Trace:
         """The jobs that ask for no more GPUs than the cluster has."""
         return self.where(self.gpu_count <= cluster_gpu_count)
 
+    def without_impossible_nodes(self, node_gpu_counts: Sequence[int]) -> "Trace":
+        """The same jobs; those whose number of nodes a cluster cannot give may choose.
+
+        A job of 16 GPUs on 16 nodes runs on two nodes of 8 where there are only two.
+
+        Args:
+            node_gpu_counts: GPUs of each node of the cluster.
+        """
+        sizes = np.sort(np.asarray(node_gpu_counts, dtype=np.int64))
+        known = np.maximum(self.node_count, 1)
+        each = -(-self.gpu_count.astype(np.int64) // known)
+        roomy = len(sizes) - np.searchsorted(sizes, each, side="left")
+        possible = (self.node_count == UNKNOWN) | (self.node_count <= roomy)
+        return replace(self, node_count=np.where(possible, self.node_count, np.int32(UNKNOWN)))
+
     def where(self, keep: NDArray[np.bool_]) -> "Trace":
         """The jobs of a mask, bool [job]. Times and names stay as they are."""
         columns = {name: getattr(self, name)[keep] for name in (*_ROW_COLUMNS, "submit_s")}
