@@ -25,6 +25,7 @@ from roostd.core.events import (
     JobsStopped,
     JobStarted,
     JobWithdrawn,
+    LinksSeen,
     LoadSeen,
     NodeLost,
     NodeSeen,
@@ -40,6 +41,7 @@ from roostd.core.jobs import JobRecord
 from roostd.core.ledger import Ledger
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import (
+    AlwaysOpen,
     CandidatePolicy,
     Defer,
     GatePolicy,
@@ -79,6 +81,7 @@ class Engine:
         self.config, self.policies = config, policies
         self._ledger = Ledger(config, policies.order, policies.gate)
         self.cluster = self._ledger.cluster
+        self._gate_is_open = isinstance(policies.gate, AlwaysOpen)
         self._chooser = Chooser(policies.score)
         self._preemption = Preemption(
             self._ledger, policies.preemption, policies.candidates, self._chooser, self._ask_gate
@@ -125,17 +128,19 @@ class Engine:
     def step(self, event: Event) -> tuple[Action, ...]:
         """Take in one event and answer with what must be done about it."""
         actions: list[Action] = []
+        ledger, at_s = self._ledger, event.at_s
         self._take_in(event, actions)
-        self._ring_alarms(event.at_s, actions)
+        if ledger.alarms and ledger.alarms[0][0] <= at_s:
+            self._ring_alarms(at_s, actions)
         if self._preemption.has_plans:
-            self._preemption.go_on(event.at_s, actions)
-        if self._ledger.queue.begin_pass(self.cluster, self.policies.candidates, event.at_s):
-            self._pass(event.at_s, actions)
-        for job_id, nothing in self._ledger.queue.end_pass():
-            self._ledger.wait_for_room(job_id, self._ledger.jobs[job_id], nothing, actions)
-        if self._ledger.running:
-            self._preemption.consider(event.at_s, actions)
-        self._announce_alarm(event.at_s, actions)
+            self._preemption.go_on(at_s, actions)
+        if ledger.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+            self._pass(at_s, actions)
+        for job_id, nothing in ledger.queue.end_pass():
+            ledger.wait_for_room(job_id, ledger.jobs[job_id], nothing, actions)
+        if ledger.running:
+            self._preemption.consider(at_s, actions)
+        self._announce_alarm(at_s, actions)
         return tuple(actions)
 
     def _take_in(self, event: Event, actions: list[Action]) -> None:
@@ -154,6 +159,9 @@ class Engine:
             case SpeedSeen():
                 if (running := self._ledger.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)
+            case LinksSeen():
+                if (running := self._ledger.jobs.get(event.job_id)) is not None:
+                    running.note_links(event.nvlink_frac, event.pcie_frac)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.take_back(job_id, event.at_s, actions)
@@ -184,14 +192,15 @@ class Engine:
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the queued jobs in order."""
+        ledger, queue = self._ledger, self._ledger.queue
         impatient_s = at_s - self.config.patience_s
         reservation: Reservation | None = None
         kept, try_count = NO_ROWS, 0
-        for group, job_id in self._ledger.queue.offers(impatient_s):
-            record = self._ledger.jobs[job_id]
+        for group, job_id in queue.offers(impatient_s):
+            record = ledger.jobs[job_id]
             if not group.is_blocked(kept):
                 if try_count == self.config.window_count:
-                    self._ledger.queue.postpone()
+                    queue.postpone()
                     return
                 try_count += 1
                 self._try(job_id, record, group, at_s, kept, actions)
@@ -202,7 +211,7 @@ class Engine:
             if reservation is None:
                 reservation = self._reserve(record, at_s)
                 kept = reservation.rows
-            if self._ledger.queue.is_settled(kept):
+            if queue.is_settled(kept):
                 break
         if reservation is not None:
             self._backfill(reservation.start_s, at_s, actions)
@@ -268,12 +277,13 @@ class Engine:
         at_s: float,
         actions: list[Action],
     ) -> None:
-        verdict = self._ask_gate(record, candidates, at_s)
-        if isinstance(verdict, Defer):
-            self._ledger.alarm(verdict.until_s, job_id)
-            self._ledger.queue.defer(job_id)
-            self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
-            return
+        if not self._gate_is_open:
+            verdict = self._ask_gate(record, candidates, at_s)
+            if isinstance(verdict, Defer):
+                self._ledger.alarm(verdict.until_s, job_id)
+                self._ledger.queue.defer(job_id)
+                self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+                return
         placement, decision = self._chooser.choose(self.cluster, candidates, at_s)
         record.decision, record.placement = decision, placement
         record.last_try = candidates
@@ -299,24 +309,26 @@ class Engine:
 
     def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
         """Give up on placements that Slurm has not started in time; recall jobs that paused."""
-        while self._ledger.alarms and self._ledger.alarms[0][0] <= at_s:
-            job_id = heappop(self._ledger.alarms)[1]
-            if job_id in self._ledger.placing:
-                if at_s >= self._ledger.jobs[job_id].start_deadline_s:
+        ledger = self._ledger
+        while ledger.alarms and ledger.alarms[0][0] <= at_s:
+            job_id = heappop(ledger.alarms)[1]
+            if job_id in ledger.placing:
+                if at_s >= ledger.jobs[job_id].start_deadline_s:
                     timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
-                    self._ledger.refuse(job_id, timeout, at_s, actions)
-            elif job_id in self._ledger.waiting:
-                self._ledger.offer_later(job_id, at_s)
-            elif job_id in self._ledger.stopping and at_s >= self._ledger.jobs[job_id].safe_until_s:
+                    ledger.refuse(job_id, timeout, at_s, actions)
+            elif job_id in ledger.waiting:
+                ledger.offer_later(job_id, at_s)
+            elif job_id in ledger.stopping and at_s >= ledger.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
-        while self._ledger.alarms and not self._ledger.is_awaited(*self._ledger.alarms[0]):
-            heappop(self._ledger.alarms)
+        ledger = self._ledger
+        while ledger.alarms and not ledger.is_awaited(*ledger.alarms[0]):
+            heappop(ledger.alarms)
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = self._ledger.alarms[0][0] if self._ledger.alarms else inf
-        if self._ledger.running and self._ledger.queue.has_blocked():
+        next_s = ledger.alarms[0][0] if ledger.alarms else inf
+        if ledger.running and ledger.queue.has_blocked():
             next_s = min(next_s, self.policies.preemption.review_s(at_s))
         if next_s < self._announced_s:
             self._announced_s = next_s

@@ -150,6 +150,20 @@ class SpeedSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinksSeen:
+    """How busy the links of a running job's GPUs have been, in this run of it so far.
+
+    Attributes:
+        nvlink_frac, pcie_frac: share of the time, 0 to 1, mean of its GPUs; None: nobody can tell.
+    """
+
+    at_s: float
+    job_id: JobId
+    nvlink_frac: float | None
+    pcie_frac: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimerPinned:
     """An operator set a timer of the gate by hand, or gave it back.
 
@@ -185,6 +199,7 @@ Event: TypeAlias = (
     | JobsStopped
     | PreemptionRefused
     | SpeedSeen
+    | LinksSeen
     | TimerPinned
     | Tick
 )

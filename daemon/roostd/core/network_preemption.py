@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from roostd.core.jobs import JobRecord, tier_of
+from roostd.core.jobs import JobRecord, tiers_of
 from roostd.core.model import JobId
 from roostd.core.sensitivity import SensitivityModel
 
@@ -173,9 +173,7 @@ class NetworkPreemption:
     def _believed_speed(self, job: JobRecord) -> float:
         if self._sensitivity is None or job.spec is None or job.decision is None:
             return 1.0
-        speeds = self._sensitivity.estimate(job.spec).speeds
-        closest = 0 if any(shape.node_count == 1 for shape in job.spec.shapes) else 1
-        return speeds.at(max(tier_of(job), closest)) / speeds.at(closest)
+        return self._sensitivity.achieved(job, *tiers_of(job)).speed_frac
 
     def _is_on(self, job: JobRecord) -> bool:
         return _partition(job) in self.config.partitions

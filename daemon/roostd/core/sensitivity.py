@@ -14,6 +14,15 @@ so exposed communication is stretched, tier by tier, as runs of all jobs showed:
     stretch(tier) = (Σ w · exposed seen + few) / (Σ w · exposed as believed + few)
 
 with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
+
+Of a job that runs farther apart than it might, its links tell too. Closer together, the share b of
+its time in which PCIe, the way to other nodes, is busy would take a quarter as long:
+
+    v = 1 - b · (1 - 1 / 4)              its speed, of that on the closest tier that it could have
+    achieved = (v + (runs + few) · believed) / (1 + runs + few)
+
+Counters see bytes, not steps: b is a lower bound where transfers wait for each other. So this run
+is worth one earlier run, no more, and nothing where a table knows the model.
 """
 
 from dataclasses import dataclass, field
@@ -110,6 +119,8 @@ class Source(StrEnum):
     PROFILE = "speed profile of the model it names"
     RUNS = "speed of earlier runs of the same user and name"
     COUNTERS = "link counters of earlier runs of the same user and name"
+    OWN_LINKS = "link counters of this run"
+    PLACE = "its place: as close together as it could be"
     PRIOR = "what is typical of so many GPUs"
 
 
@@ -128,6 +139,21 @@ class Estimate:
     source: Source
     confidence_frac: float
     run_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """How fast a running job is believed to go.
+
+    Attributes:
+        speed_frac: of its speed on the closest tier that it could have, 0 to 1.
+        source: what weighed most.
+        confidence_frac: 0, nothing but typical jobs known, to 1.
+    """
+
+    speed_frac: float
+    source: Source
+    confidence_frac: float
 
 
 @dataclass(slots=True)
@@ -207,6 +233,37 @@ class SensitivityModel:
         if seen is None:
             return Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
         return _mixed(seen, typical)
+
+    def achieved(self, job: JobRecord, tier: int, closest: int) -> Achieved:
+        """How fast a running job is believed to go on a tier; see the module.
+
+        Args:
+            job: whose spec is known.
+            tier: that it is on.
+            closest: tier that it could have had.
+        """
+        assert job.spec is not None
+        if tier <= closest:
+            return Achieved(
+                speed_frac=1.0, source=Source.PLACE, confidence_frac=_PROFILE_CONFIDENCE_FRAC
+            )
+        found = self.estimate(job.spec)
+        believed_frac = found.speeds.at(tier) / found.speeds.at(closest)
+        if found.source is Source.PROFILE or job.pcie_frac is None:
+            return Achieved(
+                speed_frac=believed_frac,
+                source=found.source,
+                confidence_frac=found.confidence_frac,
+            )
+        seen_frac = 1.0 - min(job.pcie_frac, 1.0) * (1.0 - 1.0 / _NETWORK_SLOWDOWN)
+        known = found.run_count + _COUNTERS_COUNT
+        total = known + _FEW_COUNT
+        return Achieved(
+            speed_frac=(_COUNTERS_COUNT * seen_frac + (total - _COUNTERS_COUNT) * believed_frac)
+            / total,
+            source=found.source if found.run_count else Source.OWN_LINKS,
+            confidence_frac=known / total * _PROFILE_CONFIDENCE_FRAC,
+        )
 
     def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
         rack, across = (
@@ -308,7 +365,13 @@ def _kind(job: JobSpec) -> str:
 
 
 def _busy_frac(run: RunEnded) -> float | None:
-    """How busy the links of a job's GPUs last were, 0 to 1: mean of the busier kind of link."""
+    """How busy the links of a job's GPUs were, 0 to 1: the busier kind of link.
+
+    In all of its run, where somebody has watched; else as they last were.
+    """
+    told = [frac for frac in (run.job.nvlink_frac, run.job.pcie_frac) if frac is not None]
+    if told:
+        return min(max(told), 1.0)
     cluster = run.cluster
     found = list[float]()
     for share in run.job.shares:

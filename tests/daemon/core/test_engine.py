@@ -19,7 +19,9 @@ from roostd.core.events import (
     GpuHealthChanged,
     JobChanged,
     JobQueued,
+    JobsStopped,
     JobWithdrawn,
+    LinksSeen,
     LoadSeen,
     NodeLost,
     NodeSeen,
@@ -920,6 +922,21 @@ def test_speeds_are_noted_of_jobs_that_are_known(make_harness: HarnessFactory) -
         harness.feed(SpeedSeen(at_s=0.0, job_id=JobId(job_id), speed_frac=0.5))
     # Ten seconds at half speed are five seconds of work.
     assert harness.engine.record(JobId("1")).efficiency(10.0) == 0.5
+
+
+def test_links_are_noted_of_jobs_that_run_and_forgotten_when_they_stop(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], bridges())
+    harness.run(job("1", gpus=8))
+    harness.queue(job("2", gpus=8))
+    for job_id in ("1", "2", "nobody"):
+        seen = LinksSeen(at_s=0.0, job_id=JobId(job_id), nvlink_frac=None, pcie_frac=0.25)
+        harness.feed(seen)
+    assert harness.engine.record(JobId("1")).pcie_frac == 0.25
+    assert harness.engine.record(JobId("2")).pcie_frac is None
+    harness.feed(JobsStopped(at_s=1.0, job_ids=(JobId("1"),)))
+    assert harness.engine.record(JobId("1")).pcie_frac is None
 
 
 def test_a_gate_without_timers_ignores_a_pinned_one(make_harness: HarnessFactory) -> None:

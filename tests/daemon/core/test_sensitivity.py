@@ -152,6 +152,57 @@ class TestCounters:
         model.learn(run(record(), 0, 100, cluster=self.busy(0.0)))
         assert model.estimate(spec()).speeds.rack_frac == pytest.approx((1.0 + 1.2) / 3)
 
+    def test_links_that_were_watched_count_rather_than_how_they_last_were(self) -> None:
+        model = SensitivityModel(OneModel())
+        watched = record()
+        watched.nvlink_frac, watched.pcie_frac = 0.5, 0.1
+        model.learn(run(watched, 0, 100, cluster=self.busy(0.0)))
+        assert model.estimate(spec()).speeds.rack_frac == pytest.approx((1 / 3 + 1.2) / 3)
+
+
+class TestAchieved:
+    def test_nobody_goes_faster_than_where_it_is_as_close_as_it_could_be(self) -> None:
+        model, job = SensitivityModel(OneModel()), record()
+        job.nvlink_frac, job.pcie_frac = 1.0, 1.0
+        found = model.achieved(job, NODE, NODE)
+        assert (found.speed_frac, found.source) == (1.0, Source.PLACE)
+
+    def test_without_counters_it_is_what_is_believed_of_such_jobs(self) -> None:
+        found = SensitivityModel(OneModel()).achieved(record(), ACROSS, RACK)
+        assert found.speed_frac == pytest.approx(0.4 / 0.6)
+        assert (found.source, found.confidence_frac) == (Source.PRIOR, 0.0)
+
+    @pytest.mark.parametrize(
+        ("pcie_frac", "speed_frac"),
+        # typical in a rack: 0.6, worth two runs; alone 1 - b · (1 - 1/4)
+        [(0.0, (1.0 + 1.2) / 3), (0.4, (0.7 + 1.2) / 3), (1.0, (0.25 + 1.2) / 3)],
+    )
+    def test_busy_ways_out_of_the_node_tell_of_a_job_that_is_spread(
+        self, pcie_frac: float, speed_frac: float
+    ) -> None:
+        job = record()
+        job.nvlink_frac, job.pcie_frac = 0.9, pcie_frac  # NVLink ends at the node
+        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        assert found.speed_frac == pytest.approx(speed_frac)
+        assert found.source is Source.OWN_LINKS
+        assert found.confidence_frac == pytest.approx(0.3)  # one run and two of few: 1/3 · 0.9
+
+    def test_earlier_runs_weigh_more_than_the_counters_of_this_one(self) -> None:
+        model, job = SensitivityModel(OneModel()), record()
+        for _ in range(3):
+            model.learn(run(record(), 0, 100, ("a0", "a1"), speed_frac=0.9))
+        job.pcie_frac = 0.0
+        found = model.achieved(job, RACK, NODE)
+        # believed: (3 · 0.9 + 2 · 0.6) / 5 = 0.78, worth 3 + 2 runs; this one says 1
+        assert found.speed_frac == pytest.approx((1.0 + 5 * 0.78) / 6)
+        assert found.source is Source.RUNS
+
+    def test_a_table_that_knows_the_model_knows_better(self) -> None:
+        job = record(model="bert")
+        job.pcie_frac = 0.0
+        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        assert (found.speed_frac, found.source) == (pytest.approx(0.5), Source.PROFILE)
+
 
 class TestStretch:
     def test_shared_links_stretch_what_tables_say(self) -> None:
