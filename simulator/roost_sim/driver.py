@@ -15,10 +15,12 @@ from itertools import count
 from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
-from roost_sim.progress import PastRun, Progress, ProgressBook
+from roost_sim.arrival import Arrival
+from roost_sim.outcome import JobResult, Outcome
+from roost_sim.progress import Progress, ProgressBook
 from roost_sim.worlds.world import Change, Ended, Started, World
 from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
-from roostd.core.candidates import TIER_NODE
+from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK
 from roostd.core.engine import Engine
 from roostd.core.events import (
     Event,
@@ -33,7 +35,7 @@ from roostd.core.events import (
 from roostd.core.features import COLUMN
 from roostd.core.jobs import JobState, shares_of
 from roostd.core.links import mask_of
-from roostd.core.model import JobId, JobSpec, NodeShare, Placement
+from roostd.core.model import JobId, NodeShare, Placement
 
 RestartCost: TypeAlias = Callable[[JobId, int], float]
 HoldSeen: TypeAlias = Callable[[tuple[NodeShare, ...], float, float], None]
@@ -46,71 +48,6 @@ def no_restart_cost(job_id: JobId, gpu_count: int) -> float:
     return 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A job of a trace.
-
-    Attributes:
-        spec: the request, submitted at `spec.submit_s`.
-        work_s: how long it runs at rate 1.
-        gpu_count: what the trace asks for; its shapes may hold more where that does not divide.
-        told_s: when the engine hears of it; None: when it is submitted.
-    """
-
-    spec: JobSpec
-    work_s: float
-    gpu_count: int
-    told_s: float | None = None
-
-    @property
-    def at_s(self) -> float:
-        """When the engine hears of it."""
-        return self.spec.submit_s if self.told_s is None else self.told_s
-
-
-@dataclass(slots=True, kw_only=True)
-class JobResult:
-    """What became of one arrival. Times are engine times.
-
-    Attributes:
-        held_gpu_count: GPUs of the placement.
-        tier: 0 one node, 1 one rack, 2 across racks.
-        link_score, best_link_score: of the placement, and of the same shape on idle nodes.
-        preempted_count: how often it was stopped; a lease renewed on the same GPUs is none.
-        ran_s: how long it held GPUs, all runs together.
-        left_out: why the engine would not place it; "" for every other job.
-    """
-
-    job_id: JobId
-    submit_s: float
-    work_s: float
-    gpu_count: int
-    started_s: float | None = None
-    ended_s: float | None = None
-    held_gpu_count: int = 0
-    tier: int | None = None
-    link_score: int = 0
-    best_link_score: int = 0
-    preempted_count: int = 0
-    ran_s: float = 0.0
-    left_out: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Everything that one simulation yields.
-
-    Attributes:
-        jobs: in order of arrival.
-        event_count: events that the engine took in, those that describe the cluster included.
-        decision_s: wall time of each decision: of a step that placed, shared by what it placed.
-    """
-
-    jobs: tuple[JobResult, ...]
-    event_count: int
-    decision_s: tuple[float, ...]
-
-
 class _Kind(IntEnum):
     END = 0
     START = 1
@@ -118,19 +55,17 @@ class _Kind(IntEnum):
     ARRIVAL = 3
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Job(Progress):
     """A job in the simulation.
 
     Attributes:
-        progress: how far it has come.
         run_since_s: start of the present run.
         stopped: at which instant it was stopped, and on what, until it starts again.
         due: number of the moment at which it starts or ends; older moments of it are void.
     """
 
     result: JobResult
-    progress: Progress
     due: int = -1
     placement: Placement | None = None
     run_since_s: float = 0.0
@@ -272,26 +207,29 @@ class Driver:
             gpu_count=arrival.gpu_count,
         )
         self._results.append(result)
-        progress = Progress(
+        job = _Job(
             work_s=arrival.work_s,
             remaining_s=arrival.work_s,
             user_id=spec.user_id,
             gpu_count=arrival.gpu_count,
+            result=result,
         )
-        self.book.jobs[spec.job_id] = progress
-        self._active[spec.job_id] = _Job(result=result, progress=progress)
+        self.book.jobs[spec.job_id] = self._active[spec.job_id] = job
         self._step(JobQueued(at_s=arrival.at_s, job=spec))
 
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
-        job_id, shares, progress = job.result.job_id, shares_of(job.placement), job.progress
-        job.run_since_s = progress.since_s = progress.stands_until_s = at_s
-        if job.result.started_s is None:
-            job.result.started_s = at_s
+        result = job.result
+        job_id = result.job_id
+        # What the engine holds for it is the same, and need not be made again.
+        shares = self.engine.cluster.shares(job_id) or shares_of(job.placement)
+        job.run_since_s = job.since_s = job.stands_until_s = at_s
+        if result.started_s is None:
+            result.started_s = at_s
         if job.stopped is not None and job.stopped != (at_s, shares):
-            job.result.preempted_count += 1
-            progress.stands_until_s = at_s + self.restart_s(job_id, job.result.gpu_count)
-        job.stopped, progress.is_running = None, True
+            result.preempted_count += 1
+            job.stands_until_s = at_s + self.restart_s(job_id, result.gpu_count)
+        job.stopped, job.is_running = None, True
         self._running[job_id] = shares
         self._change_rates(Started(job_id, shares), at_s)
         self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
@@ -300,8 +238,8 @@ class Driver:
         """Stop running jobs, which lose nothing but the time that they will need to start again."""
         for job_id in job_ids:
             job = self._active[job_id]
-            job.progress.advance(at_s)
-            job.due, job.progress.rate = -1, 0.0
+            job.advance(at_s)
+            job.due, job.rate = -1, 0.0
             job.stopped = at_s, self._release(job, at_s)
             self._change_rates(Ended(job_id), at_s)
         self._step(JobsStopped(at_s=at_s, job_ids=tuple(job_ids)))
@@ -311,13 +249,13 @@ class Driver:
         job.result.ended_s = at_s
         self._release(job, at_s)
         del self._active[job_id], self.book.jobs[job_id]
-        self.book.past.append(PastRun(job_id, job.result.gpu_count, job.result.ran_s))
+        self.book.past.append(job.result)
         self._change_rates(Ended(job_id), at_s)
         self._step(JobEnded(at_s=at_s, job_id=job_id))
 
     def _release(self, job: _Job, at_s: float) -> tuple[NodeShare, ...]:
         shares = self._running.pop(job.result.job_id)
-        job.progress.is_running = False
+        job.is_running = False
         job.result.ran_s += at_s - job.run_since_s
         if self.hold_seen is not None:
             self.hold_seen(shares, job.run_since_s, at_s)
@@ -328,10 +266,10 @@ class Driver:
             if not (isfinite(rate) and rate >= 0):
                 raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
             job = self._active[job_id]
-            job.progress.advance(at_s)
-            job.progress.rate, job.due = rate, next(self._numbers)
+            job.advance(at_s)
+            job.rate, job.due = rate, next(self._numbers)
             if rate > 0:
-                heappush(self._moments, (job.progress.ends_at(at_s), _Kind.END, job.due, job))
+                heappush(self._moments, (job.ends_at(at_s), _Kind.END, job.due, job))
             if self.tells_speed:
                 self._untold[job_id] = None
 
@@ -356,7 +294,7 @@ class Driver:
         """Tell of new speeds, after what brought them about."""
         for job_id in self._untold:
             if job_id in self._running:
-                rate = self._active[job_id].progress.rate
+                rate = self._active[job_id].rate
                 self._news.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
         self._untold.clear()
 
@@ -392,20 +330,30 @@ class Driver:
             self._stop(stopped, event.at_s)
 
     def _note_placement(self, action: Place) -> _Job:
-        job = self._active[action.job_id]
-        decision, result = action.decision, job.result
-        job.placement = action.placement
-        result.held_gpu_count = action.placement.shape.gpu_count
-        if len(action.placement.nodes) == 1 and action.placement.gpu_indices:
-            # Quicker than to have the decision worked out.
-            table = self.engine.cluster.table(self.engine.cluster.row[action.placement.nodes[0]])
-            result.tier = TIER_NODE
-            result.link_score = int(table.set_scores[mask_of(action.placement.gpu_indices)])
-            result.best_link_score = table.best_score(table.full_mask, result.held_gpu_count)
-        else:
+        job, placement = self._active[action.job_id], action.placement
+        result = job.result
+        job.placement = placement
+        result.held_gpu_count = placement.shape.gpu_count
+        if not placement.gpu_indices:  # scattered
+            decision = action.decision
             result.tier = int(decision.features[0, _TIER] * 2)
             result.link_score = int(decision.link_scores[0])
             result.best_link_score = decision.best_link_score
+            return job
+        # From the cluster, which is quicker than to have the decision worked out.
+        cluster, mask = self.engine.cluster, mask_of(placement.gpu_indices)
+        size, link_score, best_link_score, racks = placement.shape.gpus_per_node, 0, 0, set()
+        for node in placement.nodes:
+            row = cluster.row[node]
+            table = cluster.tables[cluster.free_as(row)[0]]
+            link_score += table.score_by_set[mask]
+            best_link_score += table.best_by_size[size]
+            racks.add(cluster.rack_of[row])
+        result.link_score, result.best_link_score = link_score, best_link_score
+        if len(placement.nodes) == 1:
+            result.tier = TIER_NODE
+        else:
+            result.tier = TIER_RACK if len(racks) == 1 else TIER_CLUSTER
         return job
 
     def _start_all(self, placed: list[_Job], at_s: float) -> None:

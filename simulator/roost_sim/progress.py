@@ -6,6 +6,7 @@ accounting would show them, and at nothing else.
 
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
 from roostd.core.model import JobId
 
@@ -49,13 +50,25 @@ class Progress:
         return max(at_s, self.stands_until_s) + self.remaining_s / self.rate
 
 
+class EndedJob(Protocol):
+    """A job that has ended, as accounting knows it."""
+
+    @property
+    def job_id(self) -> JobId:
+        """Which."""
+
+    @property
+    def gpu_count(self) -> int:
+        """What it asked for."""
+
+    @property
+    def ran_s(self) -> float:
+        """How long it held GPUs, all its runs together."""
+
+
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """A job that has ended, as accounting knows it.
-
-    Attributes:
-        ran_s: how long it held GPUs, all its runs together.
-    """
+    """The least that is an EndedJob."""
 
     job_id: JobId
     gpu_count: int
@@ -72,7 +85,7 @@ class ProgressBook:
     """
 
     jobs: dict[JobId, Progress] = field(default_factory=dict)
-    past: list[PastRun] = field(default_factory=list)
+    past: list[EndedJob] = field(default_factory=list)
 
     def done_s(self, job_id: JobId, at_s: float) -> float:
         """Work that a job has done by then, in seconds at rate 1; 0 before it arrives."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
-from roost_sim.driver import Driver, HoldSeen, Outcome
+from roost_sim.driver import Driver, HoldSeen
 from roost_sim.figures.metrics import Metrics, Span, measure
 from roost_sim.figures.occupancy import Holds
+from roost_sim.outcome import Outcome
 from roost_sim.policies.compositions import Composition
 from roost_sim.policies.knowledge import Knowledge, Regime
 from roost_sim.policies.predictions import JobKind, Predictions

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from roost_sim.driver import Arrival, Driver
+from roost_sim.arrival import Arrival
+from roost_sim.driver import Driver
 from roost_sim.worlds.world import FullSpeed
 from roostd.adapters.codec import encode
 from roostd.adapters.journal import FILE_NAME, Journal, RunHead, Step

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from roost_sim.driver import Arrival, Driver, JobResult, Outcome
+from roost_sim.arrival import Arrival
+from roost_sim.driver import Driver
+from roost_sim.outcome import JobResult, Outcome
 from roost_sim.worlds.world import FullSpeed, World
 from roostd.core.engine import Engine, EngineConfig, Policies
 from roostd.core.events import Event, NodeSeen

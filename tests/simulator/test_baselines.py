@@ -7,7 +7,9 @@ from math import inf
 import pytest
 from tests.simulator.simulated import arrival, cluster, times
 
-from roost_sim.driver import Arrival, Driver, JobResult
+from roost_sim.arrival import Arrival
+from roost_sim.driver import Driver
+from roost_sim.outcome import JobResult
 from roost_sim.policies.compositions import POLICIES, find_policy
 from roost_sim.policies.gittins import GittinsIndex, gittins_index
 from roost_sim.policies.job_values import Remaining, latest_start

@@ -1,7 +1,7 @@
 import pytest
 
-from roost_sim.driver import JobResult
 from roost_sim.figures.communication import communication_of
+from roost_sim.outcome import JobResult
 from roostd.core.model import JobId
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.simulator.simulated import arrival, cluster, new_driver, result, times
 
-from roost_sim.driver import Outcome
+from roost_sim.outcome import Outcome
 from roostd.core.events import JobChanged, JobEnded, JobStarted, NodeLost, NodeSeen
 from roostd.core.model import JobId, NodeName
 from roostd.testing.builders import job, node, share

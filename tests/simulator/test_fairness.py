@@ -1,7 +1,7 @@
 import pytest
 
-from roost_sim.driver import JobResult
 from roost_sim.figures.fairness import fairness_of, finish_time_ratios
+from roost_sim.outcome import JobResult
 from roostd.core.model import JobId
 
 

@@ -3,8 +3,8 @@
 import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
-from roost_sim.driver import JobResult, Outcome
 from roost_sim.figures.metrics import Span, measure
+from roost_sim.outcome import JobResult, Outcome
 from roostd.core.model import JobId
 from roostd.testing.builders import shape
 

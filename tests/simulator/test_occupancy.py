@@ -1,8 +1,8 @@
 import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
-from roost_sim.driver import JobResult
 from roost_sim.figures.occupancy import Holds, occupancy_of
+from roost_sim.outcome import JobResult
 from roostd.core.model import JobId, NodeName, NodeShare
 
 NODE = NodeName("n0")

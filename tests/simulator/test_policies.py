@@ -6,7 +6,7 @@ from math import inf
 import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
-from roost_sim.driver import Arrival
+from roost_sim.arrival import Arrival
 from roost_sim.policies.compositions import (
     ORDERS,
     POLICIES,

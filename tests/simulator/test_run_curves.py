@@ -8,9 +8,9 @@ from tests.simulator.sweeps import template
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.clusters.presets import preset
-from roost_sim.driver import JobResult, Outcome
 from roost_sim.figures.metrics import Span, measure
 from roost_sim.figures.occupancy import Holds
+from roost_sim.outcome import JobResult, Outcome
 from roost_sim.policies.compositions import Regime
 from roost_sim.simulation import Report, simulate
 from roost_sim.sweeps.run_curves import (

@@ -3,7 +3,7 @@
 from tests.simulator.placing import drawn, of_gpus, put, rule
 from tests.simulator.simulated import cluster, simulate
 
-from roost_sim.driver import Arrival
+from roost_sim.arrival import Arrival
 from roost_sim.placing.placements import PLACEMENTS
 from roost_sim.placing.scatter import Scattered
 from roost_sim.placing.scatter_rules import FirstFit

@@ -120,22 +120,6 @@ class JobRecord:
         return self.work_s + (self.speed_frac or 0.0) * (at_s - self.speed_since_s)
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What two jobs must share for the failure of one to foretell that of the other."""
-
-    partition: str
-    shapes: tuple[Shape, ...]
-    features: tuple[str, ...]
-    required_nodes: tuple[str, ...]
-    excluded_nodes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, job: JobSpec) -> "Demand":
-        """The demand of one job."""
-        return cls(job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes)
-
-
 def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
     """What a job holds once Slurm has started it as planned.
 

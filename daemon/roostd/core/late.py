@@ -23,10 +23,10 @@ class Late:
             work_out: makes the same record with all its fields; called at most once.
             known: fields that are set at once.
         """
-        record = object.__new__(cls)
-        object.__setattr__(record, "_work_out", work_out)
+        record, put = object.__new__(cls), object.__setattr__
+        put(record, "_work_out", work_out)
         for name, value in known.items():
-            object.__setattr__(record, name, value)
+            put(record, name, value)
         return record
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,7 @@ from roostd.core.errors import UnknownJob
 from roostd.core.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
 from roostd.core.jobs import JobRecord, JobState, room_wanted, shares_of, tier_of
 from roostd.core.model import JobId, JobSpec, Placement
-from roostd.core.policy import GatePolicy, OrderPolicy, RunEnded, TunedGate, WaitEnded
+from roostd.core.policy import AlwaysOpen, GatePolicy, OrderPolicy, RunEnded, TunedGate, WaitEnded
 from roostd.core.queue import JobQueue
 
 MAX_BACKOFF_S = 300.0
@@ -50,6 +50,7 @@ class Ledger:
         self.alarms: list[tuple[float, JobId]] = []
         self._gate = gate
         self._tuned = gate if isinstance(gate, TunedGate) else None
+        self._gate_listens = not isinstance(gate, AlwaysOpen)
 
     def record(self, job_id: JobId) -> JobRecord:
         """What is known of a job.
@@ -64,22 +65,23 @@ class Ledger:
 
     def take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Let a job wait, one that is new or one that ran and came back."""
-        known = self.jobs.get(job.job_id)
+        job_id = job.job_id
+        known = self.jobs.get(job_id)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
         if known is not None:
-            self.cluster.release(job.job_id)
-            self.unqueue(job.job_id)
+            self.cluster.release(job_id)
+            self.unqueue(job_id)
             if known.state in _WAIT_GOES_ON:
                 record.queued_s = max(known.queued_s, job.eligible_s)
             record.remember_runs(known, at_s)
-        self.jobs[job.job_id] = record
-        self.ended.pop(job.job_id, None)
-        self.waiting[job.job_id] = None
+        self.jobs[job_id] = record
+        self.ended.pop(job_id, None)
+        self.waiting[job_id] = None
         if job.eligible_s > at_s:
-            self.alarm(job.eligible_s, job.job_id)
-            self.wait(job.job_id, record, "has a later begin time", job.eligible_s, actions)
+            self.alarm(job.eligible_s, job_id)
+            self.wait(job_id, record, "has a later begin time", job.eligible_s, actions)
         else:
-            self.offer_later(job.job_id, at_s)
+            self.queue.add(record, at_s)
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Take in that a waiting job asks for something else, or only that its priority aged."""
@@ -257,6 +259,8 @@ class Ledger:
 
     def _note_started(self, record: JobRecord, at_s: float) -> None:
         """Tell the gate how a wait came out."""
+        if not self._gate_listens:
+            return
         if record.state is JobState.PLACING:
             self._note_wait(record, tier_of(record), at_s)
         else:
@@ -268,6 +272,8 @@ class Ledger:
             self._note_wait(record, None, at_s)
 
     def _note_wait(self, record: JobRecord, tier: int | None, at_s: float) -> None:
+        if not self._gate_listens:
+            return
         waited_s = max(0.0, at_s - record.queued_s)
         self._gate.note(WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s))
 

@@ -113,6 +113,12 @@ class LinkTable:
         return listed
 
     @cached_property
+    def best_by_size(self) -> list[int]:
+        """Best link score of each number of GPUs of an idle node."""
+        listed: list[int] = self.best_scores[:, self.full_mask].tolist()
+        return listed
+
+    @cached_property
     def whole_losses(self) -> list[float]:
         """How much potential an idle node loses with each set: [mask], as `fragmentation`."""
         every_set = np.arange(len(self.potential))

@@ -124,6 +124,13 @@ class GatePolicy(Protocol):
 
 
 @runtime_checkable
+class AlwaysOpen(GatePolicy, Protocol):
+    """A gate that takes every offer and learns nothing: nobody need ask it or tell it anything."""
+
+    is_always_open: Literal[True]
+
+
+@runtime_checkable
 class TunedGate(GatePolicy, Protocol):
     """A gate that also learns from how jobs ran, and whose timers an operator may set by hand."""
 
@@ -285,6 +292,8 @@ class PriorityOrder:
 
 class OpenGate:
     """Takes every offer at once: no delay scheduling."""
+
+    is_always_open: Literal[True] = True
 
     def decide(self, offer: Offer) -> GateVerdict:
         """See GatePolicy."""

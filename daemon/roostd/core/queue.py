@@ -9,17 +9,32 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.eligibility import Chance
-from roostd.core.jobs import Demand, JobRecord
+from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
 from roostd.core.row_sets import RowSet
 
 _Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
+
+
+class Demand(NamedTuple):
+    """What two jobs must share for the failure of one to foretell that of the other."""
+
+    partition: str
+    shapes: tuple[Shape, ...]
+    features: tuple[str, ...]
+    required_nodes: tuple[str, ...]
+    excluded_nodes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: JobSpec) -> "Demand":
+        """The demand of one job."""
+        return cls(job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes)
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +52,7 @@ class Group:
     """
 
     number: int
+    demand: Demand
     sample: JobSpec
     job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
     since_s: dict[JobId, float] = field(default_factory=dict)
@@ -75,6 +91,8 @@ class Group:
 
     def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
         """The first in order of those that could have been placed by then."""
+        if not self.ages or self.ages[0][0] > limit_s:
+            return None
         while self.ages and self.since_s.get(self.ages[0][1]) != self.ages[0][0]:
             heappop(self.ages)
         if not self.ages or self.ages[0][0] > limit_s:
@@ -111,31 +129,34 @@ class JobQueue:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
         assert job is not None
-        demand = Demand.of(job)
+        job_id, demand = job.job_id, Demand.of(job)
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
-            group = self._groups[demand] = Group(self._group_count, job)
-        left = self._take_out(job.job_id)
+            group = self._groups[demand] = Group(self._group_count, demand, job)
+        left = self._take_out(job_id) if job_id in self._jobs else None
         key = self._keyed.key(record, at_s) if self._keyed else ()
-        self._jobs[job.job_id] = record
-        self._entries[job.job_id] = group, key
-        insort(group.job_ids, (key, job.job_id))
-        group.since_s[job.job_id] = since_s
-        heappush(group.ages, (since_s, job.job_id))
-        self._forget_if_empty(left)
+        self._jobs[job_id] = record
+        self._entries[job_id] = group, key
+        insort(group.job_ids, (key, job_id))
+        group.since_s[job_id] = since_s
+        heappush(group.ages, (since_s, job_id))
+        if left is not None:
+            self._forget_if_empty(left)
         if self._keyed is None:
             self._is_ranked = False
-        self._untold[job.job_id] = None
+        self._untold[job_id] = None
         self._is_due |= not group.is_without_room
 
     def remove(self, job_id: JobId) -> None:
         """Take a job out, if it is in."""
-        left = self._take_out(job_id)
-        if left is None:
+        if job_id not in self._jobs:
             return
-        self._forget_if_empty(left)
-        if not any(other.chances for other in self._groups.values()):
+        self._forget_if_empty(self._take_out(job_id))
+        for other in self._groups.values():
+            if other.chances:
+                break
+        else:
             return
         # It may have been the one for whom nodes were kept. In a pass that is of use only later:
         # it left after those before it had their turn, and took nothing that was kept for them.
@@ -182,10 +203,12 @@ class JobQueue:
         turns: list[_Turn] = []
         self._hopeful = []
         for group in self._groups.values():
-            without_room = group.is_without_room
-            if not without_room and group.job_ids:
-                self._hopeful.append(group)
-            _push(turns, group, group.first_since(impatient_s) if without_room else _head(group))
+            if group.nothing is None or group.chances:
+                if group.job_ids:
+                    self._hopeful.append(group)
+                    _push(turns, group, group.job_ids[0])
+            else:
+                _push(turns, group, group.first_since(impatient_s))
         while turns:
             key, _, job_id, group = heappop(turns)
             was_without_room = group.is_without_room
@@ -260,15 +283,15 @@ class JobQueue:
         """Raise AssertionError where the groups and the jobs disagree."""
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
-        for group in self._groups.values():
+        for demand, group in self._groups.items():
+            assert group.demand == demand == Demand.of(group.sample), "a group is misfiled"
             assert group.job_ids == sorted(group.job_ids), "a group is out of order"
             inside = {job_id for _, job_id in group.job_ids}
             assert inside | set(group.deferred) == set(group.since_s)
             assert not inside & set(group.deferred)
 
-    def _take_out(self, job_id: JobId) -> Group | None:
-        if self._jobs.pop(job_id, None) is None:
-            return None
+    def _take_out(self, job_id: JobId) -> Group:
+        del self._jobs[job_id]
         group, key = self._entries.pop(job_id)
         if job_id in group.deferred:
             del group.deferred[job_id]
@@ -277,9 +300,9 @@ class JobQueue:
         del group.since_s[job_id]
         return group
 
-    def _forget_if_empty(self, group: Group | None) -> None:
-        if group is not None and not group.since_s:
-            del self._groups[Demand.of(group.sample)]
+    def _forget_if_empty(self, group: Group) -> None:
+        if not group.since_s:
+            del self._groups[group.demand]
 
     def _recall(self, group: Group) -> None:
         group.forget()

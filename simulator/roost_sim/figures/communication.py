@@ -8,7 +8,7 @@ checkpoints after a stop excepted. Dally counts the same: GPU time less compute 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from roost_sim.driver import JobResult
+from roost_sim.outcome import JobResult
 from roostd.core.model import JobId
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_sim.driver import JobResult, Outcome
 from roost_sim.figures.bound import Demand, average_jct_bound_s
 from roost_sim.figures.communication import communication_of
 from roost_sim.figures.fairness import Fairness, fairness_of
 from roost_sim.figures.occupancy import Holds, occupancy_of
+from roost_sim.outcome import JobResult, Outcome
 from roostd.core.model import JobId
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_sim.driver import JobResult
+from roost_sim.outcome import JobResult
 from roostd.core.model import NodeShare
 
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roost_sim.driver import Arrival, Driver
+from roost_sim.arrival import Arrival
+from roost_sim.driver import Driver
 from roost_sim.progress import ProgressBook
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.worlds.restart_cost import RestartRule, restart_s

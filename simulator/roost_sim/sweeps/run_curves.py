@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
-from roost_sim.driver import JobResult
 from roost_sim.figures.metrics import Span
+from roost_sim.outcome import JobResult
 from roost_sim.simulation import Report
 from roostd.core.model import NodeName, NodeShare
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from roost_sim.driver import Arrival
+from roost_sim.arrival import Arrival
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
 from roost_sim.traces.trace import UNKNOWN, Trace
 from roostd.core.model import JobId, JobSpec, Shape
