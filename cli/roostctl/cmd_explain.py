@@ -10,7 +10,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_job import allocated
 from roostctl.cmd_jobs import place, user
 from roostctl.complete import job_ids
-from roostctl.documents import explain_document
+from roostctl.documents.explain import explain_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, listing, new_console, pairs, print_document, prose, show
 from roostctl.quantities import (

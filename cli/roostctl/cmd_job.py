@@ -8,7 +8,7 @@ from rich.text import Text
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_jobs import links, place, state, user
 from roostctl.complete import job_ids
-from roostctl.documents import OneJobDocument, job_document
+from roostctl.documents.jobs import OneJobDocument, job_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, new_console, pairs, print_document, show
 from roostctl.quantities import duration, or_absent

@@ -8,7 +8,8 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.documents import JobsDocument, job_document, job_state_word
+from roostctl.documents.jobs import JobsDocument, job_document
+from roostctl.documents.values import job_state_word
 from roostctl.options import Options, json_option, pass_options, watch_option
 from roostctl.output import Cell, listing, new_console, print_document, prose, show
 from roostctl.quantities import (

@@ -6,7 +6,7 @@ from rich.text import Text
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_nodes import seen, state, strip
 from roostctl.complete import node_names
-from roostctl.documents import OneNodeDocument, node_document
+from roostctl.documents.nodes import OneNodeDocument, node_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, listing, new_console, pairs, print_document, show
 from roostctl.quantities import ABSENT, gibibytes, or_absent, percent, rounded

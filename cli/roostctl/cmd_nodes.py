@@ -4,7 +4,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.documents import NodesDocument, node_document
+from roostctl.documents.nodes import NodesDocument, node_document
 from roostctl.options import Options, json_option, pass_options, watch_option
 from roostctl.output import Cell, listing, new_console, print_document, prose, show
 from roostctl.quantities import ABSENT, counted, duration, gibibytes, mean, or_absent, percent

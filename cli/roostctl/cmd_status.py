@@ -4,7 +4,8 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.documents import mode_word, status_document
+from roostctl.documents.status import status_document
+from roostctl.documents.values import mode_word
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, new_console, pairs, print_document, show
 from roostctl.quantities import ABSENT, duration, or_absent, safe_text

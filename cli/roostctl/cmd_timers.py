@@ -10,7 +10,7 @@ from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.client import connect_admin
-from roostctl.documents import TimersDocument, timer_document
+from roostctl.documents.timers import TimersDocument, timer_document
 from roostctl.options import Options, check_address, json_option, pass_options
 from roostctl.output import Cell, listing, new_console, print_document, prose, show
 from roostctl.quantities import ABSENT, duration, or_absent, percent, safe_text

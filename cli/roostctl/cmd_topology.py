@@ -11,7 +11,7 @@ from rich.text import Text
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2
 from roostctl.complete import node_names
-from roostctl.documents import gpu_of, topology_document
+from roostctl.documents.topology import gpu_of, topology_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import new_console, print_document, show
 from roostctl.quantities import ABSENT, safe_text

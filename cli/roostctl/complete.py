@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from roostctl.client import DEFAULT_ADDRESS, CallFailed, OperatorClient, connect
-from roostctl.documents import job_state_word
+from roostctl.documents.values import job_state_word
 from roostctl.quantities import safe_text
 
 _PATIENCE_S = 0.5  # longer than that and Tab feels broken

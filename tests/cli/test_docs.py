@@ -1,6 +1,8 @@
 """The manual page names every command, option, exit code, schema and JSON key, and no others."""
 
+import pkgutil
 import re
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -29,7 +31,12 @@ def test_page_lists_the_exit_codes() -> None:
 
 
 def test_page_names_every_json_key() -> None:
-    shapes = [shape for name, shape in vars(documents).items() if name.endswith("Document")]
+    shapes = [
+        shape
+        for found in pkgutil.iter_modules(documents.__path__)
+        for name, shape in vars(import_module(f"{documents.__name__}.{found.name}")).items()
+        if name.endswith("Document")
+    ]
     keys = {key for shape in shapes for key in shape.__annotations__}
     assert keys - set(re.findall(r"`(\w+)`", PAGE)) == set()
 
@@ -41,8 +48,8 @@ def test_page_names_every_schema() -> None:
 
 
 def _sources() -> str:
-    package = Path(documents.__file__).parent
-    return "\n".join(path.read_text() for path in sorted(package.glob("*.py")))
+    (folder,) = documents.__path__
+    return "\n".join(path.read_text() for path in sorted(Path(folder).parent.rglob("*.py")))
 
 
 def test_every_command_helps_with_an_example(run: Run) -> None:

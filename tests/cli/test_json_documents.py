@@ -8,18 +8,23 @@ import pytest
 from tests.cli.conftest import Run
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl import documents
+from roostctl.documents.explain import ExplainDocument
+from roostctl.documents.jobs import JobsDocument, OneJobDocument
+from roostctl.documents.nodes import NodesDocument, OneNodeDocument
+from roostctl.documents.status import StatusDocument
+from roostctl.documents.timers import TimersDocument
+from roostctl.documents.topology import TopologyDocument
 from roostctl.testing import FakeOperator, build_candidate, build_job
 
 COMMANDS: dict[str, tuple[list[str], type]] = {
-    "nodes": (["nodes"], documents.NodesDocument),
-    "node": (["node", "gpu1"], documents.OneNodeDocument),
-    "topology": (["topology", "gpu1"], documents.TopologyDocument),
-    "jobs": (["jobs", "--all"], documents.JobsDocument),
-    "job": (["job", "4711"], documents.OneJobDocument),
-    "explain": (["explain", "4711"], documents.ExplainDocument),
-    "status": (["status"], documents.StatusDocument),
-    "timers": (["timers"], documents.TimersDocument),
+    "nodes": (["nodes"], NodesDocument),
+    "node": (["node", "gpu1"], OneNodeDocument),
+    "topology": (["topology", "gpu1"], TopologyDocument),
+    "jobs": (["jobs", "--all"], JobsDocument),
+    "job": (["job", "4711"], OneJobDocument),
+    "explain": (["explain", "4711"], ExplainDocument),
+    "status": (["status"], StatusDocument),
+    "timers": (["timers"], TimersDocument),
 }
 
 
@@ -58,7 +63,7 @@ def test_the_check_itself_finds_misfits(cluster: FakeOperator, run: Run) -> None
     document = json.loads(run("nodes", "--json").stdout)
     document["nodes"][0]["cpu_count"] = "64"
     document["nodes"][1]["gpus"][0]["surprise"] = 1
-    found = misfits(document, documents.NodesDocument)
+    found = misfits(document, NodesDocument)
     assert [problem.partition(":")[0] for problem in found] == [
         "$.nodes[0].cpu_count",
         "$.nodes[1].gpus[0]",

@@ -1,0 +1,110 @@
+"""What `roostctl explain ID --json` prints."""
+
+from typing import TypedDict
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents.jobs import JobDocument, job_document
+from roostctl.documents.values import FLOAT32_DIGITS, finite, real
+
+
+class CandidateDocument(TypedDict):
+    """One scored place; features by name."""
+
+    nodes: list[str]
+    gpu_indices: list[int]
+    score: float | None
+    link_score: int
+    features: dict[str, float | None]
+    why_not: str | None
+
+
+class ExclusionDocument(TypedDict):
+    """How many nodes were ruled out for one reason."""
+
+    reason: str
+    node_count: int
+
+
+class CommentDocument(TypedDict):
+    """What a user tells of a job by its comment."""
+
+    model: str | None
+    checkpoint_s: float | None
+    problems: list[str]
+
+
+class SensitivityDocument(TypedDict):
+    """What the delay gate believes of a job."""
+
+    timer: str
+    rack_frac: float | None
+    across_frac: float | None
+    source: str
+    confidence_frac: float | None
+    run_count: int
+
+
+class ExplainDocument(TypedDict):
+    """`roostctl explain ID --json`."""
+
+    schema: str
+    job: JobDocument
+    decided_ago_s: float | None
+    policy: str | None
+    fallback_reason: str | None
+    candidates: list[CandidateDocument]
+    exclusions: list[ExclusionDocument]
+    comment: CommentDocument | None
+    sensitivity: SensitivityDocument | None
+
+
+def explain_document(explanation: pb.Explanation) -> ExplainDocument:
+    """Schema roost.explain/1."""
+    return {
+        "schema": "roost.explain/1",
+        "job": job_document(explanation.job),
+        "decided_ago_s": finite(explanation.decided_ago_s) if explanation.policy else None,
+        "policy": explanation.policy or None,
+        "fallback_reason": explanation.fallback_reason or None,
+        "candidates": [
+            {
+                "nodes": list(candidate.nodes),
+                "gpu_indices": list(candidate.gpu_indices),
+                "score": finite(candidate.score, FLOAT32_DIGITS),
+                "link_score": candidate.link_score,
+                "features": {
+                    name: finite(value, FLOAT32_DIGITS)
+                    for name, value in sorted(candidate.features.items())
+                },
+                "why_not": candidate.why_not or None,
+            }
+            for candidate in explanation.candidates
+        ],
+        "exclusions": [
+            {"reason": entry.reason, "node_count": entry.node_count}
+            for entry in explanation.exclusions
+        ],
+        "comment": _comment(explanation) if explanation.HasField("comment") else None,
+        "sensitivity": _sensitivity(explanation) if explanation.HasField("sensitivity") else None,
+    }
+
+
+def _comment(explanation: pb.Explanation) -> CommentDocument:
+    said = explanation.comment
+    return {
+        "model": said.model or None,
+        "checkpoint_s": real(said, "checkpoint_s"),
+        "problems": list(said.problems),
+    }
+
+
+def _sensitivity(explanation: pb.Explanation) -> SensitivityDocument:
+    believed = explanation.sensitivity
+    return {
+        "timer": believed.timer,
+        "rack_frac": finite(believed.rack_frac, FLOAT32_DIGITS),
+        "across_frac": finite(believed.across_frac, FLOAT32_DIGITS),
+        "source": believed.source,
+        "confidence_frac": finite(believed.confidence_frac, FLOAT32_DIGITS),
+        "run_count": believed.run_count,
+    }

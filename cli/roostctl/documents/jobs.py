@@ -1,0 +1,66 @@
+"""What `roostctl jobs --json` and `job ID --json` print."""
+
+from typing import TypedDict
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents.values import finite, job_state_word, real, whole
+
+
+class AllocationDocument(TypedDict):
+    """GPUs of one node."""
+
+    node: str
+    gpu_indices: list[int]
+
+
+class JobDocument(TypedDict):
+    """One job."""
+
+    job_id: str
+    user_id: int | None
+    partition: str | None
+    state: str | None
+    reason: str | None
+    gpu_count: int
+    waited_s: float | None
+    wait_left_s: float | None
+    planned: list[AllocationDocument]
+    allocated: list[AllocationDocument]
+    link_score: int | None
+    best_link_score: int | None
+
+
+class JobsDocument(TypedDict):
+    """`roostctl jobs --json`."""
+
+    schema: str
+    jobs: list[JobDocument]
+
+
+class OneJobDocument(TypedDict):
+    """`roostctl job ID --json`."""
+
+    schema: str
+    job: JobDocument
+
+
+def job_document(job: pb.Job) -> JobDocument:
+    """One job, as `jobs`, `job` and `explain` show it."""
+    return {
+        "job_id": job.job_id,
+        "user_id": whole(job, "user_id"),
+        "partition": job.partition or None,
+        "state": job_state_word(job.state),
+        "reason": job.reason or None,
+        "gpu_count": job.gpu_count,
+        "waited_s": finite(job.waited_s),
+        "wait_left_s": real(job, "wait_left_s"),
+        "planned": [_allocation_document(share) for share in job.planned],
+        "allocated": [_allocation_document(share) for share in job.allocated],
+        "link_score": whole(job, "link_score"),
+        "best_link_score": whole(job, "best_link_score"),
+    }
+
+
+def _allocation_document(share: pb.NodeAllocation) -> AllocationDocument:
+    return {"node": share.node, "gpu_indices": list(share.gpu_indices)}

@@ -1,0 +1,67 @@
+"""What `roostctl status --json` prints."""
+
+from typing import TypedDict
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents.values import finite, mode_word
+
+
+class PartitionDocument(TypedDict):
+    """The mode of one partition."""
+
+    partition: str
+    mode: str | None
+
+
+class StatusDocument(TypedDict):
+    """`roostctl status --json`."""
+
+    schema: str
+    version: str
+    cluster: str | None
+    uptime_s: float | None
+    default_mode: str | None
+    partitions: list[PartitionDocument]
+    policy_model: str | None
+    policy_sha256: str | None
+    policy_fault: str | None
+    node_count: int
+    probe_count: int
+    gpu_count: int
+    gpu_free_count: int
+    waiting_job_count: int
+    running_job_count: int
+    decision_count: int
+    fallback_count: int
+    refused_count: int
+    slurm_version: str | None
+    slurm_fault: str | None
+
+
+def status_document(status: pb.Status) -> StatusDocument:
+    """Schema roost.status/1."""
+    return {
+        "schema": "roost.status/1",
+        "version": status.version,
+        "cluster": status.cluster or None,
+        "uptime_s": finite(status.uptime_s),
+        "default_mode": mode_word(status.default_mode),
+        "partitions": [
+            {"partition": entry.partition, "mode": mode_word(entry.mode)}
+            for entry in sorted(status.partitions, key=lambda entry: entry.partition)
+        ],
+        "policy_model": status.policy_model or None,
+        "policy_sha256": status.policy_sha256 or None,
+        "policy_fault": status.policy_fault or None,
+        "node_count": status.node_count,
+        "probe_count": status.probe_count,
+        "gpu_count": status.gpu_count,
+        "gpu_free_count": status.gpu_free_count,
+        "waiting_job_count": status.waiting_job_count,
+        "running_job_count": status.running_job_count,
+        "decision_count": status.decision_count,
+        "fallback_count": status.fallback_count,
+        "refused_count": status.refused_count,
+        "slurm_version": status.slurm_version or None,
+        "slurm_fault": status.slurm_fault or None,
+    }

@@ -1,0 +1,56 @@
+"""Words, numbers and absences as JSON has them: base units, null for what is not known."""
+
+import math
+
+from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.message import Message
+
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import telemetry_pb2
+
+FLOAT32_DIGITS = 7  # more would show 0.3 as 0.30000001192092896
+
+
+def mode_word(mode: int) -> str | None:
+    """`enforce` for MODE_ENFORCE; None for unspecified."""
+    return _enum_word(pb.Mode.DESCRIPTOR, mode)
+
+
+def job_state_word(state: int) -> str | None:
+    """`let_go` for JOB_STATE_LET_GO; None for unspecified."""
+    return _enum_word(pb.JobState.DESCRIPTOR, state)
+
+
+def level_word(level: int) -> str | None:
+    """`numa_node` for ANCESTOR_LEVEL_NUMA_NODE; None for unspecified."""
+    return _enum_word(telemetry_pb2.AncestorLevel.DESCRIPTOR, level)
+
+
+def finite(value: float, digits: int | None = None) -> float | None:
+    """JSON has neither NaN nor infinity: null."""
+    if not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}") if digits else value
+
+
+def real(message: Message, field: str) -> float | None:
+    """A field's value as a number; None where it is absent."""
+    if not message.HasField(field):
+        return None
+    kind = message.DESCRIPTOR.fields_by_name[field].type
+    is_single = kind == message.DESCRIPTOR.fields_by_name[field].TYPE_FLOAT
+    return finite(float(getattr(message, field)), FLOAT32_DIGITS if is_single else None)
+
+
+def whole(message: Message, field: str) -> int | None:
+    """A field's value as a whole number; None where it is absent."""
+    return int(getattr(message, field)) if message.HasField(field) else None
+
+
+def _enum_word(enum: EnumDescriptor, number: int) -> str | None:
+    if number == 0:
+        return None
+    prefix = enum.values_by_number[0].name.removesuffix("UNSPECIFIED")
+    value = enum.values_by_number.get(number)
+    # A daemon newer than this program may know more values.
+    return value.name.removeprefix(prefix).lower() if value else f"unknown_{number}"
