@@ -233,6 +233,13 @@ def test_gandiva_stops_nobody_between_the_ends_of_slices() -> None:
     assert starts(jobs)["2"] == 240.0
 
 
+def test_gandivas_slices_are_ten_restarts_at_least() -> None:
+    # A restart of 30 s: 1 may go after 300 s, at the end of the slice at 360. 2 runs its 300 s
+    # until 660, 1 stands until 690 and runs its last 140.
+    jobs = run("gandiva", ("1", 0, 500, 8), ("2", 1, 300, 8), restart_s=30.0)
+    assert ends(jobs) == {"1": 830.0, "2": 660.0}
+
+
 def test_gandiva_leaves_jobs_alone_while_there_is_room() -> None:
     jobs = run("gandiva", ("1", 0, 500, 4), ("2", 1, 500, 4))
     assert [job.preempted_count for job in jobs] == [0, 0]
@@ -240,9 +247,9 @@ def test_gandiva_leaves_jobs_alone_while_there_is_room() -> None:
 
 def test_gandiva_moves_a_job_to_one_node_as_soon_as_it_fits_there() -> None:
     # 1 and 2 leave two GPUs of each node: 3 has them from 1 on. 1 ends at 200, and 3 moves to its
-    # node: 199 s of its 500 are done, the restart takes 30, so it ends at 200 + 30 + 301 = 531.
-    jobs = run("gandiva", *_CROWDED, ("3", 1, 500, 4), nodes=2, restart_s=30.0)
-    assert ends(jobs) == {"1": 200.0, "2": 1000.0, "3": 531.0}
+    # node: 199 s of its 500 are done, the restart takes 12, so it ends at 200 + 12 + 301 = 513.
+    jobs = run("gandiva", *_CROWDED, ("3", 1, 500, 4), nodes=2, restart_s=12.0)
+    assert ends(jobs) == {"1": 200.0, "2": 1000.0, "3": 513.0}
     assert [job.preempted_count for job in jobs] == [0, 0, 1]
     assert jobs[2].tier == 0
 

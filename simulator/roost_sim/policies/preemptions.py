@@ -10,6 +10,8 @@ from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
 from roostd.core.policy import JudgingPreemption, PreemptPolicy, SortKey
 
+_RUN_PER_RESTART = 10.0
+
 # When the order of running jobs next changes though nothing happens: of them, at an engine time.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
 
@@ -75,9 +77,12 @@ class TimeSlices:
 
     Attributes:
         slice_s: slices end at multiples of it.
+        restart_s: what a stop costs a job of so many GPUs; slices of a few seconds of work each
+            would do nobody good, so a job runs `_RUN_PER_RESTART` times as long at least.
     """
 
     slice_s: float
+    restart_s: Callable[[JobId, int], float]
 
     @property
     def rebids(self) -> bool:
@@ -86,7 +91,9 @@ class TimeSlices:
 
     def lease_s(self, job: JobRecord) -> float:
         """See core.policy.PreemptPolicy."""
-        return self.slice_s
+        assert job.spec is not None
+        restart_s = self.restart_s(job.job_id, job.spec.gpu_count)
+        return max(self.slice_s, _RUN_PER_RESTART * restart_s)
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See core.policy.PreemptPolicy. Between the ends of slices nobody goes."""
