@@ -100,6 +100,21 @@ def _told(found: pb.Explanation) -> Iterator[str]:
             f"Its speed, of that on one node: {speeds}. Known from: {safe_text(believed.source)}; "
             f"confidence {percent(believed.confidence_frac)}. Timer: {safe_text(believed.timer)}."
         )
+    if found.HasField("achieved"):
+        yield from _achieved(found.achieved)
+
+
+def _achieved(seen: pb.Achieved) -> Iterator[str]:
+    """How it does that runs, as far as anybody can tell."""
+    if seen.HasField("speed_frac"):
+        yield (
+            f"It is believed to go at {percent(seen.speed_frac)} of its best speed. Known from: "
+            f"{safe_text(seen.source)}; confidence {percent(seen.confidence_frac)}."
+        )
+    nvlink = [f"NVLink {percent(seen.nvlink_frac)}"] if seen.HasField("nvlink_frac") else []
+    pcie = [f"PCIe {percent(seen.pcie_frac)}"] if seen.HasField("pcie_frac") else []
+    if nvlink or pcie:
+        yield f"Its links have been busy for this share of its run: {', '.join(nvlink + pcie)}."
 
 
 def _now(job: pb.Job) -> str:

@@ -5,36 +5,31 @@ import contextlib
 import gc
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import structlog
 from prometheus_client import CollectorRegistry
 
-from roost_slurm import heartbeat
 from roostd.adapters.clock import MonotonicClock
-from roostd.adapters.codec import encode
-from roostd.adapters.journal import Journal, Limits, RunHead
-from roostd.adapters.onnx_policy import load_score_policy
+from roostd.adapters.journal import Journal, Limits
 from roostd.adapters.slurm import SlurmCli, SlurmPort
-from roostd.adapters.speed_file import load_speeds
 from roostd.applier import Applier
-from roostd.config import Config, Mode
+from roostd.config import Config
 from roostd.core.engine import Engine, Policies
 from roostd.core.errors import ConfigError, RoostError
 from roostd.core.events import Event
-from roostd.core.jobs import JobState
 from roostd.core.model import JobId
-from roostd.core.plugins import Plugins
-from roostd.core.speed_table import ModelSpeeds
+from roostd.engine_runs import EngineRuns, read_speeds
 from roostd.folders import SPOOL_FOLDER, locked, make_folders
+from roostd.gauges import set_gauges, status_line
 from roostd.knowledge_keeper import KnowledgeKeeper
+from roostd.link_meter import LinkMeter
 from roostd.logs import configure_logs
 from roostd.loop import DecisionLoop
 from roostd.metrics import Metrics, serve_metrics
 from roostd.notify import Notifier
+from roostd.pulse import Pulse
 from roostd.recorder import Recorder
 from roostd.reload import check_unchanged
 from roostd.rpc.board import ProbeBoard
@@ -94,6 +89,7 @@ class Daemon:
         self._handles_signals = handles_signals
         self._under_systemd = "JOURNAL_STREAM" in environ
         self._notify = Notifier(environ)
+        self._pulse = Pulse(config.paths.runtime_dir)
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.started = asyncio.Event()
@@ -136,7 +132,7 @@ class Daemon:
 
     def _build(self, config: Config) -> None:
         limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
-        self._speeds = _read_speeds(config)
+        speeds = read_speeds(config)
         journal = Journal.open(config.paths.state_dir, limits)
         if journal.quarantined is not None:
             _log.error("journal_damaged", put_aside=str(journal.quarantined))
@@ -152,6 +148,8 @@ class Daemon:
             started_s=clock.now_s(),
         )
         self.knowledge = KnowledgeKeeper.resume(journal, self.state, self.recorder)
+        self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
+        self._links = LinkMeter(self.state, self._emit)
         slurm = self._slurm or SlurmCli(
             config.slurm.bin_dir,
             config.slurm.conf,
@@ -186,7 +184,7 @@ class Daemon:
             config.admin_socket,
             self._say,
         )
-        self._new_engine()
+        self._engines.begin()
 
     def _emit(self, event: Event) -> None:
         self.decisions.put(event)
@@ -223,7 +221,7 @@ class Daemon:
                     self._reload_when_asked(),
                 )
             ]
-            self._notify.ready(self._status())
+            self._notify.ready(status_line(self.state))
             self.started.set()
             _log.info(
                 "roostd_started",
@@ -246,7 +244,7 @@ class Daemon:
         """
         self._notify.stopping()
         _log.info("roostd_draining")
-        self._heartbeat_path().unlink(missing_ok=True)
+        self._pulse.stop()
         await self.servers.set_serving(False)
         await self.applier.drain(DRAIN_S)
         for task in running:
@@ -281,10 +279,12 @@ class Daemon:
             if healthy != is_serving:
                 is_serving = healthy
                 await self.servers.set_serving(healthy)
-            self._set_gauges()
+            set_gauges(self.metrics, state, self.recorder)
+            self._notify.status(status_line(state))
+            self._links.look()
             self.knowledge.keep_if_due()
             if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
-                self._new_engine()
+                self._engines.begin()
                 self.decisions.restart(self.watch.world())
             await asyncio.sleep(HOUSEKEEPING_S)
 
@@ -297,84 +297,9 @@ class Daemon:
         self._notify.watchdog()
         if self.state.slurm_fault:
             return
-        config = self.state.config
-        enforced = [name for name, one in config.partitions.items() if one.mode is Mode.ENFORCE]
-        excepted = [name for name, one in config.partitions.items() if one.mode is not Mode.ENFORCE]
-        by_default = config.mode is Mode.ENFORCE
-        beat = heartbeat.Heartbeat(
-            at_epoch_s=int(time.time()),
-            lease_s=round(config.slurm.lease_s),
-            enforce=(heartbeat.EVERY_PARTITION,) if by_default else tuple(enforced),
-            excepted=tuple(excepted) if by_default else (),
-            models=tuple(name.lower() for name in config.slurm.model_names),
-        )
-        try:
-            heartbeat.write(self._heartbeat_path(), beat)
-        except (OSError, heartbeat.HeartbeatError) as error:
-            _log.error("heartbeat_not_written", error=str(error))
-
-    def _heartbeat_path(self) -> Path:
-        return self._config.paths.runtime_dir / "heartbeat"
-
-    def _set_gauges(self) -> None:
-        state, metrics = self.state, self.metrics
-        counts: dict[str, int] = {one.value: 0 for one in JobState if one is not JobState.ENDED}
-        for _, record in state.engine.records():
-            counts[record.state] += 1
-        for name, count in counts.items():
-            metrics.jobs.labels(name).set(count)
-        cluster = state.engine.cluster
-        free = cluster.free_count()
-        total = int(cluster.gpu_count[: len(cluster)][cluster.usable[: len(cluster)]].sum())
-        metrics.gpus.labels("free").set(free)
-        metrics.gpus.labels("held").set(total - free)
-        metrics.nodes.set(sum(spec is not None for spec in cluster.specs))
-        metrics.journal_fault.set(bool(state.journal_fault))
-        metrics.journal_dropped.set(self.recorder.dropped_count)
-        metrics.slurm_fault.set(bool(state.slurm_fault))
-        metrics.policy_fault.set(bool(state.policy_fault))
-        self._notify.status(self._status())
-
-    def _status(self) -> str:
-        state = self.state
-        faults = [state.slurm_fault, state.policy_fault, state.journal_fault]
-        waiting = len(state.engine.waiting())
-        told = f"{waiting} jobs wait, {state.engine.decision_count} placed"
-        return "; ".join(filter(None, [told, *faults]))
+        self._pulse.beat(self.state.config)
 
     # -- engines and configurations ----------------------------------------------------------
-
-    def _new_engine(self) -> None:
-        """Begin a run: a fresh engine, and a head in the journal that says how to make another."""
-        state = self.state
-        model = state.config.policy.model
-        score, fault = load_score_policy(model)
-        state.policy_fault = fault or ""
-        state.policy_model = model if score.name.startswith("onnx:") else "heuristic"
-        if fault:
-            _log.error("policy_not_loaded", error=fault)
-        config = state.config.engine.to_core()
-        for job_id, record in state.engine.records():
-            place = state.place(job_id, record)
-            if place is not None:
-                state.earlier_places[job_id] = place
-        plugins = Plugins(
-            gate=state.config.gate.to_core(),
-            preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
-            speeds=self._speeds,
-            knowledge=self.knowledge.up_to_now(),
-        )
-        state.engine = Engine(config, plugins.policies(score))
-        self.recorder.begin_run(
-            RunHead(
-                version=state.version,
-                policy=score.name,
-                epoch_of_zero_s=state.clock.to_epoch_s(0.0),
-                began_s=state.clock.now_s(),
-                config=encode(config),
-                plugins=encode(plugins),
-            )
-        )
 
     async def _reload_when_asked(self) -> None:
         while True:
@@ -382,28 +307,24 @@ class Daemon:
             self._reloading.clear()
             self._notify.reloading()
             self._reload()
-            self._notify.ready(self._status())
+            self._notify.ready(status_line(self.state))
 
     def _reload(self) -> None:
         """Take over a new configuration as a whole, or keep the old one as a whole."""
         try:
             config = self._reload_config()
             check_unchanged(self._config, config)
-            speeds = _read_speeds(config)
+            speeds = read_speeds(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)
             _log.error("config_not_reloaded", error=str(error))
             return
-        self.state.config, self._speeds = config, speeds
+        self.state.config, self._engines.speeds = config, speeds
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
-        self._new_engine()
+        self._engines.begin()
         self.decisions.restart(self.watch.world())
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")
-
-
-def _read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:
-    return load_speeds(config.gate.speeds) if config.gate.speeds is not None else ()
 
 
 @contextlib.contextmanager

@@ -44,6 +44,16 @@ class SensitivityDocument(TypedDict):
     run_count: int
 
 
+class AchievedDocument(TypedDict):
+    """How a job does that runs on several GPUs."""
+
+    speed_frac: float | None
+    source: str | None
+    confidence_frac: float | None
+    nvlink_frac: float | None
+    pcie_frac: float | None
+
+
 class ExplainDocument(TypedDict):
     """`roostctl explain ID --json`."""
 
@@ -56,6 +66,7 @@ class ExplainDocument(TypedDict):
     exclusions: list[ExclusionDocument]
     comment: CommentDocument | None
     sensitivity: SensitivityDocument | None
+    achieved: AchievedDocument | None
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -86,6 +97,7 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         ],
         "comment": _comment(explanation) if explanation.HasField("comment") else None,
         "sensitivity": _sensitivity(explanation) if explanation.HasField("sensitivity") else None,
+        "achieved": _achieved(explanation) if explanation.HasField("achieved") else None,
     }
 
 
@@ -107,4 +119,16 @@ def _sensitivity(explanation: pb.Explanation) -> SensitivityDocument:
         "source": believed.source,
         "confidence_frac": finite(believed.confidence_frac, FLOAT32_DIGITS),
         "run_count": believed.run_count,
+    }
+
+
+def _achieved(explanation: pb.Explanation) -> AchievedDocument:
+    seen = explanation.achieved
+    is_believed = seen.HasField("speed_frac")
+    return {
+        "speed_frac": real(seen, "speed_frac"),
+        "source": seen.source or None,
+        "confidence_frac": finite(seen.confidence_frac, FLOAT32_DIGITS) if is_believed else None,
+        "nvlink_frac": real(seen, "nvlink_frac"),
+        "pcie_frac": real(seen, "pcie_frac"),
     }

@@ -264,6 +264,9 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         believed = timers.sensitivity(state, record.spec)
         if believed is not None:
             message.sensitivity.CopyFrom(believed)
+    achieved = timers.achieved(state, record)
+    if achieved is not None:
+        message.achieved.CopyFrom(achieved)
     place = state.place(job_id, record)
     exclusions = record.exclusions
     if place is not None:

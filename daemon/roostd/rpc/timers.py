@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.core.delay import DelayGate
+from roostd.core.jobs import JobRecord, JobState, tiers_of
 from roostd.core.model import JobSpec
 from roostd.core.tiers import closest_tier
 from roostd.core.timer_class import TimerClass
@@ -41,6 +42,20 @@ def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
         confidence_frac=found.confidence_frac,
         run_count=found.run_count,
     )
+
+
+def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
+    """How a job on several GPUs does that runs; None for any other."""
+    runs = record.state in (JobState.RUNNING, JobState.STOPPING)
+    if not runs or record.spec is None or record.spec.gpu_count < 2:
+        return None
+    message = pb.Achieved(nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac)
+    gate = state.engine.policies.gate
+    if isinstance(gate, DelayGate) and record.decision is not None:
+        found = gate.sensitivity.achieved(record, *tiers_of(record))
+        message.speed_frac, message.source = found.speed_frac, found.source.value
+        message.confidence_frac = found.confidence_frac
+    return message
 
 
 def _timer(view: TimerView, now_s: float) -> pb.Timer:

@@ -628,6 +628,7 @@ class Explanation(_message.Message):
     FREE_BEFORE_FIELD_NUMBER: _builtins.int
     COMMENT_FIELD_NUMBER: _builtins.int
     SENSITIVITY_FIELD_NUMBER: _builtins.int
+    ACHIEVED_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
@@ -656,6 +657,10 @@ class Explanation(_message.Message):
     def sensitivity(self) -> Global___Sensitivity:
         """What the delay gate believes of the job; absent without such a gate."""
 
+    @_builtins.property
+    def achieved(self) -> Global___Achieved:
+        """Of a job that runs on several GPUs: how it does. Absent of others."""
+
     def __init__(
         self,
         *,
@@ -668,21 +673,74 @@ class Explanation(_message.Message):
         free_before: _abc.Iterable[Global___NodeAllocation] | None = ...,
         comment: Global___JobComment | None = ...,
         sensitivity: Global___Sensitivity | None = ...,
+        achieved: Global___Achieved | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_sensitivity", b"_sensitivity", "comment", b"comment", "job", b"job", "sensitivity", b"sensitivity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "job", b"job", "sensitivity", b"sensitivity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_comment", b"_comment", "_sensitivity", b"_sensitivity", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
+    _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015
     _WhichOneofReturnType__comment: _TypeAlias = _typing.Literal["comment"]  # noqa: Y015
     _WhichOneofArgType__comment: _TypeAlias = _typing.Literal["_comment", b"_comment"]  # noqa: Y015
     _WhichOneofReturnType__sensitivity: _TypeAlias = _typing.Literal["sensitivity"]  # noqa: Y015
     _WhichOneofArgType__sensitivity: _TypeAlias = _typing.Literal["_sensitivity", b"_sensitivity"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__achieved) -> _WhichOneofReturnType__achieved | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__comment) -> _WhichOneofReturnType__comment | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sensitivity) -> _WhichOneofReturnType__sensitivity | None: ...
 
 Global___Explanation: _TypeAlias = Explanation  # noqa: Y015
+
+@_typing.final
+class Achieved(_message.Message):
+    """How a running job does, as far as links can tell: nobody tells of its steps."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEED_FRAC_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    CONFIDENCE_FRAC_FIELD_NUMBER: _builtins.int
+    NVLINK_FRAC_FIELD_NUMBER: _builtins.int
+    PCIE_FRAC_FIELD_NUMBER: _builtins.int
+    speed_frac: _builtins.float
+    """Its speed over that on GPUs as close together as it could have, 0..1; absent without a delay gate."""
+    source: _builtins.str
+    """Where that is known from, in words."""
+    confidence_frac: _builtins.float
+    """0: nothing is known of this job, to 1."""
+    nvlink_frac: _builtins.float
+    """Share of the time for which its GPUs' links have been busy in this run, 0..1; absent: not known."""
+    pcie_frac: _builtins.float
+    def __init__(
+        self,
+        *,
+        speed_frac: _builtins.float | None = ...,
+        source: _builtins.str = ...,
+        confidence_frac: _builtins.float = ...,
+        nvlink_frac: _builtins.float | None = ...,
+        pcie_frac: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "speed_frac", b"speed_frac"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "confidence_frac", b"confidence_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "source", b"source", "speed_frac", b"speed_frac"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__nvlink_frac: _TypeAlias = _typing.Literal["nvlink_frac"]  # noqa: Y015
+    _WhichOneofArgType__nvlink_frac: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac"]  # noqa: Y015
+    _WhichOneofReturnType__pcie_frac: _TypeAlias = _typing.Literal["pcie_frac"]  # noqa: Y015
+    _WhichOneofArgType__pcie_frac: _TypeAlias = _typing.Literal["_pcie_frac", b"_pcie_frac"]  # noqa: Y015
+    _WhichOneofReturnType__speed_frac: _TypeAlias = _typing.Literal["speed_frac"]  # noqa: Y015
+    _WhichOneofArgType__speed_frac: _TypeAlias = _typing.Literal["_speed_frac", b"_speed_frac"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__nvlink_frac) -> _WhichOneofReturnType__nvlink_frac | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pcie_frac) -> _WhichOneofReturnType__pcie_frac | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__speed_frac) -> _WhichOneofReturnType__speed_frac | None: ...
+
+Global___Achieved: _TypeAlias = Achieved  # noqa: Y015
 
 @_typing.final
 class Sensitivity(_message.Message):

@@ -1,0 +1,59 @@
+"""How busy the links of a node's GPUs are: what counters tell, over what the links can do.
+
+    nvlink(g) = (sent + received) / (lanes of g · 50e9 bytes/s)
+    pcie(g)   = (sent + received) / 63e9 bytes/s
+
+both at most 1. What moves at full speed is busy for just that share of the time; what waits in
+between, for other GPUs or for a congested network, for longer: the share is a lower bound.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roostd.core.events import LOAD_COLUMNS
+from roostd.rpc.board import NodeReport
+from roostd.rpc.probe_messages import ProbeHello, read_load
+
+# Both ways. NVIDIA's data sheets: V100 300 GB/s on 6 lanes, A100 600 on 12, H100 900 on 18. A lane
+# of NVLink 5 does twice that; probes do not tell the generation, so shares there are up to twice
+# too high.
+LANE_BYTES_PER_S = 50e9
+# PCIe 4.0 x16 both ways, 16 GT/s · 16 · 128/130 / 8 each; and about what a NIC of 200 Gbit/s does.
+PCIE_BYTES_PER_S = 63e9
+_PCIE, _NVLINK = LOAD_COLUMNS.index("pcie_bytes_per_s"), LOAD_COLUMNS.index("nvlink_bytes_per_s")
+
+
+def busy_fracs(report: NodeReport) -> NDArray[np.float32] | None:
+    """How busy each GPU's links were in the newest sample.
+
+    Returns:
+        float32 [gpu, 2] in gres order, NVLink and PCIe, 0 to 1; NaN where the driver did not say
+        or there is no such link. None before the first sample.
+    """
+    if report.sample is None:
+        return None
+    load = read_load(report.sample, report.hello.order)
+    most = np.array(lane_counts(report.hello), dtype=np.float32) * np.float32(LANE_BYTES_PER_S)
+    most[most == 0] = np.nan
+    used = np.stack((load[:, _NVLINK] / most, load[:, _PCIE] / PCIE_BYTES_PER_S), axis=1)
+    capped: NDArray[np.float32] = np.minimum(used, np.float32(1.0))
+    return capped
+
+
+def lane_counts(hello: ProbeHello) -> tuple[int, ...]:
+    """NVLink lanes of each GPU, in gres order.
+
+    Every pair behind an NVSwitch names all lanes of the GPU; directly linked ones share them out.
+    """
+    counts = list[int]()
+    for gpu, row in enumerate(hello.links.links):
+        switched = direct = 0
+        for peer, link in enumerate(row):
+            if link is None:
+                continue
+            if (min(gpu, peer), max(gpu, peer)) in hello.nvswitch_pairs:
+                switched = max(switched, link.nvlink_count)
+            else:
+                direct += link.nvlink_count
+        counts.append(switched + direct)
+    return tuple(counts)

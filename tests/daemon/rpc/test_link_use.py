@@ -1,0 +1,47 @@
+"""roostd.rpc.link_use: counters over what the links can do, known answers."""
+
+import numpy as np
+import pytest
+from tests.daemon.rpc.probes import floats, hello, sample
+
+from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.rpc.board import NodeReport
+from roostd.rpc.link_use import busy_fracs, lane_counts
+from roostd.rpc.probe_messages import read_hello
+
+
+def report(message: pb.Hello, told: pb.Sample | None) -> NodeReport:
+    return NodeReport(read_hello(message), 0.0, sample=told)
+
+
+def test_direct_lanes_are_shared_out_among_the_peers() -> None:
+    assert lane_counts(read_hello(hello(lanes={(0, 1): 4, (0, 2): 2}))) == (6, 4, 2, 0)
+
+
+def test_a_switch_names_all_lanes_with_every_peer() -> None:
+    message = hello(lanes={(a, b): 18 for a in range(4) for b in range(a + 1, 4)})
+    for link in message.links:
+        link.nvswitch = True
+    assert lane_counts(read_hello(message)) == (18, 18, 18, 18)
+
+
+def test_share_is_both_directions_over_what_the_links_can_do() -> None:
+    told = sample(
+        nvlink_tx_bytes_per_s=floats(30e9, 0.0, 900e9, None),
+        nvlink_rx_bytes_per_s=floats(20e9, 0.0, 0.0, None),
+        pcie_tx_bytes_per_s=floats(6.3e9, 0.0, 63e9, None),
+        pcie_rx_bytes_per_s=floats(0.0, 6.3e9, 63e9, 6.3e9),
+    )
+    busy = busy_fracs(report(hello(lanes={(0, 1): 4, (2, 3): 4}), told))
+    assert busy is not None
+    # 50 of 200 GB/s; nothing; more than there is; not told in either direction
+    assert busy[:3, 0].tolist() == pytest.approx([0.25, 0.0, 1.0])
+    assert busy[:3, 1].tolist() == pytest.approx([0.1, 0.1, 1.0])
+    assert np.isnan(busy[3]).all()
+
+
+def test_without_lanes_or_samples_nobody_can_tell() -> None:
+    busy = busy_fracs(report(hello(), sample(nvlink_tx_bytes_per_s=floats(*[1e9] * 4))))
+    assert busy is not None
+    assert np.isnan(busy).all()
+    assert busy_fracs(report(hello(), None)) is None
