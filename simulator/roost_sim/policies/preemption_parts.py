@@ -102,7 +102,8 @@ _RULES: Mapping[str, PreemptionPart] = {
         regime=Regime.PREDICTED,
     ),
     "time-slices": PreemptionPart(
-        source=f"after {SLICE_S:g} s of a run, or ten restarts, longest running first; Xiao et al., OSDI 2018",
+        source=f"after {SLICE_S:g} s of a run, or ten restarts, longest running first; "
+        "Xiao et al., OSDI 2018",
         build=lambda knowledge: TimeSlices(SLICE_S, knowledge.restart_s),
     ),
     "leases": PreemptionPart(
