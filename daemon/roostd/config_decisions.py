@@ -6,6 +6,7 @@ Each turns into plain data of the core, whose defaults are the same; a test comp
 from collections.abc import Sequence
 from dataclasses import fields
 from enum import StrEnum
+from math import inf
 from typing import Annotated
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from pydantic import Field
 from roostd.config_values import AbsolutePath, Seconds, Section
 from roostd.core.delay import DelayConfig
 from roostd.core.delay_exact import DallyConfig
-from roostd.core.engine import EngineConfig
+from roostd.core.engine import EngineConfig, Passing
 from roostd.core.network_preemption import NetworkPreemptionConfig
 from roostd.core.timers import TimerConfig
 
@@ -21,6 +22,11 @@ from roostd.core.timers import TimerConfig
 class EngineSection(Section):
     """The decision core's numbers; the same as core.engine.EngineConfig."""
 
+    passing: Annotated[Passing, Field(strict=False)] = Field(
+        default=Passing.EASY,
+        description="who may pass the first job that has no room and no patience any more: easy"
+        " (those that do not delay it, by the time limits of all) or nobody",
+    )
     patience_s: Seconds = Field(
         default=600.0, description="after waiting this long a job has nodes reserved for it"
     )
@@ -81,6 +87,11 @@ class GateSection(Section):
     idle_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.5, description="nobody waits while so much of the cluster's GPUs is free"
     )
+    lease_s: Seconds | None = Field(
+        default=None,
+        description="a running job is placed anew after so long, so that a wait gains no more;"
+        " null: it stays",
+    )
     quantile_frac: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.9, description="how many of the waits for a better place a timer lets come true"
     )
@@ -110,7 +121,8 @@ class GateSection(Section):
             case GateKind.DALLY:
                 return DallyConfig()
             case GateKind.DELAY:
-                return DelayConfig(timers=TimerConfig(**timers), **numbers)
+                lease_s = inf if self.lease_s is None else self.lease_s
+                return DelayConfig(timers=TimerConfig(**timers), **numbers | {"lease_s": lease_s})
 
 
 class PreemptionSection(Section):

@@ -1,13 +1,18 @@
+import re
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from roostd.config import Config, Mode, environment_name, leaves, load_config
-from roostd.config_decisions import GateKind, GateSection
+from roostd.config_decisions import EngineSection, GateKind, GateSection, PreemptionSection
 from roostd.core.delay import DelayConfig
-from roostd.core.engine import EngineConfig
+from roostd.core.engine import EngineConfig, Passing
 from roostd.core.errors import ConfigError
 from roostd.core.network_preemption import NetworkPreemptionConfig
+from roostd.core.timers import TimerConfig
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "deploy" / "roostd.yaml"
@@ -152,6 +157,63 @@ def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
     partitions = ("a", "b")
     expected = NetworkPreemptionConfig(partitions=partitions)
     assert Config().preemption.to_core(["b", "a"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "core", "said_elsewhere"),
+    [
+        (EngineSection, EngineConfig, set()),
+        (GateSection, DelayConfig, {"timers"}),
+        (GateSection, TimerConfig, set()),
+        # Which partitions: partitions.NAME.preemption.
+        (PreemptionSection, NetworkPreemptionConfig, {"partitions"}),
+    ],
+)
+def test_every_number_of_a_decision_can_be_set(
+    section: type[BaseModel], core: type[Any], said_elsewhere: set[str]
+) -> None:
+    names = {field.name for field in fields(core)}
+    assert names - said_elsewhere <= set(section.model_fields)
+
+
+def test_what_is_set_reaches_the_core(tmp_path: Path) -> None:
+    text = "gate: {kind: delay, lease_s: 3600, prior_count: 5}\nengine: {passing: nobody}\n"
+    config = load_config(write(tmp_path, text), {}).config
+    expected = DelayConfig(lease_s=3600.0, timers=TimerConfig(prior_count=5.0))
+    assert config.gate.to_core() == expected
+    assert config.engine.to_core() == EngineConfig(passing=Passing.NOBODY)
+
+
+_DECISIONS = [
+    *(("gate", name) for name in GateSection.model_fields),
+    *(("preemption", name) for name in PreemptionSection.model_fields),
+    *(("engine", name) for name in EngineSection.model_fields),
+]
+
+
+@pytest.mark.parametrize(("section", "name"), _DECISIONS)
+@pytest.mark.parametrize("wrong", ["-1", "{a: 1}", "soon", "true", ".nan", ".inf"])
+def test_a_wrong_number_of_a_decision_is_one_problem_with_line_and_cure(
+    tmp_path: Path, section: str, name: str, wrong: str
+) -> None:
+    text = f"mode: shadow\n{section}:\n  {name}: {wrong}\n"
+    (problem,) = problems(tmp_path, text)
+    assert re.match(rf"roostd\.yaml:\d: {section}\.{name}.*: (want|unknown key)", problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("gate: {lease_s: 0}\n", "roostd.yaml:1: gate.lease_s: want > 0, got 0"),
+        ("gate: {leases_s: 60}\n", "did you mean gate.lease_s?"),
+        ("gate: {limit_frac: 1.5}\n", "roostd.yaml:1: gate.limit_frac: want <= 1, got 1.5"),
+        ("preemption: {patience_s: soon}\n", "roostd.yaml:1: preemption.patience_s: want float"),
+        ("engine: {passing: all}\n", "roostd.yaml:1: engine.passing: want easy or nobody, got all"),
+    ],
+)
+def test_says_what_a_number_of_a_decision_may_be(tmp_path: Path, text: str, problem: str) -> None:
+    (found,) = problems(tmp_path, text)
+    assert problem in found
 
 
 def test_nobody_waits_and_nobody_is_stopped_by_default() -> None:
