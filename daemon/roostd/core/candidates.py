@@ -8,6 +8,7 @@ same indices, so a candidate is a node set and one index set that is free on all
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -58,8 +59,9 @@ class Candidates(Late):
         tier: of the closest candidate: 0 one node, 1 one rack, 2 across racks.
         exclusions: (reason, number of nodes), for the nodes that were ruled out.
         chances: where there are none: what would have to be so that there are some.
-        choices: of single nodes of whose load nothing is told: each row with its best subsets. Then
-            what a candidate is worth hangs on its subset alone, and need not be worked out anew.
+        choices: of single nodes of whose load nothing is told: rows that share their best subsets.
+            Then what a candidate is worth hangs on its subset alone, and need not be worked out
+            anew.
         gangs: the same of several nodes: what one is worth hangs on its parts alone.
     """
 
@@ -71,12 +73,12 @@ class Candidates(Late):
     tier: int
     exclusions: tuple[tuple[str, int], ...]
     chances: tuple[Chance, ...] = ()
-    choices: tuple[tuple[int, SubsetChoice], ...] = ()
+    choices: tuple[tuple[RowSet, SubsetChoice], ...] = ()
     gangs: tuple[QuietGang, ...] = ()
 
     def __len__(self) -> int:
         if self.choices:
-            return sum(len(choice.masks) for _, choice in self.choices)
+            return sum(rows.bit_count() * len(choice.masks) for rows, choice in self.choices)
         return len(self.gangs) or len(self.masks)
 
     def __bool__(self) -> bool:
@@ -247,7 +249,7 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
     if not room.rows & cluster.load_told:
         choices = _quiet_choices(cluster, room.rows, shape.gpus_per_node)
         return Candidates.later(
-            partial(_spell_out, shape, room, choices),
+            partial(_spell_out_quiet, shape, room, choices),
             shape=shape,
             tier=TIER_NODE,
             chances=(),
@@ -257,45 +259,47 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
     rows, size = row_array(room.rows), shape.gpus_per_node
     keys = _static_scores(cluster, rows, size) + cluster.load_mean[rows] * _NODE_LOAD_WEIGHT
     best_rows = rows[first_largest(keys, NODE_COUNT)].tolist()
-    spelt_out = _spell_out(
-        shape,
-        room,
-        [(row, cluster.table(row).choice(int(cluster.free_mask[row]), size)) for row in best_rows],
-    )
-    start = 0
-    for row, choice in spelt_out.choices:
+    by_row = [
+        (row, cluster.table(row).choice(int(cluster.free_mask[row]), size)) for row in best_rows
+    ]
+    found, start = _spell_out(shape, room, by_row), 0
+    for row, choice in by_row:
         end = start + len(choice.masks)
         if cluster.load_known_frac[row]:
             load = cluster.load[row, : choice.neighbours.shape[1]]
             around = weighted_sums(choice.neighbours, load).reshape(end - start, -1)
-            spelt_out.features[start:end, LOAD_COLUMNS] = around
-            spelt_out.features[start:end, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
+            found.features[start:end, LOAD_COLUMNS] = around
+            found.features[start:end, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
         start = end
-    return replace(spelt_out, choices=())
+    return found
 
 
 def _quiet_choices(
     cluster: Cluster, rows: RowSet, size: int
-) -> tuple[tuple[int, SubsetChoice], ...]:
-    """The best nodes of whose load nothing is told, with their best subsets; by row.
+) -> tuple[tuple[RowSet, SubsetChoice], ...]:
+    """The best nodes of whose load nothing is told, with their best subsets.
 
     Those with the same GPUs free are equally good, so sets of them are compared, not nodes.
     """
-    equals: dict[float, list[tuple[RowSet, SubsetChoice]]] = {}
-    for (kind, free_mask), alike in cluster.free_sets.items():
-        if here := alike & rows:
-            choice = cluster.tables[kind].choice(free_mask, size)
-            equals.setdefault(choice.best_static_score, []).append((here, choice))
-    found: list[tuple[int, SubsetChoice]] = []
-    for score in sorted(equals, reverse=True):
+    tables, alike = cluster.tables, []
+    for (kind, free_mask), there in cluster.free_sets.items():
+        if here := there & rows:
+            choice = tables[kind].choice(free_mask, size)
+            alike.append((choice.best_static_score, here, choice))
+    alike.sort(key=itemgetter(0), reverse=True)
+    found: list[tuple[RowSet, SubsetChoice]] = []
+    wanted = NODE_COUNT
+    for _, equals in groupby(alike, itemgetter(0)):
+        level = list(equals)
         together = NO_ROWS
-        for here, _ in equals[score]:
+        for _, here, _ in level:
             together |= here
-        first = first_rows(together, NODE_COUNT - len(found))
-        found += [(row, choice) for here, choice in equals[score] for row in rows_in(here & first)]
-        if len(found) == NODE_COUNT:
+        first = first_rows(together, wanted)
+        found += [(chosen, choice) for _, here, choice in level if (chosen := here & first)]
+        wanted -= first.bit_count()
+        if not wanted:
             break
-    return tuple(sorted(found, key=itemgetter(0)))
+    return tuple(found)
 
 
 def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:
@@ -310,8 +314,16 @@ def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:
     return features
 
 
+def _spell_out_quiet(
+    shape: Shape, room: Room, choices: tuple[tuple[RowSet, SubsetChoice], ...]
+) -> Candidates:
+    by_row = [(row, choice) for rows, choice in choices for row in rows_in(rows)]
+    by_row.sort(key=itemgetter(0))
+    return replace(_spell_out(shape, room, by_row), choices=choices)
+
+
 def _spell_out(shape: Shape, room: Room, choices: Sequence[tuple[int, SubsetChoice]]) -> Candidates:
-    """Candidates on one node each, as if nothing were told of its load."""
+    """Candidates on one node each, by row, as if nothing were told of its load."""
     counts = [len(choice.masks) for _, choice in choices]
     return Candidates(
         shape=shape,
@@ -321,7 +333,6 @@ def _spell_out(shape: Shape, room: Room, choices: Sequence[tuple[int, SubsetChoi
         link_scores=np.repeat([choice.link_score for _, choice in choices], counts),
         tier=TIER_NODE,
         exclusions=room.exclusions(),
-        choices=tuple(choices),
     )
 
 

@@ -16,6 +16,7 @@ from roostd.core.links import LinkTable, SubsetChoice, indices_of
 from roostd.core.model import NodeName, NodeShare, Placement
 from roostd.core.policy import RowwiseScore, ScorePolicy
 from roostd.core.quiet_gangs import Part, QuietGang, quiet_gang_features
+from roostd.core.row_sets import RowSet
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _TOP_LIMIT = 4096
@@ -71,11 +72,11 @@ class Chooser:
         return placements[0], decision
 
     def _best_quiet(
-        self, policy: RowwiseScore, choices: Sequence[tuple[int, SubsetChoice]]
+        self, policy: RowwiseScore, choices: Sequence[tuple[RowSet, SubsetChoice]]
     ) -> tuple[int, SubsetChoice, int]:
         """The row, its choice and the position there of the best candidate; ties to the first."""
-        best_score = -inf
-        for row, choice in choices:
+        best_score, best_row = -inf, 0
+        for rows, choice in choices:
             found = self._tops.get(choice)
             if found is None:
                 if len(self._tops) >= _TOP_LIMIT:
@@ -83,8 +84,9 @@ class Chooser:
                 scores = policy.score(quiet_features([choice]))
                 position = int(np.argmax(scores))
                 found = self._tops[choice] = position, float(scores[position])
-            if found[1] > best_score:
-                best, best_score = (row, choice, found[0]), found[1]
+            row = (rows & -rows).bit_length() - 1
+            if found[1] > best_score or (found[1] == best_score and row < best_row):
+                best, best_score, best_row = (row, choice, found[0]), found[1], row
         return best
 
     def _best_gang(
@@ -133,7 +135,7 @@ class Chooser:
         scores = policy.score(candidates.features)
         order = candidates.shortlist(np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
         row = int(candidates.rows[order[0], 0])
-        choice = dict(candidates.choices)[row]
+        choice = next(choice for rows, choice in candidates.choices if rows >> row & 1)
         return Decision(
             at_s=at_s,
             candidates=candidates.placements(order, names),

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from math import inf
 
 from roostd.core.actions import Decision
 from roostd.core.candidates import Candidates
 from roostd.core.features import COLUMN
 from roostd.core.model import JobId, JobSpec, NodeShare, Placement, Shape
+
+_SENTENCE_LIMIT = 1024  # of shapes whose sentence is kept
 
 
 class JobState(StrEnum):
@@ -157,6 +160,7 @@ def tiers_of(record: JobRecord) -> tuple[int, int]:
     return tier_of(record), closest
 
 
+@lru_cache(_SENTENCE_LIMIT)
 def room_wanted(shape: Shape) -> str:
     """What a job without room waits for, in words."""
     gpus = f"{shape.gpus_per_node} GPU{'s' if shape.gpus_per_node > 1 else ''}"
