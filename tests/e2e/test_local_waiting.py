@@ -1,0 +1,126 @@
+"""Jobs that the delay gate lets wait on a real Slurm: what people see, and whose will counts."""
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+from tests.conftest import missing
+
+from roost_demo.stack import NodeKind, Stack
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology="nvswitch8"))
+# Somebody waits whenever not all GPUs are free, and is not started by a lease that ran out.
+SETTINGS = {"gate": {"kind": "delay", "idle_frac": 1.0}}
+PINNED_S = 1800.0
+SENTENCE = "waits for GPUs on one node: about 1.4 times as fast, until "
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """Two nodes, on each of which five of eight GPUs are taken; timers for six GPUs are pinned."""
+    try:
+        with Stack(NODES, lease_s=10, settings=SETTINGS) as running:
+            with grpc.insecure_channel(f"unix:{running.folder}/admin.sock") as channel:
+                pin = pb_grpc.AdminStub(channel).PinTimer
+                for name in ("4/low", "4/mid", "4/high"):
+                    pin(pb.PinTimerRequest(name=name, pinned_s=PINNED_S, by="alice"))
+            for _ in NODES:
+                job_id = running.slurm.submit("--gres=gpu:5")
+                running.slurm.wait_for_state(job_id, "RUNNING")
+            yield running
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+@pytest.fixture
+def job_id(stack: Stack) -> Iterator[str]:
+    """Six GPUs on one node or three on each of two: it waits for the former."""
+    job_id = stack.slurm.submit(
+        "--gpus=6", "-N1-2", "-n2", "--comment=roost:modle=bert,checkpoint=soon"
+    )
+    until(lambda: SENTENCE in stack.slurm.show_job(job_id), "it says what it waits for")
+    yield job_id
+    stack.slurm.run("scancel", job_id, check=False)
+
+
+def until(done: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+def explain(stack: Stack, job_id: str) -> pb.Explanation:
+    return stack.operator().ExplainJob(pb.ExplainJobRequest(job_id=job_id))
+
+
+def gpu_counts(stack: Stack, job_id: str) -> dict[str, int]:
+    """GPUs that a job got on each node, once roostd knows it."""
+    until(lambda: bool(explain(stack, job_id).job.allocated), "roostd sees it run")
+    allocated = explain(stack, job_id).job.allocated
+    return {share.node: len(share.gpu_indices) for share in allocated}
+
+
+def test_it_says_until_when_and_what_of_its_comment_was_passed_over(
+    stack: Stack, job_id: str
+) -> None:
+    told = explain(stack, job_id)
+    ends_s = time.time() + told.job.wait_left_s
+    minutes = {time.strftime("%H:%M", time.localtime(ends_s + late_s)) for late_s in (-2, 0, 2)}
+    shown = stack.slurm.show_job(job_id)
+    assert any(f"AdminComment=roost:lease roost:advice {SENTENCE}{at}" in shown for at in minutes)
+    assert told.job.reason in SENTENCE
+    assert PINNED_S - 60 < told.job.wait_left_s <= PINNED_S
+    assert list(told.comment.problems) == [
+        "'modle': unknown key, did you mean model?",
+        "checkpoint: want seconds above 0, such as 600, got 'soon'",
+    ]
+
+
+def test_a_hold_counts_at_once_and_a_release_lets_it_wait_again(stack: Stack, job_id: str) -> None:
+    stack.slurm.run("scontrol", "hold", job_id)
+    until(lambda: explain(stack, job_id).job.reason == "is held", "Roost takes the hold in")
+    stack.slurm.run("scontrol", "release", job_id)
+    until(lambda: explain(stack, job_id).job.reason in SENTENCE, "it waits again")
+    assert stack.slurm.state(job_id) == "PENDING"
+
+
+def test_a_cancelled_job_is_gone_at_once(stack: Stack, job_id: str) -> None:
+    stack.slurm.run("scancel", job_id)
+    until(lambda: explain(stack, job_id).job.state == pb.JOB_STATE_ENDED, "Roost knows it")
+
+
+def test_an_owner_who_starts_his_job_now_has_his_will(stack: Stack, job_id: str) -> None:
+    stack.slurm.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+    stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=8.0)
+    assert gpu_counts(stack, job_id) == {"n1": 3, "n2": 3}
+
+
+def test_a_changed_request_is_judged_anew(stack: Stack, job_id: str) -> None:
+    stack.slurm.run("scontrol", "update", f"jobid={job_id}", "TresPerJob=gres:gpu:2")
+    stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=15.0)
+    assert sorted(gpu_counts(stack, job_id).values()) == [2]
+
+
+def test_timers_and_waits_outlive_a_kill_and_every_change_is_on_record(
+    stack: Stack, job_id: str
+) -> None:
+    stack.stop_roostd(signal.SIGKILL)
+    stack.start_roostd()
+    listed = stack.operator().ListTimers(pb.ListTimersRequest())
+    pinned = {timer.name for timer in listed.timers if timer.pinned_s == PINNED_S}
+    assert pinned == {"4/low", "4/mid", "4/high"}
+    until(lambda: explain(stack, job_id).job.reason in SENTENCE, "it waits for the same")
+    time.sleep(11.0)  # longer than its lease
+    assert stack.slurm.state(job_id) == "PENDING"
+    audit = (stack.folder / "state" / "audit.log").read_text().splitlines()
+    facts = [json.loads(line) for line in audit]
+    assert [(fact["action"], fact["by"]) for fact in facts] == [("pin_timer", "alice")] * 3
