@@ -5,7 +5,6 @@ nodes with the same GPUs free are one entry, and an index set is looked at only 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import comb
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,13 +12,13 @@ from numpy.typing import NDArray
 
 from roostd.core.cluster import Cluster
 from roostd.core.features import COLUMN, COLUMNS
-from roostd.core.links import STATIC_COLUMNS, LinkTable, subsets
+from roostd.core.links import STATIC_COLUMNS, LinkTable
 from roostd.core.model import Shape
 from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, rows_in
+from roostd.core.set_counts import SetCounts, is_countable
 
 INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 RACK_COUNT = 4  # racks whose nodes are offered as a gang
-_COMPARED_LIMIT = 1 << 10  # to compare more sets costs more than to look at every node
 
 Alike: TypeAlias = tuple[int, int, RowSet]  # kind, free mask, and the rows that have both
 Part: TypeAlias = tuple[int, int, int]  # kind, free mask, and the index set that is taken
@@ -71,14 +70,12 @@ def have_a_set_in_common(shape: Shape, alike: Sequence[Alike]) -> bool:
         alike: the nodes with room.
     """
     node_count, size = shape.node_count, shape.gpus_per_node
-    counts: dict[int, int] = {}
-    for _, free, rows in alike:
-        count = counts[free] = counts.get(free, 0) + rows.bit_count()
-        if count >= node_count:
+    for _, _, rows in alike:
+        if rows.bit_count() >= node_count:
             return True
-    if not _are_few(counts, size):
+    if not _are_countable(alike, size):
         return True
-    return max(_free_on(counts.items(), size).values(), default=0) >= node_count
+    return _counts(alike, size).reach(node_count)
 
 
 def quiet_gangs(
@@ -95,7 +92,7 @@ def quiet_gangs(
     Returns:
         None where looking at every node costs less.
     """
-    if not _are_few({free for _, free, _ in alike}, shape.gpus_per_node):
+    if not _are_countable(alike, shape.gpus_per_node):
         return None
     found: dict[tuple[RowSet, int], None] = {}
     for scope in _scopes(cluster, shape, room, alike):
@@ -133,17 +130,13 @@ def _gang(cluster: Cluster, rows: RowSet, mask: int) -> QuietGang:
     return QuietGang(listed, mask, parts, not rows & ~rack)
 
 
-def _are_few(masks: Iterable[int], size: int) -> bool:
-    return sum([comb(mask.bit_count(), size) for mask in masks]) <= _COMPARED_LIMIT
+def _are_countable(alike: Sequence[Alike], size: int) -> bool:
+    return is_countable(max([free for _, free, _ in alike], default=0), size)
 
 
-def _free_on(counts: Iterable[tuple[int, int]], size: int) -> dict[int, int]:
-    """On how many nodes each index set is free, from how many nodes have which GPUs free."""
-    free_on: dict[int, int] = {}
-    for mask, count in counts:
-        for each in subsets(mask, size):
-            free_on[each] = free_on.get(each, 0) + count
-    return free_on
+def _counts(alike: Iterable[Alike], size: int) -> SetCounts:
+    """On how many nodes each index set is free."""
+    return SetCounts(size, [(free, rows.bit_count()) for _, free, rows in alike])
 
 
 def _scopes(
@@ -166,46 +159,46 @@ def _scopes(
 def _index_sets(cluster: Cluster, shape: Shape, scope: _Scope) -> list[int]:
     """The index sets whose best free nodes link best, all told."""
     node_count, size = shape.node_count, shape.gpus_per_node
-    kinds: dict[int, list[tuple[int, int]]] = {}
-    for kind, free, rows in scope.alike:
-        kinds.setdefault(kind, []).append((free, rows.bit_count()))
-    tables = [(cluster.tables[kind], kinds[kind]) for kind in sorted(kinds)]
-    largest = max(table.gpu_count for table, _ in tables)
-    if size == largest:  # whole nodes: nothing to compare
-        whole = (1 << size) - 1
-        count = sum(rows.bit_count() for _, free, rows in scope.alike if free & whole == whole)
-        return [whole] if count >= node_count else []
-    free_on = [(table, _free_on(counts, size)) for table, counts in tables]
-    row_counts = [(table, sum(count for _, count in counts)) for table, counts in tables]
-    row_count = sum(count for _, count in row_counts)
+    kinds = sorted({kind for kind, _, _ in scope.alike})
+    tables = [cluster.tables[kind] for kind in kinds]
+    if size == max(table.gpu_count for table in tables):  # whole nodes: nothing to compare
+        count = sum([rows.bit_count() for _, free, rows in scope.alike if free.bit_count() == size])
+        return [(1 << size) - 1] if count >= node_count else []
+    enough = _counts(scope.alike, size).reaching(node_count)
+    if not enough:
+        return []
+    by_kind = [[each for each in scope.alike if each[0] == kind] for kind in kinds]
+    row_counts = [sum([rows.bit_count() for _, _, rows in alike]) for alike in by_kind]
+    free_on = [_counts(alike, size) for alike in by_kind] if len(kinds) > 1 else []
     keys: list[tuple[float, int]] = []
-    for mask in set().union(*(sets for _, sets in free_on)):
-        total = _best_total(free_on, mask, node_count)
-        if total is not None:
-            lost = 0.0
-            for table, count in row_counts:
-                if mask <= table.full_mask:
-                    lost += count * table.whole_losses[mask]
-            keys.append((lost / (2 * row_count) - total, mask))
+    for mask in enough:
+        if free_on:
+            total = _best_total(tables, free_on, mask, node_count)
+        else:
+            total = node_count * tables[0].score_by_set[mask]
+        lost = 0.0
+        for table, count in zip(tables, row_counts, strict=True):
+            if mask <= table.full_mask:
+                lost += count * table.whole_losses[mask]
+        keys.append((lost / (2 * sum(row_counts)) - total, mask))
     return [mask for _, mask in sorted(keys)[:INDEX_SET_COUNT]]
 
 
 def _best_total(
-    free_on: Sequence[tuple[LinkTable, dict[int, int]]], mask: int, node_count: int
-) -> int | None:
-    """The link scores of an index set on its best-linked nodes; None: it is free on too few."""
-    if len(free_on) == 1:
-        table, counts = free_on[0]
-        return node_count * table.score_by_set[mask] if counts[mask] >= node_count else None
+    tables: Sequence[LinkTable], free_on: Sequence[SetCounts], mask: int, node_count: int
+) -> int:
+    """The link scores of an index set on its best-linked nodes, all told; there are enough."""
     there = [
-        (table.score_by_set[mask], counts[mask]) for table, counts in free_on if mask in counts
+        (table.score_by_set[mask], counts.of(mask))
+        for table, counts in zip(tables, free_on, strict=True)
+        if mask <= table.full_mask
     ]
     total, wanted = 0, node_count
     for score, count in sorted(there, reverse=True):
         taken = min(wanted, count)
         total += taken * score
         wanted -= taken
-    return None if wanted else total
+    return total
 
 
 def _best_nodes(cluster: Cluster, scope: _Scope, mask: int, node_count: int) -> RowSet:
