@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from itertools import combinations
+from typing import Unpack
 
 from roost_slurm import commands
 from roost_slurm.commands import Argv
@@ -19,7 +20,7 @@ from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import AllocatedNode, Settings
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import JobState
-from roost_slurm.stamp import Stamp, advice
+from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.adapters.slurm import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.adapters.slurm_queue import begins_of, by_begin, comments_of
@@ -27,6 +28,7 @@ from roostd.adapters.slurm_request import check_requeuable, pin_argv, shares_of,
 from roostd.core.errors import SlurmRefused, SlurmTimeout
 from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
+from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
 _VERSION = SlurmVersion(24, 11, 5)
 
@@ -74,93 +76,16 @@ class SlurmStandIn:
 
     # -- what a user, an operator or fate does ---------------------------------------------
 
-    def submit(
-        self,
-        *,
-        gpus: int | None = None,
-        gpus_per_node: int | None = None,
-        gpus_per_task: int | None = None,
-        nodes: tuple[int, int | None] = (1, None),
-        tasks: int | None = None,
-        cpus_per_task: int = 1,
-        memory_per_node_bytes: int | None = None,
-        partition: str = "main",
-        user_id: int = 1000,
-        node_list: str = "",
-        exclude: str = "",
-        begin_epoch_s: float | None = None,
-        array: Sequence[int] = (),
-        task_limit: int | None = None,
-        run_s: float | None = None,
-        name: str = "",
-        comment: str = "",
-        qos: str = "",
-        no_requeue: bool = False,
-    ) -> tuple[JobId, ...]:
-        """Submit a job, or an array of them: sbatch, with job_submit.lua's lease on GPU jobs.
-
-        Args:
-            gpus: --gpus.
-            gpus_per_node: --gres=gpu:N.
-            gpus_per_task: --gpus-per-task.
-            nodes: -N, least and most.
-            tasks: -n.
-            cpus_per_task: -c.
-            memory_per_node_bytes: --mem.
-            partition: -p.
-            user_id: who.
-            node_list: -w.
-            exclude: -x.
-            begin_epoch_s: --begin.
-            array: the tasks of --array.
-            task_limit: its %N.
-            run_s: how long the job runs; None: until end().
-            name: -J.
-            comment: --comment.
-            qos: -q.
-            no_requeue: --no-requeue.
-
-        Returns:
-            "1", or "1_0", "1_1", ... for an array.
-        """
+    def submit(self, **asked: Unpack[Submission]) -> tuple[JobId, ...]:
+        """Submit a job, or an array of them. Returns "1", or "1_0", "1_1", ... for an array."""
         prefix = traits_of(self._version).gres_prefix
-        counts = {"TresPerJob": gpus, "TresPerNode": gpus_per_node, "TresPerTask": gpus_per_task}
-        tres = {name: f"{prefix}gpu:{count}" for name, count in counts.items() if count}
         now_s = self._now()
-        begin_s, stamp = self._lease(bool(tres), begin_epoch_s, now_s)
-        array_number = self._last_number + 1 if array else None
-        submitted = []
-        for task in array or (None,):
-            self._last_number += 1
-            number = self._last_number
-            job_id = JobId(str(number) if task is None else f"{array_number}_{task}")
-            self._jobs[job_id] = StandInJob(
-                number=number,
-                job_id=job_id,
-                array_number=array_number,
-                user_id=user_id,
-                partition=partition,
-                tres=dict(tres),
-                node_range=nodes,
-                task_count=tasks or nodes[0],
-                cpus_per_task=cpus_per_task,
-                memory_per_node_bytes=memory_per_node_bytes,
-                excluded_nodes=exclude,
-                required_nodes=node_list,
-                run_s=run_s,
-                submit_epoch_s=now_s,
-                begin_epoch_s=begin_s,
-                admin_comment=stamp,
-                task_limit=task_limit,
-                name=name,
-                comment=comment,
-                qos=qos,
-                refuses_requeue=no_requeue,
-            )
-            submitted.append(job_id)
-        self._tell(Submitted(user_id, partition))
+        jobs = tuple(jobs_of(asked, self._last_number + 1, now_s, prefix, self.lease_s))
+        self._last_number += len(jobs)
+        self._jobs.update((job.job_id, job) for job in jobs)
+        self._tell(Submitted(jobs[0].user_id, jobs[0].partition))
         self.tick()
-        return tuple(submitted)
+        return tuple(job.job_id for job in jobs)
 
     def end(self, job_id: JobId) -> None:
         """End a job, or cancel one that waits."""
@@ -324,15 +249,6 @@ class SlurmStandIn:
             self._update("announce", commands.set_admin_comment(job_ids, comment))
 
     # -- how it works ----------------------------------------------------------------------
-
-    def _lease(
-        self, asks_for_gpus: bool, begin_epoch_s: float | None, now_s: float
-    ) -> tuple[float, str]:
-        begin_s = begin_epoch_s if begin_epoch_s is not None else now_s
-        if not asks_for_gpus or self.lease_s is None:
-            return begin_s, ""
-        stamp = Stamp(begin_epoch_s=None if begin_epoch_s is None else int(begin_epoch_s))
-        return max(begin_s, now_s + self.lease_s), str(stamp)
 
     def _tell(self, event: SpoolEvent) -> None:
         for listener in self.listeners:

@@ -195,7 +195,8 @@ async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: 
     (other,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
     watcher.slurm.stop(job_id)
-    queued = {event.job.job_id: event.job for event in await watcher.look()}
+    events = await watcher.look()
+    queued = {event.job.job_id: event.job for event in events if isinstance(event, JobQueued)}
     assert queued[job_id].eligible_s == watcher.now_s + 2
     assert queued[other].eligible_s == 0.0
     watcher.now_s += 1
