@@ -131,13 +131,18 @@ def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> 
     )
 
 
+_STOPPING = (
+    ("srtf", "srtf-pays-moves"),
+    *((name, f"{name}-moves") for name in ("srsf", "las", "gittins-2d")),
+)
+
 BASELINES = (
-    _preemptive("srtf", "srtf", "srtf-pays-moves"),
-    *(_preemptive(name, name, f"{name}-moves") for name in ("srsf", "las", "gittins-2d")),
-    *(_preemptive(f"{name}-strict", name, name, "strict") for name in ("srsf", "las")),
+    *(_preemptive(name, name, rule) for name, rule in _STOPPING),
+    *(_preemptive(f"{name}-strict", name, rule, "strict") for name, rule in _STOPPING),
     _preemptive("tiresias", "tiresias", "tiresias-moves", "skew"),
     _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew-scattered"),
     _preemptive("tiresias-consolidated", "tiresias", "tiresias-moves"),
+    _preemptive("tiresias-strict", "tiresias", "tiresias-moves", "strict"),
     _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
     _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
     _preemptive("tiresias-dally", "las", "leases", "skew-dally"),
@@ -183,7 +188,10 @@ POLICIES: Mapping[str, Composition] = {
         *BASELINES,
         Composition(name="fifo-easy", order="fifo", gate="easy"),
         Composition(name="fifo-block", order="fifo", gate="block"),
-        Composition(name="fifo-strict", order="fifo", placement="strict"),
+        *(
+            Composition(name=f"{order}-strict", order=order, placement="strict")
+            for order in ("fifo", "sjf")
+        ),
         *(
             Composition(name=f"topdrl-{name}", order=order, placement=placement)
             for name, order, placement in TOPDRL_BASELINES

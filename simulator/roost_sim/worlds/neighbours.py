@@ -4,8 +4,9 @@ Every public table of co-located jobs (Gavel, MISO, Lucid) measured two jobs on 
 has one job, so those ratios do not apply. What was measured with a GPU a job each is ResNet-50 on
 Philly's P100 servers, spread over two servers, alone and beside other ResNet-50 jobs on the same
 servers: 98.0 and 75.6 images/s, at 49.6 % GPU utilisation when alone (Jeon et al., ATC 2019, table
-of locality and co-location). Taking as exposed what the GPUs do not compute, that part grew by
-1 + (98.0 / 75.6 - 1) / (1 - 0.496) = 1.588 beside neighbours that were exposed 0.504 of the time.
+of locality and co-location; quoted second-hand, not checked against the paper). Taking as exposed
+what the GPUs do not compute, that part grew by 1 + (98.0 / 75.6 - 1) / (1 - 0.496) = 1.588 beside
+neighbours that were exposed 0.504 of the time.
 One point gives one constant; that it grows in proportion is an assumption.
 """
 
