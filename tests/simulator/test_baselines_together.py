@@ -37,16 +37,16 @@ def busy() -> tuple[Trace, ClusterSpec]:
 
 
 @cache
-def report(name: str) -> Report:
+def report(name: str, world: WorldSpec = QUEUEING) -> Report:
     trace, cluster = busy()
     span = Span(warm_up_frac=0.0, cool_down_frac=0.0)
     return simulate(
-        Run(trace=trace, cluster=cluster, policy=find_policy(name), world=QUEUEING, span=span)
+        Run(trace=trace, cluster=cluster, policy=find_policy(name), world=world, span=span)
     )
 
 
-def avg_jct_s(name: str) -> float:
-    found = report(name).metrics.avg_jct_s
+def avg_jct_s(name: str, world: WorldSpec = QUEUEING) -> float:
+    found = report(name, world).metrics.avg_jct_s
     assert found is not None
     return found
 
@@ -67,6 +67,15 @@ def test_srtf_leads_the_orders_that_never_stop_a_job() -> None:
 def test_who_is_told_nothing_and_may_stop_jobs_beats_fifo_under_load() -> None:
     for name in ("las", "tiresias", "tiresias-consolidated", "gittins-2d", "themis"):
         assert avg_jct_s(name) < avg_jct_s("fifo"), name
+
+
+def test_so_it_is_where_placement_and_restarts_cost() -> None:
+    field = WorldSpec()
+    never_stop = ("sjf", "fifo", "fifo-easy", "random-order", "optimus", "tetris", "lif", "lwf")
+    assert avg_jct_s("srtf", field) <= min(avg_jct_s(name, field) for name in never_stop)
+    for name in ("las", "tiresias", "tiresias-consolidated", "themis", "srsf"):
+        assert avg_jct_s(name, field) < avg_jct_s("fifo", field), name
+    assert avg_jct_s("fifo", field) < avg_jct_s("random", field)
 
 
 @pytest.mark.parametrize("name", ["srtf", "gittins-2d", "themis", "drf", "asrpt", "dally"])
