@@ -17,7 +17,7 @@ const COLUMNS = [
   { key: "p99_jct_s", head: "p99", text: asTime, isTime: true },
   { key: "avg_queue_s", head: "Queue", text: asTime, isTime: true },
   { key: "makespan_s", head: "Makespan", text: asTime, isTime: true },
-  { key: "occupancy", head: "Occupancy", text: asPercent, isMoreBetter: true },
+  { key: "occupancy", head: "Occupancy", text: asPercent, isPlain: true }, // who waits for the network is busy too
   { key: "comm_share", head: "Comm.", text: asPercent },
   { key: "preemptions", head: "Preempt.", text: asCount, isPlain: true },
 ];
