@@ -150,12 +150,19 @@ class Daemon:
         self.knowledge = KnowledgeKeeper.resume(journal, self.state, self.recorder)
         self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
         self._links = LinkMeter(self.state, self._emit)
-        slurm = self._slurm or SlurmCli(
+        self._build_parts(config, self._slurm or self._slurm_cli(config))
+        self._engines.begin()
+
+    def _slurm_cli(self, config: Config) -> SlurmPort:
+        return SlurmCli(
             config.slurm.bin_dir,
             config.slurm.conf,
             timeout_s=config.slurm.command_timeout_s,
             lease_s=lambda: self.state.config.slurm.lease_s,
         )
+
+    def _build_parts(self, config: Config, slurm: SlurmPort) -> None:
+        """Put together what runs as tasks of its own."""
         self.watch = SlurmWatch(
             slurm,
             self.state,
@@ -184,7 +191,6 @@ class Daemon:
             config.admin_socket,
             self._say,
         )
-        self._engines.begin()
 
     def _emit(self, event: Event) -> None:
         self.decisions.put(event)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from roostd.core.events import LOAD_COLUMNS
 from roostd.rpc.board import NodeReport
-from roostd.rpc.probe_messages import ProbeHello, read_load
+from roostd.rpc.probe_messages import read_load
 
 # Both ways. NVIDIA's data sheets: V100 300 GB/s on 6 lanes, A100 600 on 12, H100 900 on 18. A lane
 # of NVLink 5 does twice that; probes do not tell the generation, so shares there are up to twice
@@ -33,27 +33,8 @@ def busy_fracs(report: NodeReport) -> NDArray[np.float32] | None:
     if report.sample is None:
         return None
     load = read_load(report.sample, report.hello.order)
-    most = np.array(lane_counts(report.hello), dtype=np.float32) * np.float32(LANE_BYTES_PER_S)
+    most = np.array(report.hello.lane_counts, dtype=np.float32) * np.float32(LANE_BYTES_PER_S)
     most[most == 0] = np.nan
     used = np.stack((load[:, _NVLINK] / most, load[:, _PCIE] / PCIE_BYTES_PER_S), axis=1)
     capped: NDArray[np.float32] = np.minimum(used, np.float32(1.0))
     return capped
-
-
-def lane_counts(hello: ProbeHello) -> tuple[int, ...]:
-    """NVLink lanes of each GPU, in gres order.
-
-    Every pair behind an NVSwitch names all lanes of the GPU; directly linked ones share them out.
-    """
-    counts = list[int]()
-    for gpu, row in enumerate(hello.links.links):
-        switched = direct = 0
-        for peer, link in enumerate(row):
-            if link is None:
-                continue
-            if (min(gpu, peer), max(gpu, peer)) in hello.nvswitch_pairs:
-                switched = max(switched, link.nvlink_count)
-            else:
-                direct += link.nvlink_count
-        counts.append(switched + direct)
-    return tuple(counts)

@@ -67,6 +67,7 @@ class ProbeHello:
         order: order[gres index] is the NVML index.
         links: in gres order.
         nvswitch_pairs: pairs of gres indices whose lanes go through an NVSwitch.
+        lane_counts: NVLink lanes of each GPU, in gres order.
     """
 
     node: NodeName
@@ -76,6 +77,7 @@ class ProbeHello:
     order: tuple[int, ...]
     links: LinkMatrix
     nvswitch_pairs: frozenset[tuple[int, int]]
+    lane_counts: tuple[int, ...]
     nics: tuple[pb.Nic, ...]
     problems: tuple[str, ...]
 
@@ -115,6 +117,7 @@ def read_hello(message: pb.Hello) -> ProbeHello:
         order=order,
         links=links,
         nvswitch_pairs=nvswitch_pairs,
+        lane_counts=_lane_counts(links, nvswitch_pairs),
         nics=tuple(message.nics),
         problems=tuple(message.problems),
     )
@@ -240,6 +243,22 @@ def _read_links(
     if len(sent) != wanted:
         raise ProbeError("links", f"want every pair of {count} GPUs, {wanted}, got {len(sent)}")
     return LinkMatrix(tuple(map(tuple, matrix))), frozenset(nvswitch_pairs)
+
+
+def _lane_counts(links: LinkMatrix, nvswitch_pairs: frozenset[tuple[int, int]]) -> tuple[int, ...]:
+    """Every pair behind an NVSwitch names all lanes of the GPU; linked ones share them out."""
+    counts = list[int]()
+    for gpu, row in enumerate(links.links):
+        switched = direct = 0
+        for peer, link in enumerate(row):
+            if link is None:
+                continue
+            if (min(gpu, peer), max(gpu, peer)) in nvswitch_pairs:
+                switched = max(switched, link.nvlink_count)
+            else:
+                direct += link.nvlink_count
+        counts.append(switched + direct)
+    return tuple(counts)
 
 
 def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:

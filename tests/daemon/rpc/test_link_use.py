@@ -6,7 +6,7 @@ from tests.daemon.rpc.probes import floats, hello, sample
 
 from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.rpc.board import NodeReport
-from roostd.rpc.link_use import busy_fracs, lane_counts
+from roostd.rpc.link_use import busy_fracs
 from roostd.rpc.probe_messages import read_hello
 
 
@@ -15,14 +15,14 @@ def report(message: pb.Hello, told: pb.Sample | None) -> NodeReport:
 
 
 def test_direct_lanes_are_shared_out_among_the_peers() -> None:
-    assert lane_counts(read_hello(hello(lanes={(0, 1): 4, (0, 2): 2}))) == (6, 4, 2, 0)
+    assert read_hello(hello(lanes={(0, 1): 4, (0, 2): 2})).lane_counts == (6, 4, 2, 0)
 
 
 def test_a_switch_names_all_lanes_with_every_peer() -> None:
     message = hello(lanes={(a, b): 18 for a in range(4) for b in range(a + 1, 4)})
     for link in message.links:
         link.nvswitch = True
-    assert lane_counts(read_hello(message)) == (18, 18, 18, 18)
+    assert read_hello(message).lane_counts == (18, 18, 18, 18)
 
 
 def test_share_is_both_directions_over_what_the_links_can_do() -> None:
