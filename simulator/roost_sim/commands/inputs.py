@@ -112,7 +112,7 @@ def _on_nodes_there_are(trace: Trace, cluster: ClusterSpec) -> Trace:
     free = trace.without_impossible_nodes([node.kind.gpu_count for node in cluster.nodes])
     changed = int((free.node_count != trace.node_count).sum())
     if changed:
-        reason = "ran on nodes that the cluster has not, so many or so large"
+        reason = "ran on more nodes, or with more GPUs on one, than the cluster has"
         click.echo(f"roost-sim: {changed} jobs {reason}: they may run on others", err=True)
     return free
 
