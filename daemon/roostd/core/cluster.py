@@ -34,8 +34,7 @@ class Cluster:
         cpu_free, memory_free: Levels; bytes the latter, negative when overbooked.
         free_mask: int64, GPUs that nobody claims and that are healthy.
         gpu_free: Levels, how many they are.
-        roomy_counts: not by row: on how many nodes 0, 1, … GPUs or more are free, nodes out of use
-            included.
+        spare_count: not by row: how many GPUs are free, those of nodes out of use included.
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
         rack_rows: not by row but by rack: its rows.
@@ -72,7 +71,7 @@ class Cluster:
         self.free_mask = np.zeros(64, dtype=np.int64)
         self.gpu_free = Levels()
         self.free_sets: dict[tuple[int, int], RowSet] = {}
-        self.roomy_counts = [0] * (MAX_GPUS + 1)
+        self.spare_count = 0
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
         self.rack_rows: list[RowSet] = []
@@ -190,9 +189,11 @@ class Cluster:
 
     def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
         """Book what a job holds, in place of what it held before."""
-        rows = self.row
+        rows, before = self.row, self._shares.get(job_id, ())
+        if shares is before and before:
+            return
         known = tuple([_within_tables(share) for share in shares if share.node in rows])
-        if known and self._shares.get(job_id) == known:
+        if known and known == before:
             return
         self._unbook(self._shares.pop(job_id, ()))
         self._shares[job_id] = known
@@ -273,8 +274,7 @@ class Cluster:
         assert sum(map(int.bit_count, self.rack_rows)) == len(self), "rows of racks drifted"
         assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
         masks = self.free_mask[: len(self)].tolist()
-        roomy = [sum(mask.bit_count() >= count for mask in masks) for count in range(MAX_GPUS + 1)]
-        assert roomy == self.roomy_counts, "counts of nodes with GPUs free drifted"
+        assert sum(map(int.bit_count, masks)) == self.spare_count, "count of free GPUs drifted"
         self.gpu_free.check([mask.bit_count() for mask in masks], "free GPUs")
         self.cpu_free.check(cpus, "free CPUs")
         self.memory_free.check(memory, "free memory")
@@ -309,11 +309,12 @@ class Cluster:
 
     def _refresh(self, row: int) -> None:
         """Work out anew which GPUs of a row are free: a holder, a fault or the links changed."""
-        free = self._whole[row] & ~self._claims.masks[row]
-        before, now = self._free_as[row], (self._kind_of[row], free)
-        if before == now:
+        free, kind = self._whole[row] & ~self._claims.masks[row], self._kind_of[row]
+        before = self._free_as[row]
+        kind_before, free_before = before
+        if free == free_before and kind == kind_before:
             return
-        bit, sets = 1 << row, self.free_sets
+        bit, sets, now = 1 << row, self.free_sets, (kind, free)
         others = sets[before] ^ bit
         if others:
             sets[before] = others
@@ -322,14 +323,10 @@ class Cluster:
         self._free_as[row] = now
         sets[now] = sets.get(now, NO_ROWS) | bit
         self.free_mask[row] = free
-        count_before, count = before[1].bit_count(), free.bit_count()
-        if count == count_before:
-            return
-        for gpu_count in range(count_before + 1, count + 1):
-            self.roomy_counts[gpu_count] += 1
-        for gpu_count in range(count + 1, count_before + 1):
-            self.roomy_counts[gpu_count] -= 1
-        self.gpu_free.change(row, count - count_before)
+        more = free.bit_count() - free_before.bit_count()
+        if more:
+            self.spare_count += more
+            self.gpu_free.change(row, more)
 
     def _new_row(self, name: NodeName) -> int:
         row = len(self.names)
@@ -338,7 +335,6 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
-        self.roomy_counts[0] += 1
         self.gpu_free.add_row()
         self.cpu_free.add_row()
         self.memory_free.add_row()

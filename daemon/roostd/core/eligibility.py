@@ -138,7 +138,17 @@ class UsableRows:
 
 def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
     """Worked out once for each demand, until Slurm says something new of any node."""
-    key = shape, job.partition, job.features, job.required_nodes, job.excluded_nodes
+    # The numbers of the shape one by one: to hash a dataclass takes as long as all the rest.
+    key = (
+        shape.node_count,
+        shape.gpus_per_node,
+        shape.cpus_per_node,
+        shape.memory_per_node_bytes,
+        job.partition,
+        job.features,
+        job.required_nodes,
+        job.excluded_nodes,
+    )
     found = cluster.memo.get(key)
     if found is None:
         if len(cluster.memo) >= _MEMO_LIMIT:

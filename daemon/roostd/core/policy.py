@@ -175,9 +175,8 @@ class ShapeByShape:
         """See CandidatePolicy."""
         found: list[Chance] = []
         for shape in job.shapes:
-            if cluster.roomy_counts[shape.gpus_per_node] < shape.node_count:
-                continue
-            if not cluster.gpu_free.at_least(shape.gpus_per_node) & rows:
+            enough_gpus = cluster.gpu_free.at_least(shape.gpus_per_node)
+            if not enough_gpus & rows or enough_gpus.bit_count() < shape.node_count:
                 continue
             room = room_for(cluster, job, shape)
             if room.rows & rows and room.row_count >= shape.node_count:

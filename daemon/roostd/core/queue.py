@@ -89,10 +89,12 @@ class Group:
         """Whether a try would find no room, whichever nodes are kept from it."""
         return self.nothing is not None and not self.chances
 
+    def has_since(self, limit_s: float) -> bool:
+        """Whether any may be one that could have been placed by then: quicker than which."""
+        return bool(self.ages) and self.ages[0][0] <= limit_s
+
     def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
         """The first in order of those that could have been placed by then."""
-        if not self.ages or self.ages[0][0] > limit_s:
-            return None
         while self.ages and self.since_s.get(self.ages[0][1]) != self.ages[0][0]:
             heappop(self.ages)
         if not self.ages or self.ages[0][0] > limit_s:
@@ -207,7 +209,7 @@ class JobQueue:
                 if group.job_ids:
                     self._hopeful.append(group)
                     _push(turns, group, group.job_ids[0])
-            else:
+            elif group.has_since(impatient_s):
                 _push(turns, group, group.first_since(impatient_s))
         while turns:
             key, _, job_id, group = heappop(turns)
@@ -215,7 +217,7 @@ class JobQueue:
             yield group, job_id
             if group.nothing is None:
                 _push(turns, group, _head(group))
-            elif not was_without_room:
+            elif not was_without_room and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
 

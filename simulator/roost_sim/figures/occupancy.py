@@ -24,7 +24,7 @@ class Holds:
 
     def __call__(self, shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
         """Take in one stretch."""
-        self._gpus.append(sum(len(share.gpu_indices) for share in shares))
+        self._gpus.append(sum([len(share.gpu_indices) for share in shares]))
         self._begin_s.append(begin_s)
         self._end_s.append(end_s)
 

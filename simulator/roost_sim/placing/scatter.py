@@ -68,7 +68,7 @@ class Scattered:
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
         shape = exact_shape(job)
-        if sum(cluster.roomy_counts[1:]) < shape.gpu_count:
+        if cluster.spare_count < shape.gpu_count:
             return ()
         room = room_for(cluster, job, one_gpu_of(shape))
         return _any_of(shape, room.rows) if room.rows & rows else ()
