@@ -82,7 +82,7 @@ class GateSection(Section):
         default=0.15, description="of its time limit, the most that a job is made to wait"
     )
     longest_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=7_200.0, description="the most that any job is made to wait"
+        default=86_400.0, description="the most that any job is made to wait"
     )
     idle_frac: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.5, description="nobody waits while so much of the cluster's GPUs is free"

@@ -17,7 +17,9 @@ rest: seconds that it is expected to run still, at v(b) (core.run_lengths). With
     each of the other jobs that wait by g / G of a second.
 T: what is left of its wait for t, by the waiting curve of κ (core.waiting_curve), given that it
     has waited for t in vain since it was first offered something worse.
-timer: T_M or T_R of κ, seconds (core.timers), at most half of what it would run on o.
+timer: T_M or T_R of κ, seconds (core.timers), at most half of what it would run on o; a fifth of
+    run · (1 - v(o) / v(t)) where that is more: who stands to lose days does not give in after
+    minutes.
 caps: a share of the time limit, and an absolute one.
 
 Nobody waits who is hardly sensitive, while much of the cluster stands idle, or where no Δ is worth
@@ -32,7 +34,7 @@ from roostd.core.candidates import TIER_NODE, TIER_RACK
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId
 from roostd.core.policy import Allow, Defer, GateVerdict, Offer, RunEnded, WaitEnded
-from roostd.core.run_lengths import RunLengths, RunSums
+from roostd.core.run_lengths import RunLengths, RunLengthsState
 from roostd.core.sensitivity import (
     Estimate,
     SensitivityModel,
@@ -46,7 +48,8 @@ from roostd.core.timers import TARGETS, TimerConfig, Timers, TimersState, TimerV
 from roostd.core.waiting_curve import Wait
 
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
-_RUN_FRAC = 0.5  # of what a job would still run where it is offered to go, the most it waits
+_RUN_FRAC = 0.5  # of what a job would still run where it is offered to go, the most a timer is
+_LOSS_FRAC = 0.2  # of what it would lose there, for which it waits in any case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,7 @@ class DelayConfig:
     delay_weight: float = 1.0
     crowding_weight: float = 1.0
     limit_frac: float = 0.15
-    longest_s: float = 7_200.0
+    longest_s: float = 86_400.0
     idle_frac: float = 0.5
     lease_s: float = inf
 
@@ -102,7 +105,7 @@ class DelayState:
     """Everything that the gate knows, as plain data."""
 
     timers: TimersState = field(default_factory=TimersState)
-    runs: tuple[tuple[str, RunSums], ...] = ()
+    runs: RunLengthsState = field(default_factory=RunLengthsState)
     sensitivity: SensitivityState = field(default_factory=SensitivityState)
     spells: tuple[tuple[JobId, Spell], ...] = ()
 
@@ -131,6 +134,7 @@ class DelayGate:
         closest = closest_tier(offer.cluster, spec)
         if offer.tier <= closest:
             return Allow()
+        self.runs.pause(offer.job, offer.at_s)
         estimate, timers = self._class_of(offer.job, closest)
         pinned_s = self.timers.pins.get(str(timers))
         if pinned_s is None and timers.sensitivity is Sensitivity.LOW:
@@ -154,6 +158,10 @@ class DelayGate:
     def note(self, outcome: WaitEnded) -> None:
         """See core.policy.GatePolicy."""
         job_id, tier = outcome.job.job_id, outcome.tier
+        if tier is None:
+            self.runs.forget(job_id)
+        else:
+            self._begin(outcome.job, tier, outcome.at_s)
         spell = self._spells.pop(job_id, None)
         if spell is None or spell.queued_s != outcome.job.queued_s:
             if tier in TARGETS:  # it got the best there is without a wait
@@ -217,6 +225,15 @@ class DelayGate:
 
     # -- a decision --------------------------------------------------------------------------
 
+    def _begin(self, job: JobRecord, tier: int, at_s: float) -> None:
+        """Take in that a job runs, or is about to."""
+        assert job.spec is not None
+        fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
+        closest = TIER_NODE if fits_a_node else TIER_RACK
+        estimate, timers = self._class_of(job, closest)
+        speeds = estimate.speeds
+        self.runs.begin(job, timers, speeds.at(max(tier, closest)) / speeds.at(closest), at_s)
+
     def _class_of(self, job: JobRecord, closest: int) -> tuple[Estimate, TimerClass]:
         assert job.spec is not None
         estimate = self.sensitivity.estimate(job.spec)
@@ -251,10 +268,11 @@ class DelayGate:
             assert since_s is not None
             waited_s = offer.at_s - since_s
             timer_s = self.timers.timer_s(spell.timers, offer.tier - 1, offer.at_s)
-            longest_s = min(timer_s, _RUN_FRAC * stay_s) - waited_s
-            gain_s = run_s * (1.0 - here / speeds.at(target)) * crowd
+            lost_frac = 1.0 - here / speeds.at(target)
+            longest_s = max(min(timer_s, _RUN_FRAC * stay_s), _LOSS_FRAC * run_s * lost_frac)
+            gain_s = run_s * lost_frac * crowd
             curve = self.timers.curve(spell.timers, target, offer.at_s)
-            left_s = curve.best_stop(waited_s, gain_s, longest_s, config.delay_weight)
+            left_s = curve.best_stop(waited_s, gain_s, longest_s - waited_s, config.delay_weight)
             if left_s > best_s:
                 best, best_s = target, left_s
         return best, best_s

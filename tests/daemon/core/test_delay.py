@@ -72,7 +72,7 @@ class TestWhoWaits:
     def test_a_sensitive_job_waits_where_better_comes_soon(self) -> None:
         delay = gate()
         knows(delay, *[60.0] * 100)
-        runs_for(delay, HOUR_S)
+        runs_for(delay, 280.0)
         verdict = delay.decide(offer(record(), RACK, 100.0))
         assert verdict == Defer(160.0, "waits for GPUs on one node: about 2.0 times as fast")
 
@@ -144,8 +144,15 @@ class TestHowLong:
         crowded = deferred_s(delay, record(), RACK, 0.0, waiting_count=1_000)
         assert 10 <= crowded <= 1_050
 
+    def test_who_stands_to_lose_days_does_not_give_in_after_minutes(self) -> None:
+        delay = gate()
+        knows(delay, *[600.0] * 100)
+        runs_for(delay, 100 * HOUR_S)  # 200 h in a rack: a fifth of the 100 h more is 20 h
+        assert deferred_s(delay, record(), RACK, 0.0) == pytest.approx(20 * HOUR_S, rel=0.01)
+        assert deferred_s(delay, record(), RACK, 3_000.0) == pytest.approx(69_000, rel=0.01)
+
     def test_a_lease_bounds_what_a_bad_place_costs(self) -> None:
-        stays, moves = gate(), gate(lease_s=60.0)
+        stays, moves = gate(longest_s=600.0), gate(longest_s=600.0, lease_s=60.0)
         for delay in (stays, moves):
             knows(delay, *[600.0] * 100)
             runs_for(delay, 100 * HOUR_S)
@@ -205,7 +212,7 @@ class TestLearning:
         delay.ended(run(record(name="train"), 0.0, 100.0, ("a0", "a1"), speed_frac=0.9))
         state = delay.state()
         assert [kind for kind, _ in state.sensitivity.seen] == ["1000 8 train"]
-        assert dict(state.runs)["owner 1000 train"].run_s == pytest.approx(90.0)
+        assert sum(dict(state.runs.kinds)["owner 1000 train"].spent_s) == pytest.approx(90.0)
 
 
 class TestPins:

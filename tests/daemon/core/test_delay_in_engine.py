@@ -22,6 +22,7 @@ from roostd.core.events import (
 )
 from roostd.core.jobs import shares_of
 from roostd.core.model import JobId, JobSpec
+from roostd.core.run_lengths import RunLengthsState
 from roostd.testing.builders import job, node, share
 from roostd.testing.fakes import ScriptedGate
 
@@ -91,8 +92,9 @@ def test_runs_are_told_once_with_what_was_seen_of_them(make_harness: HarnessFact
     harness.feed(SpeedSeen(at_s=0.0, job_id=JobId("1"), speed_frac=0.5))
     harness.advance(100.0)
     harness.end("1")
-    runs = dict(gate.state().runs)
-    assert (runs["all"].run_count, runs["all"].run_s) == (1.0, 50.0)
+    runs = gate.state().runs
+    sums = dict(runs.kinds)["all"]
+    assert (sum(sums.ended), sum(sums.spent_s), runs.running) == (1.0, 50.0, ())
 
 
 def test_jobs_that_never_ran_are_no_runs(make_harness: HarnessFactory) -> None:
@@ -102,7 +104,7 @@ def test_jobs_that_never_ran_are_no_runs(make_harness: HarnessFactory) -> None:
     harness.queue(job("1"))
     harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
     harness.end("2")  # Slurm's own: nobody knows what it asked for
-    assert gate.state().runs == ()
+    assert gate.state().runs == RunLengthsState()
 
 
 class _Day:
