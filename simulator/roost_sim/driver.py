@@ -19,7 +19,7 @@ from roost_sim.arrival import Arrival
 from roost_sim.outcome import JobResult, Outcome
 from roost_sim.progress import Progress, ProgressBook
 from roost_sim.worlds.world import Change, Ended, Started, World
-from roostd.core.actions import LetGo, Place, Preempt, Wait, WakeAt
+from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roostd.core.candidates import TIER_CLUSTER, TIER_NODE, TIER_RACK
 from roostd.core.engine import Engine
 from roostd.core.events import (
@@ -139,20 +139,22 @@ class Driver:
         source, happenings = iter(arrivals), iter(outside)
         self._schedule_next(source)
         self._schedule_outside(happenings)
-        while self._moments or self._rouse():
-            if self._wake_s < self._moments[0][0]:
+        moments = self._moments
+        while moments or self._rouse():
+            if self._wake_s < moments[0][0]:
                 self._step(Tick(at_s=self._wake_s))
                 continue
-            at_s, kind, number, subject = heappop(self._moments)
+            at_s, kind, number, subject = heappop(moments)
             self._now_s = at_s
-            if isinstance(subject, Arrival):
+            if isinstance(subject, _Job):
+                if subject.due == number:
+                    self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
+            elif isinstance(subject, Arrival):
                 self._schedule_next(source)
-                self._arrive(subject)
-            elif not isinstance(subject, _Job):
+                self._arrive(subject, at_s)
+            else:
                 self._schedule_outside(happenings)
                 self._happen(subject)
-            elif subject.due == number:
-                self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
         self._explain_the_rest()
         return Outcome(
             jobs=tuple(self._results),
@@ -166,10 +168,11 @@ class Driver:
         """Keep one arrival in the heap: traces may be longer than memory is large."""
         arrival = next(source, None)
         if arrival is not None:
-            if arrival.at_s < self._now_s:
-                job_id, at_s = arrival.spec.job_id, arrival.at_s
+            at_s = arrival.at_s
+            if at_s < self._now_s:
+                job_id = arrival.spec.job_id
                 raise ValueError(f"job {job_id} comes at {at_s:g} s, after {self._now_s:g} s")
-            heappush(self._moments, (arrival.at_s, _Kind.ARRIVAL, next(self._numbers), arrival))
+            heappush(self._moments, (at_s, _Kind.ARRIVAL, next(self._numbers), arrival))
 
     def _schedule_outside(self, happenings: Iterator[Event]) -> None:
         event = next(happenings, None)
@@ -196,26 +199,24 @@ class Driver:
         job.result.left_out = "cancelled before it could start"
         self._step(JobEnded(at_s=at_s, job_id=job.result.job_id))
 
-    def _arrive(self, arrival: Arrival) -> None:
-        spec = arrival.spec
-        if spec.job_id in self._active:
-            raise ValueError(f"job {spec.job_id} comes twice; ids are used once")
+    def _arrive(self, arrival: Arrival, at_s: float) -> None:
+        spec, work_s, gpu_count = arrival.spec, arrival.work_s, arrival.gpu_count
+        job_id = spec.job_id
+        if job_id in self._active:
+            raise ValueError(f"job {job_id} comes twice; ids are used once")
         result = JobResult(
-            job_id=spec.job_id,
-            submit_s=spec.submit_s,
-            work_s=arrival.work_s,
-            gpu_count=arrival.gpu_count,
+            job_id=job_id, submit_s=spec.submit_s, work_s=work_s, gpu_count=gpu_count
         )
         self._results.append(result)
         job = _Job(
-            work_s=arrival.work_s,
-            remaining_s=arrival.work_s,
+            work_s=work_s,
+            remaining_s=work_s,
             user_id=spec.user_id,
-            gpu_count=arrival.gpu_count,
+            gpu_count=gpu_count,
             result=result,
         )
-        self.book.jobs[spec.job_id] = self._active[spec.job_id] = job
-        self._step(JobQueued(at_s=arrival.at_s, job=spec))
+        self.book.jobs[job_id] = self._active[job_id] = job
+        self._step(JobQueued(at_s=at_s, job=spec))
 
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
@@ -281,13 +282,14 @@ class Driver:
         What is done about its answers is news in turn. It is told in order and never while the
         engine's answer to something earlier is still being carried out.
         """
-        self._news.append(event)
-        if len(self._news) > 1:
+        news = self._news
+        news.append(event)
+        if len(news) > 1:
             return
-        while self._news:
-            self._tell(self._news[0])
-            self._news.popleft()
-            if self._untold and not self._news:
+        while news:
+            self._tell(news[0])
+            news.popleft()
+            if self._untold and not news:
                 self._tell_speeds(event.at_s)
 
     def _tell_speeds(self, at_s: float) -> None:
@@ -299,13 +301,17 @@ class Driver:
         self._untold.clear()
 
     def _tell(self, event: Event) -> None:
-        self._now_s = event.at_s
-        if self._wake_s <= event.at_s:
+        at_s = self._now_s = event.at_s
+        if self._wake_s <= at_s:
             self._wake_s = inf
         began_s = self.clock()
         actions = self.engine.step(event)
         took_s = self.clock() - began_s
         self._event_count += 1
+        if actions:
+            self._carry_out(actions, at_s, took_s)
+
+    def _carry_out(self, actions: tuple[Action, ...], at_s: float, took_s: float) -> None:
         placed: list[_Job] = []
         stopped: list[JobId] = []
         for action in actions:
@@ -314,20 +320,20 @@ class Driver:
                     placed.append(self._note_placement(action))
                 case WakeAt():
                     self._wake_s = action.at_s
+                case Wait():
+                    pass
                 case Preempt():
                     stopped.append(action.job_id)
                 case LetGo():
                     self._active.pop(action.job_id).result.left_out = action.reason
                     del self.book.jobs[action.job_id]
-                case Wait():
-                    pass
                 case _:
                     assert_never(action)
         if placed:
             self._decision_s += [took_s / len(placed)] * len(placed)
-            self._start_all(placed, event.at_s)
+            self._start_all(placed, at_s)
         if stopped:
-            self._stop(stopped, event.at_s)
+            self._stop(stopped, at_s)
 
     def _note_placement(self, action: Place) -> _Job:
         job, placement = self._active[action.job_id], action.placement
