@@ -133,7 +133,9 @@ def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> 
 
 _STOPPING = (
     ("srtf", "srtf-pays-moves"),
-    *((name, f"{name}-moves") for name in ("srsf", "las", "gittins-2d")),
+    ("srsf", "srsf-moves"),
+    ("las", "las-moves"),
+    ("gittins-2d", "gittins-moves"),
 )
 
 BASELINES = (

@@ -125,8 +125,11 @@ def _and_moves(part: PreemptionPart) -> PreemptionPart:
     )
 
 
-_MOVING = ("srtf", "srtf-pays", "srsf", "las", "gittins-2d", "tiresias")
+_MOVING = {
+    **{f"{name}-moves": name for name in ("srtf", "srtf-pays", "srsf", "las", "tiresias")},
+    "gittins-moves": "gittins-2d",
+}
 PREEMPTIONS: Mapping[str, PreemptionPart] = {
     **_RULES,
-    **{f"{name}-moves": _and_moves(_RULES[name]) for name in _MOVING},
+    **{name: _and_moves(_RULES[rule]) for name, rule in _MOVING.items()},
 }
