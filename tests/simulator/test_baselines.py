@@ -368,11 +368,28 @@ def test_slurm_backfills_whoever_is_gone_in_time() -> None:
 SHORT_NAMES = (
     *("fifo", "sjf", "srtf", "las", "srsf", "drf", "tetris", "optimus", "themis", "gandiva"),
     *("tiresias", "slurm", "slurm-switches", "lif", "lwf", "asrpt", "random", "dally", "s-rank"),
+    *("first-fit", "load-balance"),
 )
 
 
 def test_every_short_name_exists() -> None:
     assert not set(SHORT_NAMES) - set(POLICIES)
+
+
+def test_short_names_consolidate_unless_their_definition_says_where_jobs_go() -> None:
+    placements = {name: POLICIES[name].placement for name in SHORT_NAMES}
+    assert {name: part for name, part in placements.items() if part != "consolidation"} == {
+        "dally": "first-found",
+        "first-fit": "first-fit",
+        "lif": "lif",
+        "load-balance": "load-balance",
+        "lwf": "lwf-1",
+        "random": "random",
+        "slurm": "slurm-24.05",
+        "slurm-switches": "slurm-switches",
+        "tetris": "tetris",
+        "tiresias": "skew",
+    }
 
 
 def test_rounds_begin_at_multiples() -> None:
