@@ -197,3 +197,14 @@ def test_load_is_counted_and_left_out(journal: WrittenJournal) -> None:
     history = told(journal)
     assert history.load_count == 1
     assert [type(event) for event in history.outside] == [NodeSeen]
+
+
+def test_the_gpus_of_all_nodes_that_were_ever_there_count_once(journal: WrittenJournal) -> None:
+    # n1 says 8; n2 says 2, is lost, and comes back with 4.
+    with journal:
+        journal.feed(NodeSeen(at_s=2.0, node=node("n2", 2)))
+        journal.feed(NodeLost(at_s=3.0, name=NodeName("n2")))
+        journal.feed(NodeSeen(at_s=4.0, node=node("n2", 4)))
+        journal.feed(NodeSeen(at_s=5.0, node=node("n1")))
+    history = told(journal)
+    assert (history.gpu_count(), history.largest_node_gpu_count()) == (12, 8)

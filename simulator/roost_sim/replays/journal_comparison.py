@@ -16,6 +16,7 @@ from roost_sim.replays.what_if import (
     Simulated,
     Spell,
     figures_of,
+    measured_restart_s,
     moves_of,
     narrowed,
     recorded_spells,
@@ -202,6 +203,8 @@ def _knowledge(history: History, seed: int) -> Knowledge:
         predict=lambda: Predictions(_kinds(history), book),
         book=book,
         limits=lambda: limits_s,
+        restart_s=measured_restart_s,
+        cluster_gpu_count=max(history.gpu_count(), 1),
     )
 
 

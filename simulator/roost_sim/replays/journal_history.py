@@ -87,8 +87,20 @@ class History:
 
     def largest_node_gpu_count(self) -> int:
         """GPUs of the largest node that was ever there."""
-        specs = (event.node for event in self.outside if isinstance(event, NodeSeen))
-        return max((spec.gpu_count for spec in specs), default=0)
+        return max(self._node_gpu_counts().values(), default=0)
+
+    def gpu_count(self) -> int:
+        """GPUs of all nodes that were ever there."""
+        return sum(self._node_gpu_counts().values())
+
+    def _node_gpu_counts(self) -> dict[NodeName, int]:
+        """The most that each node had."""
+        counts: dict[NodeName, int] = {}
+        for event in self.outside:
+            if isinstance(event, NodeSeen):
+                name, count = event.node.name, event.node.gpu_count
+                counts[name] = max(count, counts.get(name, 0))
+        return counts
 
 
 @dataclass(slots=True)

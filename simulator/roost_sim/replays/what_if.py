@@ -122,7 +122,7 @@ def simulate_history(
         engine,
         FullSpeed(),
         start_delay_s=start_delay_s,
-        restart_s=_restart_s,
+        restart_s=measured_restart_s,
         book=book or ProgressBook(),
     )
     outcome = driver.run((), arrivals, outside)
@@ -255,7 +255,8 @@ def _bound(spec: JobSpec, shapes: Shapes) -> JobSpec:
     return replace(spec, binding=True, shapes=shapes(spec.shapes))
 
 
-def _restart_s(job_id: JobId, gpu_count: int) -> float:
+def measured_restart_s(job_id: JobId, gpu_count: int) -> float:
+    """What a stop costs a job; its model's size is not known."""
     return restart_s(RestartRule.MEASURED, None, gpu_count)
 
 
