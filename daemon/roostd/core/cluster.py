@@ -247,7 +247,7 @@ class Cluster:
     def free_count(self) -> int:
         """GPUs that are free and healthy on usable nodes."""
         usable = row_set_where(self.usable[: len(self)])
-        counts = ((self.gpu_free.at_least(gpus) & usable).bit_count() for gpus in _GPU_COUNTS)
+        counts = ((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
         return sum(counts)
 
     def check_invariants(self) -> None:

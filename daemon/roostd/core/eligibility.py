@@ -84,12 +84,22 @@ def room_for(cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet = NO_ROW
         kept: nodes kept free for a job that is served before this one.
     """
     usable = _usable_rows(cluster, job, shape)
-    gpus = cluster.gpu_free.at_least(shape.gpus_per_node)
-    cpus = cluster.cpu_free.at_least(shape.cpus_per_node)
-    memory = cluster.memory_free.at_least(shape.memory_per_node_bytes)
+    gpus = cluster.gpu_free.at_least[shape.gpus_per_node]
+    cpus = cluster.cpu_free.at_least[shape.cpus_per_node]
+    memory = cluster.memory_free.at_least[shape.memory_per_node_bytes]
     room = usable.rows & gpus & cpus & memory
     free = room & ~kept
     return Room(free, room & kept, free.bit_count(), usable, (gpus, cpus, memory))
+
+
+def rows_with_room(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
+    """As room_for(), for whoever keeps no nodes and asks no more."""
+    return (
+        _usable_rows(cluster, job, shape).rows
+        & cluster.gpu_free.at_least[shape.gpus_per_node]
+        & cluster.cpu_free.at_least[shape.cpus_per_node]
+        & cluster.memory_free.at_least[shape.memory_per_node_bytes]
+    )
 
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roostd.core.candidates import Candidates, first_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import Chance, room_for
+from roostd.core.eligibility import Chance, rows_with_room
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.row_sets import RowSet
@@ -175,12 +175,12 @@ class ShapeByShape:
         """See CandidatePolicy."""
         found: list[Chance] = []
         for shape in job.shapes:
-            enough_gpus = cluster.gpu_free.at_least(shape.gpus_per_node)
+            enough_gpus = cluster.gpu_free.at_least[shape.gpus_per_node]
             if not enough_gpus & rows or enough_gpus.bit_count() < shape.node_count:
                 continue
-            room = room_for(cluster, job, shape)
-            if room.rows & rows and room.row_count >= shape.node_count:
-                found.append(Chance(shape, room.rows, shape.node_count))
+            room = rows_with_room(cluster, job, shape)
+            if room & rows and room.bit_count() >= shape.node_count:
+                found.append(Chance(shape, room, shape.node_count))
         return found
 
 

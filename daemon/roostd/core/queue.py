@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
@@ -19,22 +19,15 @@ from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
 from roostd.core.row_sets import RowSet
 
+Demand: TypeAlias = tuple[
+    str, tuple[Shape, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
+]  # see demand_of
 _Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
 
 
-class Demand(NamedTuple):
+def demand_of(job: JobSpec) -> Demand:
     """What two jobs must share for the failure of one to foretell that of the other."""
-
-    partition: str
-    shapes: tuple[Shape, ...]
-    features: tuple[str, ...]
-    required_nodes: tuple[str, ...]
-    excluded_nodes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, job: JobSpec) -> "Demand":
-        """The demand of one job."""
-        return cls(job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes)
+    return job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes
 
 
 @dataclass(slots=True, eq=False)
@@ -131,7 +124,7 @@ class JobQueue:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
         assert job is not None
-        job_id, demand = job.job_id, Demand.of(job)
+        job_id, demand = job.job_id, demand_of(job)
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
@@ -286,7 +279,7 @@ class JobQueue:
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
-            assert group.demand == demand == Demand.of(group.sample), "a group is misfiled"
+            assert group.demand == demand == demand_of(group.sample), "a group is misfiled"
             assert group.job_ids == sorted(group.job_ids), "a group is out of order"
             inside = {job_id for _, job_id in group.job_ids}
             assert inside | set(group.deferred) == set(group.since_s)

@@ -5,7 +5,7 @@ nodes too, and an int never changes: who remembers one remembers what was true t
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -60,18 +60,34 @@ def first_rows(rows: RowSet, count: int) -> RowSet:
     return rows ^ left
 
 
+class _SetsByLevel(dict[int, RowSet]):
+    """Makes the set of a level when it is first asked for; a dict, because lookups are many."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[int], RowSet]) -> None:
+        self._make = make
+
+    def __missing__(self, level: int) -> RowSet:
+        return self._make(level)
+
+
 class Levels:
     """Which rows have at least so much of one thing, GPUs or bytes.
 
     A set is made for each level that was ever asked for and kept up to date from then on: a change
     of a row touches only the sets of the levels it crosses.
+
+    Attributes:
+        at_least: by level, the rows that have that much or more.
     """
 
     def __init__(self) -> None:
         self._values: list[int] = []
         self._levels: list[int] = []  # ascending
         self._highest = 0  # of them, at least 0: who stays above it changes no set
-        self._sets: dict[int, RowSet] = {}
+        self._sets = _SetsByLevel(self._make)
+        self.at_least: Mapping[int, RowSet] = self._sets
 
     def add_row(self) -> None:
         """Begin the next row, which has 0."""
@@ -104,18 +120,15 @@ class Levels:
         """How much some rows have: int64 [row]."""
         return np.array([self._values[row] for row in rows.tolist()], dtype=np.int64)
 
-    def at_least(self, level: int) -> RowSet:
-        """The rows that have that much or more."""
-        found = self._sets.get(level)
-        if found is None:
-            if len(self._levels) >= _LEVEL_LIMIT:
-                self._levels.clear()
-                self._sets.clear()
-                self._highest = 0
-            found = row_set(row for row, value in enumerate(self._values) if value >= level)
-            self._sets[level] = found
-            insort(self._levels, level)
-            self._highest = max(self._highest, level)
+    def _make(self, level: int) -> RowSet:
+        if len(self._levels) >= _LEVEL_LIMIT:
+            self._levels.clear()
+            self._sets.clear()
+            self._highest = 0
+        found = row_set(row for row, value in enumerate(self._values) if value >= level)
+        self._sets[level] = found
+        insort(self._levels, level)
+        self._highest = max(self._highest, level)
         return found
 
     def check(self, values: list[int], what: str) -> None:

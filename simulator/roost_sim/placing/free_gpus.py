@@ -102,7 +102,7 @@ def _affordable(cluster: Cluster, among: RowSet, shape: Shape) -> NDArray[np.int
         (cluster.cpu_free, shape.cpus_per_node),
         (cluster.memory_free, shape.memory_per_node_bytes),
     ):
-        if among & ~free.at_least(-(-most * per_node // size)):  # some could not give all GPUs
+        if among & ~free.at_least[-(-most * per_node // size)]:  # some could not give all GPUs
             limit = np.minimum(limit, free.of(rows) * size // per_node)
     return masks if limit is counts else lowest_of(masks, limit)
 

@@ -9,7 +9,7 @@ from roostd.core.cluster import Cluster
 from roostd.core.eligibility import Chance
 from roostd.core.model import JobId, JobSpec
 from roostd.core.policy import PriorityOrder, ShapeByShape
-from roostd.core.queue import Demand, Group, JobQueue
+from roostd.core.queue import Group, JobQueue, demand_of
 from roostd.testing.builders import job, node, shape, share, waiting
 from roostd.testing.fakes import FixedOrder
 
@@ -90,7 +90,7 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
 
 
 def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
-    group = Group(1, Demand.of(job("1")), job("1"))
+    group = Group(1, demand_of(job("1")), job("1"))
     chance = Chance(shape(1, 2), rows=0b0111, wanted=2)
     group.found_nothing(replace(no_room(cluster_of_two(), job("1")), chances=(chance,)))
     assert group.is_blocked(0b1110)

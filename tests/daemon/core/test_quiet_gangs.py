@@ -49,7 +49,7 @@ def test_they_are_those_found_by_looking_at_every_node(kinds: list[LinkMatrix], 
     for seed in range(25):
         random = Random(seed)
         cluster, wanted = random_cluster(random, kinds), shape(size, random.randint(2, 5))
-        room = cluster.gpu_free.at_least(size)
+        room = cluster.gpu_free.at_least[size]
         alike = alike_in(cluster, room)
         if room.bit_count() < wanted.node_count:
             continue
@@ -79,7 +79,7 @@ def test_many_index_sets_are_left_to_those_who_look_at_every_node() -> None:
     for name in ("a", "b"):
         cluster.see_node(node(name, 16))
     cluster.hold(JobId("1"), [NodeShare(node("a").name, (0,))])
-    room = cluster.gpu_free.at_least(8)
+    room = cluster.gpu_free.at_least[8]
     alike = alike_in(cluster, room)
     assert have_a_set_in_common(shape(8, 2), alike)
     assert quiet_gangs(cluster, shape(8, 2), room, alike) is None

@@ -50,7 +50,7 @@ def test_levels_follow_every_change(changes: list[tuple[int, int, int]]) -> None
             levels[row] = values[row] = value
             assert levels[row] == value
         there = [row for row, value in enumerate(values) if value >= asked]
-        assert rows_in(levels.at_least(asked)) == there
+        assert rows_in(levels.at_least[asked]) == there
         assert levels.of(np.arange(len(values))).tolist() == values
         levels.check(values, "it")
 
@@ -59,14 +59,14 @@ def test_levels_are_bounded_in_number() -> None:
     levels = Levels()
     levels.add_row()
     levels[0] = 500
-    assert all(levels.at_least(level) == (level <= 500) for level in range(1000))
+    assert all(levels.at_least[level] == (level <= 500) for level in range(1000))
     levels[0] = 900
-    assert [levels.at_least(level) for level in (900, 901)] == [1, 0]
+    assert [levels.at_least[level] for level in (900, 901)] == [1, 0]
 
 
 def test_a_drift_is_noticed() -> None:
     levels = Levels()
     levels.add_row()
-    levels.at_least(1)
+    levels.at_least[1]
     with pytest.raises(AssertionError, match="free CPUs drifted"):
         levels.check([1], "free CPUs")
