@@ -113,8 +113,9 @@ def _achieved(seen: pb.Achieved) -> Iterator[str]:
         )
     nvlink = [f"NVLink {percent(seen.nvlink_frac)}"] if seen.HasField("nvlink_frac") else []
     pcie = [f"PCIe {percent(seen.pcie_frac)}"] if seen.HasField("pcie_frac") else []
-    if nvlink or pcie:
-        yield f"Its links have been busy for this share of its run: {', '.join(nvlink + pcie)}."
+    nic = [f"network {percent(seen.nic_frac)}"] if seen.HasField("nic_frac") else []
+    if known := [*nvlink, *pcie, *nic]:
+        yield f"Its links have been busy for this share of its run: {', '.join(known)}."
 
 
 def _now(job: pb.Job) -> str:

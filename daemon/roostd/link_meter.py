@@ -1,9 +1,9 @@
 """Watches how busy the links of running jobs are, and tells the engine now and then.
 
-Of each job that runs on several GPUs it keeps the mean over its present run, of NVLink and of PCIe
-(roostd.rpc.link_use). The engine is told a minute after the start, and then at most once a minute
-when a mean has moved by more than a twentieth: events go to the journal, and a replay sees the
-same. Without telemetry there is nothing to tell.
+Of each job that runs on several GPUs it keeps the mean over its present run, of NVLink, of PCIe and
+of the nearest network cards (roostd.rpc.link_use). The engine is told a minute after the start, and
+then at most once a minute when a mean has moved by more than a twentieth: events go to the journal,
+and a replay sees the same. Without telemetry there is nothing to tell.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ from roostd.core.errors import UnknownJob
 from roostd.core.events import Event, LinksSeen
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId
-from roostd.rpc.link_use import busy_fracs
+from roostd.rpc.link_use import KINDS, busy_fracs
 from roostd.state import DaemonState
 
 _TELL_EVERY_S = 60.0
@@ -59,8 +59,7 @@ class _Run:
     started_s: float
     told_s: float
     sampled_s: float
-    nvlink: _Mean = field(default_factory=_Mean)
-    pcie: _Mean = field(default_factory=_Mean)
+    means: tuple[_Mean, ...] = field(default_factory=lambda: tuple(_Mean() for _ in KINDS))
 
 
 class LinkMeter:
@@ -105,17 +104,13 @@ class LinkMeter:
         if run is None or run.started_s != record.started_s:
             run = self._runs[job_id] = _Run(record.started_s, now_s, now_s)
         self._sample(record, run, now_s)
-        if now_s - run.told_s >= _TELL_EVERY_S and (run.nvlink.has_moved or run.pcie.has_moved):
+        has_moved = any(mean.has_moved for mean in run.means)
+        if has_moved and now_s - run.told_s >= _TELL_EVERY_S:
             run.told_s = now_s
-            run.nvlink.told, run.pcie.told = run.nvlink.now, run.pcie.now
-            self._emit(
-                LinksSeen(
-                    at_s=now_s,
-                    job_id=job_id,
-                    nvlink_frac=run.nvlink.now,
-                    pcie_frac=run.pcie.now,
-                )
-            )
+            for mean in run.means:
+                mean.told = mean.now
+            told = {f"{kind}_frac": mean.now for kind, mean in zip(KINDS, run.means, strict=True)}
+            self._emit(LinksSeen(at_s=now_s, job_id=job_id, **told))
 
     def _sample(self, record: JobRecord, run: _Run, now_s: float) -> None:
         """Take in what the probes said, once all nodes of the job have said something new."""
@@ -130,9 +125,8 @@ class LinkMeter:
             parts.append(busy[list(share.gpu_indices)])
         run.sampled_s = now_s
         if parts:
-            nvlink, pcie = np.concatenate(parts).T
-            run.nvlink.add(nvlink)
-            run.pcie.add(pcie)
+            for mean, fracs in zip(run.means, np.concatenate(parts).T, strict=True):
+                mean.add(fracs)
 
 
 def _is_watched(record: JobRecord) -> bool:

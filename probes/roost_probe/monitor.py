@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from roost_probe.errors import DriverFault
+from roost_probe.nic_counters import NicCounters
 from roost_probe.readings import DriverFacts, DriverLoad
 from roost_probe.sampler import Sampler, silent_sample
 from roost_probe.topology import Topology
@@ -53,7 +54,7 @@ class Monitor:
         self._facts = NOTHING_KNOWN
         self._facts_due_s = clock()
         self._lost_mask = 0
-        self._sampler = Sampler()
+        self._sampler, self._nic_counters = Sampler(), NicCounters()
         self.topology = Topology.of(NOTHING_KNOWN, sysfs_root)
         self.fault: str | None = None
         # Counts changes of topology and fault; whoever sent an older one has news to send.
@@ -90,6 +91,7 @@ class Monitor:
             self.refresh()
             return silent_sample(len(self.topology.gpus))  # a sample must match its Hello
         self._compare_lost(sample.lost_mask)
+        self._nic_counters.add_to(sample, self.topology.nics, self._clock())
         return sample
 
     async def _read_facts(self) -> None:

@@ -1,10 +1,13 @@
 """Network cards, from sysfs: InfiniBand devices, and Ethernet ports that are none of those."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from roost_probe.pci import Level, PciPath, PciTree
+
+_GBIT_PER_S = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,8 @@ class Nic:
     name: str
     place: PciPath
     gpu_levels: tuple[Level, ...]  # [gpu]; empty where a GPU's place is unknown
+    entry: Path  # its folder below /sys/class
+    bytes_per_s: float | None = None  # of its ports, in one direction; None: not known, or no link
 
 
 def find_nics(root: Path, gpu_addresses: Sequence[str]) -> tuple[Nic, ...]:
@@ -31,15 +36,30 @@ def find_nics(root: Path, gpu_addresses: Sequence[str]) -> tuple[Nic, ...]:
     tree = PciTree(root)
     gpus = [tree.find(address) for address in gpu_addresses]
     nics = dict[str, Nic]()
-    for name, place in _devices(root, tree):
+    for entry, place in _devices(root, tree):
         if place.address in nics:
             continue
         levels = tuple(tree.level(place, gpu) for gpu in gpus if gpu is not None)
-        nics[place.address] = Nic(name, place, levels if len(levels) == len(gpus) else ())
+        known_levels = levels if len(levels) == len(gpus) else ()
+        nics[place.address] = Nic(entry.name, place, known_levels, entry, _speed_bytes_per_s(entry))
     return tuple(nics[address] for address in sorted(nics))
 
 
-def _devices(root: Path, tree: PciTree) -> Iterator[tuple[str, PciPath]]:
+def _speed_bytes_per_s(entry: Path) -> float | None:
+    """What the ports of a card can do: "200 Gb/sec (4X HDR)" a port, or Mbit/s of a net device."""
+    try:
+        ports = sorted((entry / "ports").iterdir()) if (entry / "ports").is_dir() else []
+        if ports:
+            found = [_GBIT_PER_S.match((port / "rate").read_text()) for port in ports]
+            bits_per_s = sum(float(match[1]) * 1e9 for match in found if match is not None)
+        else:
+            bits_per_s = float((entry / "speed").read_text()) * 1e6
+    except (OSError, ValueError):  # a net device without a link cannot be asked
+        return None
+    return bits_per_s / 8 if bits_per_s > 0 else None
+
+
+def _devices(root: Path, tree: PciTree) -> Iterator[tuple[Path, PciPath]]:
     for kind in ("infiniband", "net"):
         folder = root / "class" / kind
         entries = sorted(folder.iterdir()) if folder.is_dir() else []
@@ -49,4 +69,4 @@ def _devices(root: Path, tree: PciTree) -> Iterator[tuple[str, PciPath]]:
                 continue
             place = tree.locate(device)
             if place is not None:
-                yield entry.name, place
+                yield entry, place

@@ -109,6 +109,7 @@ def _running() -> tuple[pb.Job, pb.Explanation]:
             confidence_frac=0.3,
             nvlink_frac=0.12,
             pcie_frac=0.2,
+            nic_frac=0.35,
         ),
     )
 

@@ -6,6 +6,7 @@ import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import ManualClock
 
+from roost_proto.v1 import telemetry_pb2 as pb
 from roostd.adapters.codec import decode, encode
 from roostd.config import Config
 from roostd.core.delay import DelayGate
@@ -38,8 +39,11 @@ class Site:
         self.reports = dict[str, NodeReport]()
         for name in "ab":
             engine.step(NodeSeen(at_s=0.0, node=node(name, gpu_count=4, rack="r")))
-            said = read_hello(hello(name, lanes={(0, 1): 4, (2, 3): 4}))
-            self.reports[name] = self.board.greet(said, self)
+            said = hello(name, lanes={(0, 1): 4, (2, 3): 4})
+            said.nics.add(
+                name="mlx5_0", bytes_per_s=25e9, gpu_levels=[pb.ANCESTOR_LEVEL_SYSTEM] * 4
+            )
+            self.reports[name] = self.board.greet(read_hello(said), self)
 
     def _take(self, event: Event) -> None:
         assert isinstance(event, LinksSeen)
@@ -80,6 +84,15 @@ def test_tells_a_minute_after_the_start(site: Site) -> None:
     assert told.nvlink_frac == pytest.approx(0.25)
     assert told.pcie_frac == pytest.approx(0.1)
     assert site.state.engine.record(TRAINER).pcie_frac == told.pcie_frac
+
+
+def test_tells_of_the_nearest_network_card_too(site: Site) -> None:
+    site.run(("a", (0, 1)), ("b", (0, 1)))
+    site.pass_time(61, nic_rx_bytes_per_s=5e9, nic_tx_bytes_per_s=1e9)
+    (told,) = site.told
+    assert (told.nvlink_frac, told.pcie_frac) == (None, None)
+    assert told.nic_frac == pytest.approx(0.2)
+    assert site.state.engine.record(TRAINER).nic_frac == told.nic_frac
 
 
 def test_tells_again_once_a_minute_and_only_what_moved(site: Site) -> None:

@@ -52,6 +52,7 @@ class AchievedDocument(TypedDict):
     confidence_frac: float | None
     nvlink_frac: float | None
     pcie_frac: float | None
+    nic_frac: float | None
 
 
 class ExplainDocument(TypedDict):
@@ -131,4 +132,5 @@ def _achieved(explanation: pb.Explanation) -> AchievedDocument:
         "confidence_frac": finite(seen.confidence_frac, FLOAT32_DIGITS) if is_believed else None,
         "nvlink_frac": real(seen, "nvlink_frac"),
         "pcie_frac": real(seen, "pcie_frac"),
+        "nic_frac": real(seen, "nic_frac"),
     }

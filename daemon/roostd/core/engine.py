@@ -161,7 +161,7 @@ class Engine:
                     running.note_speed(event.speed_frac, event.at_s)
             case LinksSeen():
                 if (running := self._ledger.jobs.get(event.job_id)) is not None:
-                    running.note_links(event.nvlink_frac, event.pcie_frac)
+                    running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.take_back(job_id, event.at_s, actions)

@@ -154,13 +154,15 @@ class LinksSeen:
     """How busy the links of a running job's GPUs have been, in this run of it so far.
 
     Attributes:
-        nvlink_frac, pcie_frac: share of the time, 0 to 1, mean of its GPUs; None: nobody can tell.
+        nvlink_frac, pcie_frac, nic_frac: share of the time, 0 to 1, mean of its GPUs; of network
+            cards, those nearest to each GPU; None: nobody can tell.
     """
 
     at_s: float
     job_id: JobId
     nvlink_frac: float | None
     pcie_frac: float | None
+    nic_frac: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,8 +42,8 @@ class JobRecord:
         earlier_run_s: seconds it ran before it was stopped, all runs together.
         stop_count: how often it was stopped.
         work_s: seconds that what it has done would have taken at ideal speed, by SpeedSeen.
-        nvlink_frac, pcie_frac: how busy its links have been in this run, by LinksSeen; None: not
-            known.
+        nvlink_frac, pcie_frac, nic_frac: how busy its links have been in this run, by LinksSeen;
+            None: not known.
         speed_frac: its speed since `speed_since_s`; None: nobody has told.
         safe_until_s: before that it is not asked to stop, or not asked again.
         awaited: running jobs that must stop before it can be placed.
@@ -70,6 +70,7 @@ class JobRecord:
     speed_since_s: float = 0.0
     nvlink_frac: float | None = None
     pcie_frac: float | None = None
+    nic_frac: float | None = None
     safe_until_s: float = inf
     awaited: dict[JobId, None] = field(default_factory=dict)
 
@@ -114,10 +115,12 @@ class JobRecord:
         self.work_s = self._work_s(at_s)
         self.speed_frac, self.speed_since_s = speed_frac, at_s
 
-    def note_links(self, nvlink_frac: float | None, pcie_frac: float | None) -> None:
+    def note_links(
+        self, nvlink_frac: float | None, pcie_frac: float | None, nic_frac: float | None
+    ) -> None:
         """Take in how busy the links of a job that runs have been; of no other job it is news."""
         if self.started_s is not None:
-            self.nvlink_frac, self.pcie_frac = nvlink_frac, pcie_frac
+            self.nvlink_frac, self.pcie_frac, self.nic_frac = nvlink_frac, pcie_frac, nic_frac
 
     def _work_s(self, at_s: float) -> float:
         return self.work_s + (self.speed_frac or 0.0) * (at_s - self.speed_since_s)

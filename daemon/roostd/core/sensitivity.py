@@ -16,7 +16,8 @@ so exposed communication is stretched, tier by tier, as runs of all jobs showed:
 with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
 
 Of a job that runs farther apart than it might, its links tell too. Closer together, the share b of
-its time in which PCIe, the way to other nodes, is busy would take a quarter as long:
+its time in which the network cards nearest to its GPUs are busy (where these cannot be read: PCIe,
+the way to them) would take a quarter as long:
 
     v = 1 - b · (1 - 1 / 4)              its speed, of that on the closest tier that it could have
     achieved = (v + (runs + few) · believed) / (1 + runs + few)
@@ -249,13 +250,14 @@ class SensitivityModel:
             )
         found = self.estimate(job.spec)
         believed_frac = found.speeds.at(tier) / found.speeds.at(closest)
-        if found.source is Source.PROFILE or job.pcie_frac is None:
+        busy_frac = job.pcie_frac if job.nic_frac is None else job.nic_frac
+        if found.source is Source.PROFILE or busy_frac is None:
             return Achieved(
                 speed_frac=believed_frac,
                 source=found.source,
                 confidence_frac=found.confidence_frac,
             )
-        seen_frac = 1.0 - min(job.pcie_frac, 1.0) * (1.0 - 1.0 / _NETWORK_SLOWDOWN)
+        seen_frac = 1.0 - min(busy_frac, 1.0) * (1.0 - 1.0 / _NETWORK_SLOWDOWN)
         known = found.run_count + _COUNTERS_COUNT
         total = known + _FEW_COUNT
         return Achieved(

@@ -68,6 +68,8 @@ class ProbeHello:
         links: in gres order.
         nvswitch_pairs: pairs of gres indices whose lanes go through an NVSwitch.
         lane_counts: NVLink lanes of each GPU, in gres order.
+        nearest_nics: positions in `nics` of those that are closest to each GPU, in gres order; only
+            such whose speed is known.
     """
 
     node: NodeName
@@ -78,6 +80,7 @@ class ProbeHello:
     links: LinkMatrix
     nvswitch_pairs: frozenset[tuple[int, int]]
     lane_counts: tuple[int, ...]
+    nearest_nics: tuple[tuple[int, ...], ...]
     nics: tuple[pb.Nic, ...]
     problems: tuple[str, ...]
 
@@ -118,6 +121,7 @@ def read_hello(message: pb.Hello) -> ProbeHello:
         links=links,
         nvswitch_pairs=nvswitch_pairs,
         lane_counts=_lane_counts(links, nvswitch_pairs),
+        nearest_nics=tuple(_nearest_nics(message.nics, nvml) for nvml in order),
         nics=tuple(message.nics),
         problems=tuple(message.problems),
     )
@@ -147,6 +151,8 @@ def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
         _check_column(name, getattr(sample, name), count, limit)
     for name, uint_limit in _UINT_LIMITS.items():
         _check_column(name, getattr(sample, name), count, uint_limit)
+    for name in ("nic_tx_bytes_per_s", "nic_rx_bytes_per_s"):
+        _check_column(name, getattr(sample, name), len(hello.nics), _MAX_BYTES_PER_S)
     if sample.lost_mask >> count:
         raise ProbeError("lost_mask", f"names a GPU beyond {count - 1}")
     for event in sample.xid_events:
@@ -203,6 +209,9 @@ def faults(sample: pb.Sample, order: Sequence[int]) -> dict[int, str]:
 def _check_texts(message: pb.Hello) -> None:
     if not message.node or not message.session_id:
         raise ProbeError("node" if not message.node else "session_id", "missing")
+    speeds = [nic.bytes_per_s for nic in message.nics]
+    if not all(0 <= speed <= _MAX_BYTES_PER_S for speed in speeds):
+        raise ProbeError("nics", f"want speeds of 0 to {_MAX_BYTES_PER_S:g} bytes/s, got {speeds}")
     if len(message.nics) > _NIC_LIMIT or len(message.problems) > _PROBLEM_LIMIT:
         raise ProbeError("nics", f"more than {_NIC_LIMIT} NICs or {_PROBLEM_LIMIT} problems")
     texts = [message.node, message.session_id, message.probe_version, *message.problems]
@@ -259,6 +268,16 @@ def _lane_counts(links: LinkMatrix, nvswitch_pairs: frozenset[tuple[int, int]]) 
                 direct += link.nvlink_count
         counts.append(switched + direct)
     return tuple(counts)
+
+
+def _nearest_nics(nics: Sequence[pb.Nic], nvml: int) -> tuple[int, ...]:
+    levels = {
+        position: nic.gpu_levels[nvml]
+        for position, nic in enumerate(nics)
+        if nic.bytes_per_s > 0 and nvml < len(nic.gpu_levels)
+    }
+    least = min(levels.values(), default=0)
+    return tuple(position for position, level in levels.items() if level == least)
 
 
 def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:

@@ -49,7 +49,9 @@ def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
     runs = record.state in (JobState.RUNNING, JobState.STOPPING)
     if not runs or record.spec is None or record.spec.gpu_count < 2:
         return None
-    message = pb.Achieved(nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac)
+    message = pb.Achieved(
+        nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac, nic_frac=record.nic_frac
+    )
     gate = state.engine.policies.gate
     if isinstance(gate, DelayGate) and record.decision is not None:
         found = gate.sensitivity.achieved(record, *tiers_of(record))

@@ -705,6 +705,7 @@ class Achieved(_message.Message):
     CONFIDENCE_FRAC_FIELD_NUMBER: _builtins.int
     NVLINK_FRAC_FIELD_NUMBER: _builtins.int
     PCIE_FRAC_FIELD_NUMBER: _builtins.int
+    NIC_FRAC_FIELD_NUMBER: _builtins.int
     speed_frac: _builtins.float
     """Its speed over that on GPUs as close together as it could have, 0..1; absent without a delay gate."""
     source: _builtins.str
@@ -714,6 +715,8 @@ class Achieved(_message.Message):
     nvlink_frac: _builtins.float
     """Share of the time for which its GPUs' links have been busy in this run, 0..1; absent: not known."""
     pcie_frac: _builtins.float
+    nic_frac: _builtins.float
+    """The same of the network cards that are nearest to its GPUs."""
     def __init__(
         self,
         *,
@@ -722,17 +725,22 @@ class Achieved(_message.Message):
         confidence_frac: _builtins.float = ...,
         nvlink_frac: _builtins.float | None = ...,
         pcie_frac: _builtins.float | None = ...,
+        nic_frac: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "speed_frac", b"speed_frac"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_nic_frac", b"_nic_frac", "_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "nic_frac", b"nic_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "speed_frac", b"speed_frac"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "confidence_frac", b"confidence_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "source", b"source", "speed_frac", b"speed_frac"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_nic_frac", b"_nic_frac", "_nvlink_frac", b"_nvlink_frac", "_pcie_frac", b"_pcie_frac", "_speed_frac", b"_speed_frac", "confidence_frac", b"confidence_frac", "nic_frac", b"nic_frac", "nvlink_frac", b"nvlink_frac", "pcie_frac", b"pcie_frac", "source", b"source", "speed_frac", b"speed_frac"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__nic_frac: _TypeAlias = _typing.Literal["nic_frac"]  # noqa: Y015
+    _WhichOneofArgType__nic_frac: _TypeAlias = _typing.Literal["_nic_frac", b"_nic_frac"]  # noqa: Y015
     _WhichOneofReturnType__nvlink_frac: _TypeAlias = _typing.Literal["nvlink_frac"]  # noqa: Y015
     _WhichOneofArgType__nvlink_frac: _TypeAlias = _typing.Literal["_nvlink_frac", b"_nvlink_frac"]  # noqa: Y015
     _WhichOneofReturnType__pcie_frac: _TypeAlias = _typing.Literal["pcie_frac"]  # noqa: Y015
     _WhichOneofArgType__pcie_frac: _TypeAlias = _typing.Literal["_pcie_frac", b"_pcie_frac"]  # noqa: Y015
     _WhichOneofReturnType__speed_frac: _TypeAlias = _typing.Literal["speed_frac"]  # noqa: Y015
     _WhichOneofArgType__speed_frac: _TypeAlias = _typing.Literal["_speed_frac", b"_speed_frac"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__nic_frac) -> _WhichOneofReturnType__nic_frac | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__nvlink_frac) -> _WhichOneofReturnType__nvlink_frac | None: ...
     @_typing.overload

@@ -321,9 +321,12 @@ class Nic(_message.Message):
     PCI_BUS_ID_FIELD_NUMBER: _builtins.int
     NUMA_NODE_FIELD_NUMBER: _builtins.int
     GPU_LEVELS_FIELD_NUMBER: _builtins.int
+    BYTES_PER_S_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     pci_bus_id: _builtins.str
     numa_node: _builtins.int
+    bytes_per_s: _builtins.float
+    """What its ports can do in one direction; absent: not known, or no link."""
     @_builtins.property
     def gpu_levels(self) -> _containers.RepeatedScalarFieldContainer[Global___AncestorLevel.ValueType]:
         """[gpu]: distance of this NIC to each GPU, in index order."""
@@ -335,13 +338,19 @@ class Nic(_message.Message):
         pci_bus_id: _builtins.str = ...,
         numa_node: _builtins.int | None = ...,
         gpu_levels: _abc.Iterable[Global___AncestorLevel.ValueType] | None = ...,
+        bytes_per_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_numa_node", b"_numa_node", "numa_node", b"numa_node"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_numa_node", b"_numa_node", "bytes_per_s", b"bytes_per_s", "numa_node", b"numa_node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_numa_node", b"_numa_node", "gpu_levels", b"gpu_levels", "name", b"name", "numa_node", b"numa_node", "pci_bus_id", b"pci_bus_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s", "_numa_node", b"_numa_node", "bytes_per_s", b"bytes_per_s", "gpu_levels", b"gpu_levels", "name", b"name", "numa_node", b"numa_node", "pci_bus_id", b"pci_bus_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bytes_per_s: _TypeAlias = _typing.Literal["bytes_per_s"]  # noqa: Y015
+    _WhichOneofArgType__bytes_per_s: _TypeAlias = _typing.Literal["_bytes_per_s", b"_bytes_per_s"]  # noqa: Y015
     _WhichOneofReturnType__numa_node: _TypeAlias = _typing.Literal["numa_node"]  # noqa: Y015
     _WhichOneofArgType__numa_node: _TypeAlias = _typing.Literal["_numa_node", b"_numa_node"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bytes_per_s) -> _WhichOneofReturnType__bytes_per_s | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__numa_node) -> _WhichOneofReturnType__numa_node | None: ...
 
 Global___Nic: _TypeAlias = Nic  # noqa: Y015
@@ -414,6 +423,8 @@ class Sample(_message.Message):
     ECC_UNCORRECTED_COUNT_FIELD_NUMBER: _builtins.int
     LOST_MASK_FIELD_NUMBER: _builtins.int
     XID_EVENTS_FIELD_NUMBER: _builtins.int
+    NIC_TX_BYTES_PER_S_FIELD_NUMBER: _builtins.int
+    NIC_RX_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """1 for the first sample of a session, then one more each; a gap makes the daemon ask for a Hello."""
     gpu_count: _builtins.int
@@ -453,6 +464,12 @@ class Sample(_message.Message):
     def xid_events(self) -> _containers.RepeatedCompositeFieldContainer[Global___XidEvent]:
         """XID events since the last sample."""
 
+    @_builtins.property
+    def nic_tx_bytes_per_s(self) -> Global___FloatColumn:
+        """[nic] in the order of Hello.nics: bit i of the mask is NIC i."""
+
+    @_builtins.property
+    def nic_rx_bytes_per_s(self) -> Global___FloatColumn: ...
     def __init__(
         self,
         *,
@@ -472,10 +489,12 @@ class Sample(_message.Message):
         ecc_uncorrected_count: Global___UintColumn | None = ...,
         lost_mask: _builtins.int = ...,
         xid_events: _abc.Iterable[Global___XidEvent] | None = ...,
+        nic_tx_bytes_per_s: Global___FloatColumn | None = ...,
+        nic_rx_bytes_per_s: Global___FloatColumn | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nic_rx_bytes_per_s", b"nic_rx_bytes_per_s", "nic_tx_bytes_per_s", b"nic_tx_bytes_per_s", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "gpu_count", b"gpu_count", "lost_mask", b"lost_mask", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sequence", b"sequence", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons", "xid_events", b"xid_events"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ecc_uncorrected_count", b"ecc_uncorrected_count", "gpu_count", b"gpu_count", "lost_mask", b"lost_mask", "memory_activity_frac", b"memory_activity_frac", "memory_used_bytes", b"memory_used_bytes", "nic_rx_bytes_per_s", b"nic_rx_bytes_per_s", "nic_tx_bytes_per_s", b"nic_tx_bytes_per_s", "nvlink_rx_bytes_per_s", b"nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s", b"nvlink_tx_bytes_per_s", "pcie_rx_bytes_per_s", b"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", b"pcie_tx_bytes_per_s", "power_w", b"power_w", "sequence", b"sequence", "sm_clock_hz", b"sm_clock_hz", "sm_frac", b"sm_frac", "temperature_c", b"temperature_c", "throttle_reasons", b"throttle_reasons", "xid_events", b"xid_events"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

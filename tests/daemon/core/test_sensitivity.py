@@ -187,6 +187,12 @@ class TestAchieved:
         assert found.source is Source.OWN_LINKS
         assert found.confidence_frac == pytest.approx(0.3)  # one run and two of few: 1/3 · 0.9
 
+    def test_network_cards_tell_better_than_the_way_to_them(self) -> None:
+        job = record()
+        job.pcie_frac, job.nic_frac = 1.0, 0.4
+        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        assert found.speed_frac == pytest.approx((0.7 + 1.2) / 3)
+
     def test_earlier_runs_weigh_more_than_the_counters_of_this_one(self) -> None:
         model, job = SensitivityModel(OneModel()), record()
         for _ in range(3):
