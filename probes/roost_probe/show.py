@@ -112,6 +112,7 @@ def format_json(topology: Topology) -> str:
                 "pci_bus_id": nic.place.address,
                 "numa_node": nic.place.numa_node,
                 "gpu_levels": [level.name.lower() for level in nic.gpu_levels],
+                "bytes_per_s": nic.bytes_per_s,
             }
             for nic in topology.nics
         ],
