@@ -290,14 +290,16 @@ def _quiet_choices(
     found: list[tuple[RowSet, SubsetChoice]] = []
     wanted = NODE_COUNT
     for _, equals in groupby(alike, itemgetter(0)):
-        level = list(equals)
+        level = [(here, choice) for _, here, choice in equals]
         together = NO_ROWS
-        for _, here, _ in level:
+        for here, _ in level:
             together |= here
-        first = first_rows(together, wanted)
-        found += [(chosen, choice) for _, here, choice in level if (chosen := here & first)]
-        wanted -= first.bit_count()
-        if not wanted:
+        wanted -= together.bit_count()
+        if wanted < 0:
+            first = first_rows(together, wanted + together.bit_count())
+            level = [(chosen, choice) for here, choice in level if (chosen := here & first)]
+        found += level
+        if wanted <= 0:
             break
     return tuple(found)
 

@@ -54,6 +54,8 @@ def row_array(rows: RowSet) -> NDArray[np.int64]:
 
 def first_rows(rows: RowSet, count: int) -> RowSet:
     """The lowest rows of a set; all where there are no more than `count`, which is small."""
+    if rows.bit_count() <= count:
+        return rows
     left = rows
     for _ in range(count):
         left &= left - 1

@@ -7,6 +7,8 @@ from roost_sim.traces.shapes import JobShapeRule, ShapeRule
 from roost_sim.traces.trace import UNKNOWN, Trace
 from roostd.core.model import JobId, JobSpec, Shape
 
+_STRETCH_COUNT = 10_000
+
 
 def job_ids(trace: Trace) -> list[JobId]:
     """The id of each job: its place in the trace, from 1."""
@@ -37,16 +39,7 @@ def arrivals(
         limit_s: time limits of jobs; those left out have none.
     """
     named, limits = models or {}, limit_s or {}
-    columns = zip(
-        job_ids(trace),
-        trace.submit_s.tolist(),
-        trace.duration_s.tolist(),
-        trace.gpu_count.tolist(),
-        trace.node_count.tolist(),
-        trace.user_id.tolist(),
-        strict=True,
-    )
-    for job_id, submit_s, duration_s, gpu_count, node_count, user_id in columns:
+    for job_id, submit_s, duration_s, gpu_count, node_count, user_id in _rows(trace):
         accepted = (
             shapes_by_job(job_id, gpu_count, gpus_per_node)
             if shapes_by_job is not None
@@ -62,6 +55,21 @@ def arrivals(
             model=named.get(job_id, ""),
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
+
+
+def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int]]:
+    """The columns job by job, a stretch at a time: a trace may be longer than memory is large."""
+    for begin in range(0, len(trace), _STRETCH_COUNT):
+        end = min(begin + _STRETCH_COUNT, len(trace))
+        yield from zip(
+            map(JobId, map(str, range(begin + 1, end + 1))),
+            trace.submit_s[begin:end].tolist(),
+            trace.duration_s[begin:end].tolist(),
+            trace.gpu_count[begin:end].tolist(),
+            trace.node_count[begin:end].tolist(),
+            trace.user_id[begin:end].tolist(),
+            strict=True,
+        )
 
 
 def _told(gpu_count: int, node_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
