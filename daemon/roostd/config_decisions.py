@@ -141,6 +141,9 @@ class PreemptionSection(Section):
     budget_per_hour: Annotated[int, Field(ge=0)] = Field(
         default=2, description="jobs of one partition that are stopped in an hour, at most"
     )
+    moves: bool = Field(
+        default=False, description="jobs are also stopped to run on closer together"
+    )
     qos: tuple[str, ...] = Field(
         default=(),
         strict=False,

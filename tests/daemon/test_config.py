@@ -191,8 +191,16 @@ _DECISIONS = [
 ]
 
 
-@pytest.mark.parametrize(("section", "name"), _DECISIONS)
-@pytest.mark.parametrize("wrong", ["-1", "{a: 1}", "soon", "true", ".nan", ".inf"])
+_WRONG = ("-1", "{a: 1}", "soon", "true", ".nan", ".inf")
+_WRONG_DECISIONS = [
+    (section, name, wrong)
+    for section, name in _DECISIONS
+    for wrong in _WRONG
+    if (name, wrong) != ("moves", "true")  # the one switch among the numbers
+]
+
+
+@pytest.mark.parametrize(("section", "name", "wrong"), _WRONG_DECISIONS)
 def test_a_wrong_number_of_a_decision_is_one_problem_with_line_and_cure(
     tmp_path: Path, section: str, name: str, wrong: str
 ) -> None:

@@ -13,7 +13,7 @@ from roostd.core.chooser import Chooser
 from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import Ledger
 from roostd.core.model import JobId, NodeShare, Placement
-from roostd.core.policy import CandidatePolicy, MovingPreemption
+from roostd.core.policy import CandidatePolicy, JudgingMoves, MovingPreemption
 from roostd.core.row_sets import NO_ROWS
 from roostd.core.tiers import TIERS_IN_WORDS, closest_tier, tier_of
 
@@ -38,6 +38,7 @@ class Moves:
     ) -> None:
         self._ledger, self._policy = ledger, policy
         self._candidates, self._chooser = candidates, chooser
+        self._judge = policy if isinstance(policy, JudgingMoves) else None
         self._plans: dict[JobId, _Plan] = {}
         self._looked_at: int | None = None
 
@@ -102,6 +103,8 @@ class Moves:
         found = self._spread(shares_of(placement))
         if found is None or found >= spread:
             return  # the score policy likes another candidate better
+        if self._judge is not None and not self._judge.approve_move(record, found[0], at_s):
+            return
         self._plans[job.job_id] = _Plan(placement, decision)
         reason = f"moves, to be {TIERS_IN_WORDS[found[0]]}"
         if found[0] == spread[0]:

@@ -15,6 +15,12 @@ what it did since its last checkpoint and the time of a restart, so for job j an
 
 lease: seconds that a started job is left alone, and so the service that j is sure to get; g: GPUs;
 S̄: mean S of the victims, weighted by GPUs. Two jobs that are served alike never stop each other.
+
+A job that is badly placed is moved, for nobody else's sake, where there is room closer together:
+
+    gain(j) = lease · (1 - v(here) / v(there))    seconds of work, carried out where > loss(j)
+
+v: what is believed of its speed by tier. Moves share budget and cool-down with other stops.
 """
 
 from collections import deque
@@ -22,6 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
+from roostd.core.candidates import TIER_NODE
 from roostd.core.jobs import JobRecord, tiers_of
 from roostd.core.model import JobId
 from roostd.core.sensitivity import SensitivityModel
@@ -42,6 +49,7 @@ class NetworkPreemptionConfig:
         restart_s: what a restart costs a job beside its lost work.
         cooldown_s: from one request to stop a job to the next.
         budget_per_hour: jobs of one partition that are stopped in an hour, at most.
+        moves: whether jobs are also stopped to run on closer together.
     """
 
     partitions: tuple[str, ...] = ()
@@ -50,6 +58,7 @@ class NetworkPreemptionConfig:
     restart_s: float = 120.0
     cooldown_s: float = 7_200.0
     budget_per_hour: int = 2
+    moves: bool = False
 
     def __post_init__(self) -> None:
         for name in ("lease_s", "patience_s", "restart_s", "cooldown_s", "budget_per_hour"):
@@ -131,6 +140,24 @@ class NetworkPreemption:
         self._asked.update((victim.job_id, at_s) for victim in victims)
         return True
 
+    # -- core.policy.JudgingMoves ------------------------------------------------------------
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See core.policy.MovingPreemption. Who gains most beyond its loss first."""
+        if not self.config.moves:
+            return ()
+        gain_s = {job.job_id: self._gain_s(job, _closest(job), at_s) for job in running}
+        worth_it = [job for job in self.first_to_go(running, at_s) if gain_s[job.job_id] > 0]
+        return sorted(worth_it, key=lambda job: (-gain_s[job.job_id], job.job_id))
+
+    def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
+        """See core.policy.JudgingMoves."""
+        if self._left_count(_partition(job)) < 1 or self._gain_s(job, tier, at_s) <= 0:
+            return False
+        self._stops.append((at_s, _partition(job)))
+        self._asked[job.job_id] = at_s
+        return True
+
     def review_s(self, at_s: float) -> float:
         """See core.policy.PreemptPolicy."""
         if not self.config.partitions:
@@ -146,7 +173,7 @@ class NetworkPreemption:
         efficiency = job.efficiency(at_s)
         if efficiency > 0:
             return min(efficiency, 1.0)
-        return self._believed_speed(job) if job.run_s(at_s) > 0 else 0.0
+        return self._kept_frac(job, _closest(job)) if job.run_s(at_s) > 0 else 0.0
 
     def loss_s(self, job: JobRecord, at_s: float) -> float:
         """What a job loses at most when it is stopped now: work since its checkpoint, a restart."""
@@ -170,10 +197,15 @@ class NetworkPreemption:
     def _worth_s(self, victim: JobRecord, at_s: float) -> float:
         return self.score(victim, at_s) * self.config.lease_s - self.loss_s(victim, at_s)
 
-    def _believed_speed(self, job: JobRecord) -> float:
+    def _gain_s(self, job: JobRecord, tier: int, at_s: float) -> float:
+        """Seconds of work that a job gains in a lease on a tier, less what the move loses."""
+        return self.config.lease_s * (1.0 - self._kept_frac(job, tier)) - self.loss_s(job, at_s)
+
+    def _kept_frac(self, job: JobRecord, tier: int) -> float:
+        """Speed of a job where it is over its speed on a tier."""
         if self._sensitivity is None or job.spec is None or job.decision is None:
             return 1.0
-        return self._sensitivity.achieved(job, *tiers_of(job)).speed_frac
+        return self._sensitivity.achieved(job, tiers_of(job)[0], tier).speed_frac
 
     def _is_on(self, job: JobRecord) -> bool:
         return _partition(job) in self.config.partitions
@@ -187,6 +219,11 @@ class NetworkPreemption:
         cooled_s = at_s - self.config.cooldown_s
         while self._asked and next(iter(self._asked.values())) <= cooled_s:
             del self._asked[next(iter(self._asked))]
+
+
+def _closest(job: JobRecord) -> int:
+    """The closest tier that its request allows; where nobody placed it, it is not asked."""
+    return TIER_NODE if job.decision is None else tiers_of(job)[1]
 
 
 def _partition(job: JobRecord) -> str:

@@ -274,6 +274,14 @@ class MovingPreemption(PreemptPolicy, Protocol):
         """
 
 
+@runtime_checkable
+class JudgingMoves(MovingPreemption, Protocol):
+    """A policy that judges each move, and may keep count of what it lets be moved."""
+
+    def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
+        """Whether a job may be stopped for a place of this tier; if so, it is asked to at once."""
+
+
 # -- the defaults ------------------------------------------------------------------------------
 
 

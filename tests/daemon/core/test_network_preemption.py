@@ -15,8 +15,9 @@ from roostd.core.events import SpeedSeen
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId, JobSpec
 from roostd.core.network_preemption import NetworkPreemption, NetworkPreemptionConfig
-from roostd.core.policy import JudgingPreemption
-from roostd.testing.builders import EngineHarness, bridges, job, node, preempted, share
+from roostd.core.policy import JudgingMoves, JudgingPreemption
+from roostd.core.sensitivity import SensitivityModel, TierSpeeds
+from roostd.testing.builders import EngineHarness, bridges, job, node, preempted, shape, share
 
 CONFIG = NetworkPreemptionConfig(partitions=("main",))
 
@@ -207,3 +208,88 @@ def test_a_refused_stop_uses_up_the_cool_down(make_harness: HarnessFactory) -> N
     # It was asked when its lease ended, at 3600.
     assert preempted(harness.advance(10_799.0)) == {}
     assert preempted(harness.advance(10_800.0)) == {"1": "3"}
+
+
+# -- moves -------------------------------------------------------------------------------------
+
+MOVING = replace(CONFIG, moves=True)
+
+
+class Speeds:
+    """All jobs alike: so much of their speed is left across nodes."""
+
+    def __init__(self, rack_frac: float) -> None:
+        self._found = TierSpeeds(1.0, rack_frac, rack_frac)
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        return self._found
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        return self._found
+
+
+def spread(
+    make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float = 0.5
+) -> EngineHarness:
+    """9 runs on four GPUs of each node, beside 1 on a and 2 on b, and its lease is over."""
+    policy = NetworkPreemption(config, SensitivityModel(Speeds(rack_frac)))
+    harness = make_harness(
+        [node("a", rack="r"), node("b", rack="r")], bridges(), policies=Policies(preemption=policy)
+    )
+    harness.run(job("1", gpus=4, required=["a"]), job("2", gpus=4, required=["b"]))
+    harness.run(replace(job("9", shape(8), shape(4, 2)), checkpoint_s=600.0))
+    assert harness.placement("9").nodes == ("a", "b")
+    harness.advance(4_000.0)
+    return harness
+
+
+def test_engine_takes_it_for_a_judge_of_moves(policy: NetworkPreemption) -> None:
+    assert isinstance(policy, JudgingMoves)
+
+
+def test_a_badly_placed_job_moves_where_that_pays(make_harness: HarnessFactory) -> None:
+    # 3600 · (1 - 0.5) = 1800 s of work against 600 + 120 s.
+    harness = spread(make_harness, MOVING)
+    assert preempted(harness.end("1")) == {"9": None}
+    harness.stop("9")
+    assert harness.placement("9").nodes == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("config", "rack_frac"),
+    [
+        (CONFIG, 0.5),
+        (MOVING, 0.8),  # 3600 · (1 - 0.8) = 720 s are no more than it loses
+        (replace(MOVING, budget_per_hour=0), 0.5),
+        (replace(MOVING, partitions=("other",)), 0.5),
+        (replace(MOVING, lease_s=5_000.0), 0.5),
+    ],
+)
+def test_it_stays_where_that_does_not_pay_or_is_not_allowed(
+    make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float
+) -> None:
+    assert preempted(spread(make_harness, config, rack_frac).end("1")) == {}
+
+
+def test_a_move_counts_as_a_stop(make_harness: HarnessFactory) -> None:
+    harness = spread(make_harness, replace(MOVING, budget_per_hour=1))
+    harness.end("1")
+    policy = harness.engine.policies.preemption
+    assert isinstance(policy, NetworkPreemption)
+    assert policy.state().stops == ((4_000.0, "main"),)
+    assert policy.state().asked == ((JobId("9"), 4_000.0),)
+    assert not policy.approve_move(running("3"), 0, 4_001.0)
+
+
+def test_who_gains_most_moves_first_and_who_gains_nothing_does_not(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = spread(make_harness, MOVING)
+    policy, spread_out = harness.engine.policies.preemption, harness.engine.record(JobId("9"))
+    assert isinstance(policy, NetworkPreemption)
+    assert spread_out.spec is not None
+    spec = replace(spread_out.spec, job_id=JobId("8"), checkpoint_s=900.0)
+    seldom = replace(spread_out, spec=spec)
+    on_one_node = harness.engine.record(JobId("1"))
+    found = policy.movers([on_one_node, seldom, spread_out], 4_000.0)
+    assert [record.job_id for record in found] == ["9", "8"]
