@@ -8,7 +8,6 @@ same indices, so a candidate is a node set and one index set that is free on all
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ from roostd.core.eligibility import (
 from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, weighted_sums
 from roostd.core.gangs import gang_parts, gangs
 from roostd.core.late import Late
-from roostd.core.links import LOAD_COLUMNS, STATIC_COLUMNS, LinkTable, SubsetChoice, indices_of
+from roostd.core.links import LOAD_COLUMNS, LinkTable, SubsetChoice, indices_of
 from roostd.core.model import JobSpec, NodeName, NodeShare, Placement, Shape
 from roostd.core.quiet_gangs import (
     QuietGang,
@@ -37,9 +36,9 @@ from roostd.core.quiet_gangs import (
     quiet_gang_features,
     quiet_gangs,
 )
-from roostd.core.row_sets import NO_ROWS, RowSet, first_rows, row_array, rows_in
+from roostd.core.quiet_nodes import NODE_COUNT, QuietChoices, quiet_choices, quiet_features
+from roostd.core.row_sets import NO_ROWS, RowSet, row_array, rows_in
 
-NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 _NODE_LOAD_WEIGHT = float(HEURISTIC_WEIGHTS[LOAD_COLUMNS].sum())
 
 TIER_NODE, TIER_RACK, TIER_CLUSTER = 0, 1, 2
@@ -73,7 +72,7 @@ class Candidates(Late):
     tier: int
     exclusions: tuple[tuple[str, int], ...]
     chances: tuple[Chance, ...] = ()
-    choices: tuple[tuple[RowSet, SubsetChoice], ...] = ()
+    choices: QuietChoices = ()
     gangs: tuple[QuietGang, ...] = ()
 
     def __len__(self) -> int:
@@ -247,7 +246,7 @@ def _nothing(
 
 def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
     if not room.rows & cluster.load_told:
-        choices = _quiet_choices(cluster, room.rows, shape.gpus_per_node)
+        choices = quiet_choices(cluster, room.rows, shape.gpus_per_node)
         return Candidates.later(
             partial(_spell_out_quiet, shape, room, choices),
             shape=shape,
@@ -274,51 +273,7 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
     return found
 
 
-def _quiet_choices(
-    cluster: Cluster, rows: RowSet, size: int
-) -> tuple[tuple[RowSet, SubsetChoice], ...]:
-    """The best nodes of whose load nothing is told, with their best subsets.
-
-    Those with the same GPUs free are equally good, so sets of them are compared, not nodes.
-    """
-    tables, alike = cluster.tables, []
-    for (kind, free_mask), there in cluster.free_sets.items():
-        if here := there & rows:
-            choice = tables[kind].choice(free_mask, size)
-            alike.append((choice.best_static_score, here, choice))
-    alike.sort(key=itemgetter(0), reverse=True)
-    found: list[tuple[RowSet, SubsetChoice]] = []
-    wanted = NODE_COUNT
-    for _, equals in groupby(alike, itemgetter(0)):
-        level = [(here, choice) for _, here, choice in equals]
-        together = NO_ROWS
-        for here, _ in level:
-            together |= here
-        wanted -= together.bit_count()
-        if wanted < 0:
-            first = first_rows(together, wanted + together.bit_count())
-            level = [(chosen, choice) for here, choice in level if (chosen := here & first)]
-        found += level
-        if wanted <= 0:
-            break
-    return tuple(found)
-
-
-def quiet_features(choices: Sequence[SubsetChoice]) -> NDArray[np.float32]:
-    """What a policy sees of some nodes' subsets when nothing is told of their load.
-
-    Returns:
-        float32 [candidate, feature], columns core.features.COLUMNS.
-    """
-    static = np.concatenate([choice.static for choice in choices])
-    features = np.zeros((len(static), len(COLUMNS)), dtype=np.float32)
-    features[:, STATIC_COLUMNS] = static
-    return features
-
-
-def _spell_out_quiet(
-    shape: Shape, room: Room, choices: tuple[tuple[RowSet, SubsetChoice], ...]
-) -> Candidates:
+def _spell_out_quiet(shape: Shape, room: Room, choices: QuietChoices) -> Candidates:
     by_row = [(row, choice) for rows, choice in choices for row in rows_in(rows)]
     by_row.sort(key=itemgetter(0))
     return replace(_spell_out(shape, room, by_row), choices=choices)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.actions import Decision
-from roostd.core.candidates import Candidates, quiet_features
+from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
 from roostd.core.errors import PolicyError
 from roostd.core.features import HeuristicScore
@@ -16,7 +16,7 @@ from roostd.core.links import LinkTable, SubsetChoice, indices_of
 from roostd.core.model import NodeName, NodeShare, Placement
 from roostd.core.policy import RowwiseScore, ScorePolicy
 from roostd.core.quiet_gangs import Part, QuietGang, quiet_gang_features
-from roostd.core.row_sets import RowSet
+from roostd.core.quiet_nodes import QuietChoices, quiet_features
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _TOP_LIMIT = 4096
@@ -72,7 +72,7 @@ class Chooser:
         return placements[0], decision
 
     def _best_quiet(
-        self, policy: RowwiseScore, choices: Sequence[tuple[RowSet, SubsetChoice]]
+        self, policy: RowwiseScore, choices: QuietChoices
     ) -> tuple[int, SubsetChoice, int]:
         """The row, its choice and the position there of the best candidate; ties to the first."""
         best_score, best_row = -inf, 0

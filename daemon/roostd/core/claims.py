@@ -5,8 +5,18 @@ plan, and an outsider that Slurm started first), so that a GPU is free again whe
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from roostd.core.links import mask_of
+from roostd.core.links import MAX_GPUS, mask_of
+from roostd.core.model import NodeShare
+
+
+def claimable(share: NodeShare) -> NodeShare:
+    """Drop GPUs past MAX_GPUS: nodes that large are never offered, their jobs still count."""
+    if not share.gpu_indices or share.gpu_indices[-1] < MAX_GPUS:  # they ascend
+        return share
+    indices = tuple(index for index in share.gpu_indices if index < MAX_GPUS)
+    return replace(share, gpu_indices=indices)
 
 
 class Claims:

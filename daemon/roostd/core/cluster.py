@@ -13,11 +13,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.core.claims import Claims
+from roostd.core.claims import Claims, claimable
 from roostd.core.events import LOAD_COLUMNS
 from roostd.core.features import load_fractions
 from roostd.core.links import MAX_GPUS, LinkTable, mask_of
 from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
+from roostd.core.node_labels import NodeLabels
 from roostd.core.row_sets import NO_ROWS, Levels, RowSet, row_set_where
 from roostd.core.topology import Level, Link, LinkMatrix
 
@@ -38,8 +39,7 @@ class Cluster:
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
         rack_rows: not by row but by rack: its rows.
-        rack_of: list; the same as rack_id.
-        rack_id, kind: int64; kind numbers the distinct link tables in `tables`.
+        rack_id, kind: int64, rack_of a list of the former; kind numbers the distinct link tables in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
         load_mean: float32 [row], mean over GPUs and quantities.
         load_told: the rows whose load a probe has told. The others with the same (kind, free mask)
@@ -56,7 +56,7 @@ class Cluster:
         self.tables: list[LinkTable] = []
         self._kinds: dict[LinkMatrix, int] = {}
         self._racks: dict[str, int] = {}
-        self._members: dict[tuple[str, str], NDArray[np.bool_]] = {}
+        self._labels = NodeLabels()
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self.faults: dict[tuple[int, int], str] = {}
         self.memo: dict[Hashable, object] = {}
@@ -109,7 +109,7 @@ class Cluster:
         self.cpu_count[row], self.memory_bytes[row] = spec.cpu_count, spec.memory_bytes
         self.usable[row] = spec.usable and self.gpu_count[row] > 0
         self._set_rack(row, self._racks.setdefault(spec.rack, len(self._racks)))
-        self._set_membership(row, old, spec)
+        self._labels.change(row, old, spec)
         self.specs[row] = spec
         self.memo.clear()
         self._refresh(row)
@@ -121,7 +121,7 @@ class Cluster:
         row = self.row.get(name)
         if row is not None and (spec := self.specs[row]) is not None:
             self.memo.clear()
-            self._set_membership(row, spec, None)
+            self._labels.change(row, spec, None)
             self.cpu_free[row] -= spec.cpu_count
             self.memory_free[row] -= spec.memory_bytes
             self.cpu_count[row] = self.memory_bytes[row] = 0
@@ -182,8 +182,7 @@ class Cluster:
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
         """Which rows carry a "partition" or "feature" of that name: bool [row]."""
-        members = self._members.get((what, name))
-        return np.zeros(len(self), dtype=np.bool_) if members is None else members[: len(self)]
+        return self._labels.carriers(what, name)
 
     # -- who holds what --------------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class Cluster:
         rows, before = self.row, self._shares.get(job_id, ())
         if shares is before and before:
             return
-        known = tuple([_within_tables(share) for share in shares if share.node in rows])
+        known = tuple([claimable(share) for share in shares if share.node in rows])
         if known and known == before:
             return
         self._unbook(self._shares.pop(job_id, ()))
@@ -339,6 +338,7 @@ class Cluster:
         self.cpu_free.add_row()
         self.memory_free.add_row()
         self._claims.add_row()
+        self._labels.add_row()
         self._whole.append(0)
         self.rack_of.append(0)
         self._kind_of.append(0)
@@ -377,17 +377,6 @@ class Cluster:
         self.rack_rows[rack] |= 1 << row
         self.rack_id[row] = self.rack_of[row] = rack
 
-    def _set_membership(self, row: int, old: NodeSpec | None, new: NodeSpec | None) -> None:
-        for spec, value in ((old, False), (new, True)):
-            if spec is None:
-                continue
-            named = [("partition", name) for name in spec.partitions]
-            named += [("feature", name) for name in spec.features]
-            for key in named:
-                if key not in self._members:
-                    self._members[key] = np.zeros(self._capacity, dtype=np.bool_)
-                self._members[key][row] = value
-
     def _grow(self) -> None:
         self.gpu_count = _doubled(self.gpu_count)
         self.cpu_count = _doubled(self.cpu_count)
@@ -399,16 +388,7 @@ class Cluster:
         self.load = _doubled(self.load)
         self.load_mean = _doubled(self.load_mean)
         self.load_known_frac = _doubled(self.load_known_frac)
-        self._members = {key: _doubled(members) for key, members in self._members.items()}
         self._capacity *= 2
-
-
-def _within_tables(share: NodeShare) -> NodeShare:
-    """Drop GPUs past MAX_GPUS: nodes that large are never offered, their jobs still count."""
-    if not share.gpu_indices or share.gpu_indices[-1] < MAX_GPUS:  # they ascend
-        return share
-    indices = tuple(index for index in share.gpu_indices if index < MAX_GPUS)
-    return replace(share, gpu_indices=indices)
 
 
 def _doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:

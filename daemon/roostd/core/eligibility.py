@@ -183,7 +183,7 @@ def _fitting(
 ) -> tuple[NDArray[np.bool_], list[tuple[str, int]]]:
     """Which rows an idle and usable cluster could offer: bool [row]; and why not the others."""
     count = len(cluster)
-    alive = cluster.members("partition", job.partition).copy()
+    alive = cluster.members("partition", job.partition)
     exclusions: list[tuple[str, int]] = []
 
     def keep(reason: str, condition: NDArray[np.bool_]) -> None:
