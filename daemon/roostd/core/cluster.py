@@ -39,7 +39,7 @@ class Cluster:
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         usable: bool, Slurm would start a job there.
         rack_rows: not by row but by rack: its rows.
-        rack_id, kind: int64, rack_of a list of the former; kind numbers the distinct link tables in `tables`.
+        rack_id, kind: int64, rack_of a list of the former; kind numbers those in `tables`.
         load: float32 [row, gpu, 4], fractions, 0 where unknown.
         load_mean: float32 [row], mean over GPUs and quantities.
         load_told: the rows whose load a probe has told. The others with the same (kind, free mask)
