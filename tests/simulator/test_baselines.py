@@ -105,6 +105,15 @@ def test_srtf_stops_not_many_for_one() -> None:
     assert ends(run("srtf+consolidation+open+srtf", *small, ("9", 10, 12, 8)))["9"] == 22.0
 
 
+def test_srtf_counts_the_restart_of_every_victim() -> None:
+    # At 10, 1 and 2 have 90 s left, a restart takes 20. 3 of 30 s would cost 2 x 50 s: it waits. Of
+    # 24 s it costs 2 x 44: it runs 10-34, the others stand until 54 and end at 144.
+    large = (("1", 0, 100, 4), ("2", 0, 100, 4))
+    assert ends(run("srtf", *large, ("3", 10, 30, 8), restart_s=20.0))["3"] == 130.0
+    pays = run("srtf", *large, ("3", 10, 24, 8), restart_s=20.0)
+    assert ends(pays) == {"1": 144.0, "2": 144.0, "3": 34.0}
+
+
 @pytest.mark.parametrize(
     ("name", "ended_s"),
     [
@@ -311,6 +320,12 @@ def test_tetris_weighs_alignment_against_work() -> None:
     policy = "tetris+consolidation"
     jobs = run(policy, ("1", 0, 100, 8), ("2", 1, 100, 8), ("3", 2, 10, 4), ("4", 3, 80, 5))
     assert starts(jobs) == {"1": 0.0, "3": 100.0, "4": 110.0, "2": 190.0}
+
+
+def test_tetris_serves_the_larger_of_two_with_as_much_work() -> None:
+    # 80 GPU-seconds each: the demands, 4 and 8, decide.
+    jobs = run("tetris+consolidation", ("1", 0, 100, 8), ("2", 1, 20, 4), ("3", 2, 10, 8))
+    assert starts(jobs) == {"1": 0.0, "3": 100.0, "2": 110.0}
 
 
 def test_optimus_prefers_whom_the_last_gpu_saves_most() -> None:

@@ -85,6 +85,9 @@ def test_lwf_fills_nodes_only_with_jobs_that_they_hold_whole() -> None:
         cluster = drawn("aaa. cc.. b.bb")
         assert put(policy, cluster, job("new", *tightest_shapes(2, 4))) == of_two
         assert put(policy, cluster, job("new", *tightest_shapes(5, 4))) is None
+        another = rule(name, Knowledge(work_s=work_s, seed=0))
+        of_four = put(another, drawn("aa.. bb.."), job("new", *tightest_shapes(4, 4)))
+        assert of_four == (None if name == "lwf-1" else {"n0": (2, 3), "n1": (2, 3)})
 
 
 def test_least_interference_keeps_a_job_together_where_it_disturbs_least() -> None:
@@ -98,6 +101,13 @@ def test_least_interference_keeps_a_job_together_where_it_disturbs_least() -> No
     }
     assert put(rule("lif"), nodes, job("new", *tightest_shapes(4, 4))) == {"n2": (0, 1, 2, 3)}
     assert put(rule("lif"), nodes, job("new", *tightest_shapes(8, 4))) is None
+
+
+def test_lif_counts_each_job_that_it_disturbs_once_a_gpu() -> None:
+    # Three GPUs. n0: two jobs, each slowed by 3/8, and their two GPUs: 6/8 + 2/8. n1: one job,
+    # 3/8, and its four GPUs: 3/8 + 4/8.
+    nodes = drawn("ab...... cccc....")
+    assert put(rule("lif"), nodes, job("new", *tightest_shapes(3, 8))) == {"n1": (4, 5, 6)}
 
 
 def test_who_disturbs_nobody_goes_where_it_fits_best() -> None:
