@@ -5,6 +5,7 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -86,6 +87,7 @@ class SlurmWatch:
         at_s = self._state.clock.now_s()
         self._note_enforced()
         if self._reader is not None:
+            self._view = replace(self._view, requests={})
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
         yield from diff(QueueView(), self._view, at_s)

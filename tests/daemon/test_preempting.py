@@ -193,6 +193,22 @@ async def test_pins_and_budgets_outlive_a_restart(slurm: SlurmStandIn, settings:
     assert TimerPinned in assert_replays(settings)
 
 
+async def test_a_restarted_daemon_may_stop_a_job_that_ran_before_it(
+    slurm: SlurmStandIn, settings: Config
+) -> None:
+    async with running(slurm, settings) as daemon:
+        (victim,) = slurm.submit(gpus=8, comment=SAVES)
+        await daemon.until_running(victim)
+    async with running(slurm, settings) as daemon:
+        (waiting,) = slurm.submit(gpus=8)
+        await daemon.until_running(waiting)
+        assert slurm.state(victim) is JobState.PENDING
+        slurm.end(waiting)
+        await daemon.until_running(victim)
+        assert stop_count(daemon, victim) == 1
+    assert_replays(settings)
+
+
 async def test_knowledge_that_cannot_be_read_is_begun_anew(
     slurm: SlurmStandIn, settings: Config
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import JobState, QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roostd.adapters.slurm import QueueSnapshot, SlurmNode
@@ -27,6 +28,7 @@ from roostd.core.events import (
 from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, NodeSpec
 
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
+Request: TypeAlias = tuple[JobSpec, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class QueueView:
         numbers: Slurm's own number of each record that is a single job: tasks of an array have
             numbers of their own once they left the array's record.
         rests: engine time before which a requeued job must not start.
+        requests: of every running job, what it asked for and since when it runs, engine time; None:
+            it is not under Roost.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -53,6 +57,7 @@ class QueueView:
     lives: Mapping[JobId, Life] = field(default_factory=dict)
     numbers: Mapping[int, JobId] = field(default_factory=dict)
     rests: Mapping[JobId, float] = field(default_factory=dict)
+    requests: Mapping[JobId, Request | None] = field(default_factory=dict)
 
 
 def view(
@@ -138,7 +143,9 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
     for job_id, shares in after.running.items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
         if not is_same or before.running.get(job_id) != shares:
-            yield JobStarted(at_s=at_s, job_id=job_id, shares=shares)
+            unseen = after.requests.get(job_id) if job_id not in before.lives else None
+            job, since_s = unseen or (None, None)
+            yield JobStarted(at_s=at_s, job_id=job_id, shares=shares, job=job, since_s=since_s)
 
 
 def _requests(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
@@ -171,6 +178,7 @@ class _Reading:
         self._lives: dict[JobId, Life] = {}
         self._numbers: dict[int, JobId] = {}
         self._rests: dict[JobId, float] = {}
+        self._requests: dict[JobId, Request | None] = {}
 
     def result(self) -> QueueView:
         """The view."""
@@ -182,6 +190,7 @@ class _Reading:
             lives=self._lives,
             numbers=self._numbers,
             rests=self._rests,
+            requests=self._requests,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -198,7 +207,21 @@ class _Reading:
         if shares:
             self._running[job_id] = shares
             self._lives[job_id] = life
+            self._requests[job_id] = self._request(job, job_id, detail)
         self._numbers[job.number] = job_id
+
+    def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
+        """What a running job asked for; read once, for no look has the time to read them all."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        if is_same and job_id in self._before.requests:
+            return self._before.requests[job_id]
+        if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
+            return None
+        asked = self._before.waiting.get(job_id) if is_same else None
+        spec = asked or self._reader.read(job, detail, job_id)
+        if isinstance(spec, LeftToSlurm):
+            return None
+        return spec, self._reader.to_engine_s(job.start_epoch_s)
 
     def _life_of_holder(self, job: QueuedJob) -> Life:
         """Which life a holding job is in: while a requeued one is cleared away, its former one.

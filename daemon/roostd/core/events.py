@@ -95,11 +95,18 @@ class JobStarted:
     """Slurm allocated these; whether or not they are what was planned, they are the truth.
 
     Told for every job that holds resources on a GPU node, placed by Roost or not.
+
+    Attributes:
+        job: what it asked for, of a job under Roost that the engine has not seen wait: it has run
+            since before the engine was born.
+        since_s: engine time at which such a job started; None: now.
     """
 
     at_s: float
     job_id: JobId
     shares: tuple[NodeShare, ...]
+    job: JobSpec | None = None
+    since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,9 +157,14 @@ def tier_of(record: JobRecord) -> int:
 
 
 def tiers_of(record: JobRecord) -> tuple[int, int]:
-    """The tier of a placed job, and the closest one that its request allows."""
+    """The tier of a running job, and the closest one that its request allows.
+
+    Of one that another engine placed racks are not known: on several nodes it counts as in one.
+    """
     assert record.spec is not None
     closest = 0 if any(shape.node_count == 1 for shape in record.spec.shapes) else 1
+    if record.placement is None or record.decision is None:
+        return min(len(record.shares) - 1, 1), closest
     return tier_of(record), closest
 
 

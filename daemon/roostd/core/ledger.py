@@ -131,7 +131,9 @@ class Ledger:
         if record is None:
             self.ended.pop(event.job_id, None)
             record = self.jobs[event.job_id] = JobRecord(
-                spec=None, state=JobState.RUNNING, queued_s=event.at_s
+                spec=event.job,
+                state=JobState.RUNNING,
+                queued_s=event.at_s if event.since_s is None else event.since_s,
             )
         if event.job_id in self.running or event.job_id in self.stopping:
             self.cluster.hold(event.job_id, event.shares)
@@ -144,7 +146,7 @@ class Ledger:
         record.reason, record.until_s = "", None
         if record.started_s is not None:
             return None
-        record.started_s = event.at_s
+        record.started_s = event.at_s if event.since_s is None else event.since_s
         return record
 
     def end(self, event: JobEnded) -> None:

@@ -203,7 +203,7 @@ class NetworkPreemption:
 
     def _kept_frac(self, job: JobRecord, tier: int) -> float:
         """Speed of a job where it is over its speed on a tier."""
-        if self._sensitivity is None or job.spec is None or job.decision is None:
+        if self._sensitivity is None or job.spec is None or not job.shares:
             return 1.0
         return self._sensitivity.achieved(job, tiers_of(job)[0], tier).speed_frac
 

@@ -53,7 +53,7 @@ def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
         nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac, nic_frac=record.nic_frac
     )
     gate = state.engine.policies.gate
-    if isinstance(gate, DelayGate) and record.decision is not None:
+    if isinstance(gate, DelayGate):
         found = gate.sensitivity.achieved(record, *tiers_of(record))
         message.speed_frac, message.source = found.speed_frac, found.source.value
         message.confidence_frac = found.confidence_frac

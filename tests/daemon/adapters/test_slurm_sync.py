@@ -203,6 +203,35 @@ async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: 
     assert await watcher.kinds() == []
 
 
+async def test_a_daemon_that_finds_a_job_running_is_told_what_it_asked_for(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2, comment="roost:checkpoint=60", name="train")
+    (plain,) = watcher.slurm.submit(gpus=1)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.slurm.let_go([plain])
+    watcher.now_s += 50.0
+    events = await watcher.look()
+    started = {event.job_id: event for event in events if isinstance(event, JobStarted)}
+    found = started[job_id].job
+    assert found is not None
+    assert (found.gpu_count, found.checkpoint_s, found.name) == (2, 60.0, "train")
+    assert found.required_nodes == (), "as its user submitted it, without its pin"
+    assert started[job_id].since_s == watcher.now_s - 50.0
+    assert (started[plain].job, started[plain].since_s) == (None, None)
+
+
+async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.look()
+    await watcher.pin(job_id, "n1", 6, 7)
+    (started,) = await watcher.look()
+    assert isinstance(started, JobStarted)
+    assert started.job is None
+    again = diff(QueueView(), watcher.view, watcher.now_s)  # as a fresh engine is told
+    assert [event.job.job_id for event in again if isinstance(event, JobStarted) and event.job]
+
+
 async def test_restart_between_two_looks_is_an_end_and_a_start(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=1)
     await watcher.pin(job_id, "n1", 1)

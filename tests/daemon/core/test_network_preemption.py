@@ -11,7 +11,7 @@ import pytest
 from tests.daemon.core.conftest import HarnessFactory
 
 from roostd.core.engine import Policies
-from roostd.core.events import SpeedSeen
+from roostd.core.events import JobStarted, SpeedSeen
 from roostd.core.jobs import JobRecord, JobState
 from roostd.core.model import JobId, JobSpec
 from roostd.core.network_preemption import NetworkPreemption, NetworkPreemptionConfig
@@ -197,6 +197,21 @@ def test_a_job_that_waits_long_gets_the_gpus_of_one_that_can_go_on(
     assert harness.state("3") is JobState.RUNNING
     assert harness.state("2") is JobState.WAITING
     assert harness.engine.record(JobId("2")).stop_count == 1
+
+
+def test_a_job_that_runs_since_before_the_engine_was_born_may_be_stopped_too(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = engine_with(make_harness, CONFIG, [saving("1", None, gpus=8)])
+    shares = (share("b", *range(8)),)
+    began = JobStarted(
+        at_s=0.0, job_id=JobId("2"), shares=shares, job=saving("2", gpus=8), since_s=-5000.0
+    )
+    harness.feed(began)
+    assert harness.engine.record(JobId("2")).run_s(100.0) == 5100.0
+    harness.queue(job("3", gpus=8))
+    assert preempted(harness.advance(3599.0)) == {}, "its lease begins when the engine meets it"
+    assert preempted(harness.advance(4000.0)) == {"2": "3"}
 
 
 def test_a_refused_stop_uses_up_the_cool_down(make_harness: HarnessFactory) -> None:
