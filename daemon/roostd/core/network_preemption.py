@@ -222,8 +222,8 @@ class NetworkPreemption:
 
 
 def _closest(job: JobRecord) -> int:
-    """The closest tier that its request allows; where nobody placed it, it is not asked."""
-    return TIER_NODE if job.decision is None else tiers_of(job)[1]
+    """The closest tier that its request allows; where nobody knows it, it is not asked."""
+    return TIER_NODE if job.spec is None else tiers_of(job)[1]
 
 
 def _partition(job: JobRecord) -> str:

@@ -214,6 +214,16 @@ def test_a_job_that_runs_since_before_the_engine_was_born_may_be_stopped_too(
     assert preempted(harness.advance(4000.0)) == {"2": "3"}
 
 
+@pytest.mark.parametrize(("node_count", "speed_frac"), [(1, 1.0), (2, 0.7)])
+def test_a_job_that_another_engine_placed_is_as_fast_as_on_so_many_nodes(
+    node_count: int, speed_frac: float
+) -> None:
+    policy = NetworkPreemption(CONFIG, SensitivityModel())
+    shares = tuple(share(name, *range(8 // node_count)) for name in "ab"[:node_count])
+    found = replace(running("1", None), spec=saving("1", gpus=8), shares=shares)
+    assert policy.score(found, 100.0) == pytest.approx(speed_frac)  # UNKNOWN_SPEEDS in a rack
+
+
 def test_a_refused_stop_uses_up_the_cool_down(make_harness: HarnessFactory) -> None:
     harness = engine_with(make_harness, CONFIG, [saving("1", gpus=8), saving("2", None, gpus=8)])
     harness.queue(job("3", gpus=8))
