@@ -11,8 +11,9 @@ n(w): weight of the waits that lasted w or longer, answered or not. The weight o
 a seconds ago is 2 ** (-a / half-life), so that the curve follows the cluster; the newest
 `window_count` waits count, so that it follows quickly when many come.
 
-Nothing is known beyond the longest wait. Where some were given up then, the curve goes on with the
-answers per second waited that the known waits had on average:
+The last of the known waits, if it was answered, would make S nothing, as if no wait could ever be
+longer; half of what was left before is left. Beyond it nothing is known. There the curve goes on
+with the answers per second waited that the known waits had on average:
 
     S(t) = S(end) · exp(-(t - end) · Σ weight of answered / Σ weight · wait)
 """
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from math import exp, inf, isfinite, log
 
 _ROUNDING = 1e-12
+_LAST_FRAC = 0.5  # of what is left, what the longest wait leaves when it is answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +192,8 @@ def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
     times, lefts, left, last_s = list[float](), list[float](), 1.0, -inf
     for waited_s, is_censored, weight in marks:
         if not is_censored and at_risk > 0:
-            left *= max(0.0, 1.0 - weight / at_risk)
-            left = 0.0 if left < _ROUNDING else left
+            passed = at_risk - weight
+            left *= passed / at_risk if passed > _ROUNDING else _LAST_FRAC
             if waited_s == last_s:
                 lefts[-1] = left
             else:

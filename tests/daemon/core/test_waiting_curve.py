@@ -19,9 +19,9 @@ def curve_of(*waits: tuple[float, bool]) -> WaitingCurve:
 
 def test_without_censoring_it_is_the_share_that_waits_longer() -> None:
     curve = curve_of((10, True), (20, True), (20, True), (40, True))
-    # 4 waits: after 10 s 3/4 are left, after 20 s 1/4, after 40 s none.
+    # 4 waits: after 10 s 3/4 are left, after 20 s 1/4, after 40 s, the longest, half of that.
     assert curve.times_s == (10, 20, 40)
-    assert curve.left == pytest.approx((0.75, 0.25, 0.0))
+    assert curve.left == pytest.approx((0.75, 0.25, 0.125))
 
 
 def test_a_wait_that_was_given_up_counts_for_as_long_as_it_lasted() -> None:
@@ -51,7 +51,8 @@ def test_chance_is_that_of_those_who_waited_so_long() -> None:
     # of the 3 that waited longer than 10 s, 2 are answered within 10 s more.
     assert curve.chance(10, 10) == pytest.approx(2 / 3)
     assert curve.chance(0, 9) == 0
-    assert curve.chance(50, 1000) == 0  # nobody is known to have waited so long
+    # Nobody is known to have waited for 50 s. There were 4 answers in 90 s waited.
+    assert curve.chance(50, 10) == pytest.approx(1 - exp(-10 * 4 / 90))
 
 
 def test_weight_halves_with_age() -> None:
@@ -59,7 +60,7 @@ def test_weight_halves_with_age() -> None:
     history.add(Wait(0.0, 10.0, True))
     history.add(Wait(100.0, 20.0, True))
     # at 100 s the first counts 1/2, the second 1: at 10 s (1/2) / (3/2) = 1/3 are answered.
-    assert history.curve(100.0).left == pytest.approx((2 / 3, 0.0))
+    assert history.curve(100.0).left == pytest.approx((2 / 3, 1 / 3))
     assert history.weight(200.0) == pytest.approx(0.25 + 0.5)
 
 
@@ -121,7 +122,7 @@ def test_the_exponential_prior_is_exponential() -> None:
 class TestBestStop:
     """Half of the waits end after 10 s, the others after 100 s."""
 
-    curve = curve_of((10, True), (100, True))
+    curve = WaitingCurve((10.0, 100.0), (0.5, 0.0), 100.0)
 
     def test_stops_where_the_next_step_does_not_pay(self) -> None:
         # worth(10) = 40 · 1/2 - 10 = 10; worth(100) = 40 - (10 + 1/2 · 90) = -15
