@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
+from math import inf
 
 import structlog
 
@@ -15,7 +16,7 @@ from roostd.core.actions import LetGo, Place, Preempt, Wait
 from roostd.core.errors import SlurmError, UnknownJob
 from roostd.core.events import Event, PlacementRefused, PreemptionRefused
 from roostd.core.jobs import JobRecord, JobState
-from roostd.core.model import JobId, Placement
+from roostd.core.model import JobId, NodeName, Placement
 from roostd.metrics import Metrics
 from roostd.recorder import Recorder
 from roostd.state import DaemonState
@@ -23,6 +24,13 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 _LONGEST_REASON = 160
+# When a job that it killed starts again, slurmd first purges its old credential, but looks for what
+# to purge every two seconds at most, and at the end of each job. Where that time falls between the
+# two calls of a start (PrologFlags=Alloc), the second waits 20 s for the first, in vain, and the
+# start fails: "REQUEST_LAUNCH_PROLOG notification failed". Seen on 22.05. After a pause the first
+# call purges. Two minutes after the kill the credential is gone.
+_QUIET_S = 2.5
+_CREDENTIAL_S = 121.0
 _DAY_S = 86_400.0
 
 
@@ -61,6 +69,7 @@ class Applier:
         self._pinned: dict[JobId, Placement] = {}
         self._sentences: dict[JobId, str] = {}  # not announced yet
         self._released: set[JobId] = set()
+        self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
         self._handed_back: set[JobId] = set()
         self._is_draining = False
 
@@ -97,6 +106,10 @@ class Applier:
         self._sentences.pop(job_id, None)
         self._pinned.pop(job_id, None)
         self._released.discard(job_id)
+        with contextlib.suppress(UnknownJob):
+            now_s = self._state.clock.now_s()
+            for share in self._state.engine.record(job_id).shares:
+                self._touched_s[share.node] = now_s
 
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Hold every waiting job for another lease, in one call.
@@ -224,6 +237,7 @@ class Applier:
     async def _pin(self, action: Place, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
         failpoint.reach("after_journal")
+        await asyncio.sleep(self._unquiet_s(action))
         if not self._is_current(action):
             return
         began_s = time.perf_counter()
@@ -242,6 +256,15 @@ class Applier:
             _log.info("job_pinned", job_id=action.job_id)
             failpoint.reach("after_pin")
         self._look()
+
+    def _unquiet_s(self, action: Place) -> float:
+        """How long a job that was requeued lately must let its nodes' slurmds rest."""
+        now_s = self._state.clock.now_s()
+        rest_s = self._state.rests.get(action.job_id)
+        if rest_s is None or now_s > rest_s + _CREDENTIAL_S:
+            return 0.0
+        touched_s = [self._touched_s.get(node, -inf) for node in action.placement.nodes]
+        return max(max(touched_s) + _QUIET_S - now_s, 0.0)
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants that: it may have learnt better meanwhile."""

@@ -188,6 +188,7 @@ class SlurmWatch:
         self._tell_owners()
         self._tell_left(reader, before)
         self._tell_comments()
+        self._state.rests = self._view.rests
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
         self._sort_leases()

@@ -55,6 +55,7 @@ class DaemonState:
         owners: of every job in Slurm's queue, and of ended ones that the engine remembers.
         left: jobs that ask for GPUs and that Roost does not place; also while they run.
         left_reasons: why, of every waiting job that Roost does not place, CPU jobs too.
+        rests: engine time before which each requeued job that waits must not start.
         comments: what users tell of jobs by their comments, of those who do.
         earlier_places: what was decided before the present engine was born, by the journal.
     """
@@ -76,6 +77,7 @@ class DaemonState:
     owners: dict[JobId, Owner] = field(default_factory=dict)
     left: dict[JobId, LeftJob] = field(default_factory=dict)
     left_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    rests: Mapping[JobId, float] = field(default_factory=dict)
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_places: dict[JobId, Place] = field(default_factory=dict)
 

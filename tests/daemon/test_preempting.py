@@ -90,9 +90,13 @@ async def test_a_job_that_can_go_on_makes_room_and_runs_again(
         assert stamp is not None
         assert stamp.was[0] == ("TresPerJob", "gres:gpu:8")
         assert daemon.count("roost_preemptions_total", outcome="stopped") == 1
+        ended_s = daemon.daemon.state.clock.now_s()
         slurm.end(waiting)
         await daemon.until_running(victim)
         assert stop_count(daemon, victim) == 1
+        began_s = daemon.daemon.state.engine.record(victim).started_s
+        assert began_s is not None
+        assert began_s - ended_s >= 2.5, "slurmd has dealt with the other job by then"
     assert JobQueued in assert_replays(settings)
 
 
