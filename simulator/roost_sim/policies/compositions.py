@@ -171,7 +171,9 @@ BASELINES = (
 
 # The best full stacks found that are told nothing of run times: docs/results/README.md.
 ROOST = (
-    Composition(name="roost", order="las", placement="strict", gate="delay", preemption="las"),
+    Composition(
+        name="roost", order="las", placement="strict", gate="delay", preemption="las-moves"
+    ),
     Composition(
         name="roost-makespan",
         order="s-rank",
