@@ -43,8 +43,10 @@ def test_keeping_jobs_together_beats_scattering_them() -> None:
 def test_where_placement_costs_nothing_it_makes_no_difference_which_gpus_are_taken() -> None:
     """Scattered jobs start wherever enough GPUs are free, if nobody keeps nodes free."""
     free = WorldSpec(speed=Speed.TRACE)
-    names = ("random", "first-fit", "load-balance", "best-fit", "knn")
-    names += ("tetris-scattered", "lif-scattered")
+    names = (
+        *("random", "first-fit", "load-balance", "best-fit", "knn"),
+        *("tetris-scattered", "lif-scattered"),
+    )
     averages = {name: avg_jct_s(f"fifo+{name}+open", free) for name in names}
     assert len(set(averages.values())) == 1, averages
 
