@@ -61,6 +61,7 @@ class Cluster:
         self.faults: dict[tuple[int, int], str] = {}
         self.memo: dict[Hashable, object] = {}
         self._roomier: RowSet = NO_ROWS
+        self._gained: RowSet = NO_ROWS
         self.roomier_count = 0
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
@@ -240,7 +241,13 @@ class Cluster:
     def take_roomier_rows(self) -> RowSet:
         """The rows that may have got more room since this was last asked."""
         rows, self._roomier = self._roomier, NO_ROWS
+        self._gained |= rows
         self.roomier_count += rows != NO_ROWS
+        return rows
+
+    def take_gained_rows(self) -> RowSet:
+        """The rows that take_roomier_rows() has given since this was last asked."""
+        rows, self._gained = self._gained, NO_ROWS
         return rows
 
     def free_count(self) -> int:

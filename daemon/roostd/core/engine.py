@@ -58,7 +58,7 @@ from roostd.core.policy import (
 from roostd.core.preemption import Preemption
 from roostd.core.queue import Group
 from roostd.core.reservation import Reservation, reserve
-from roostd.core.row_sets import NO_ROWS, RowSet
+from roostd.core.row_sets import EVERY_ROW, NO_ROWS, RowSet
 
 __all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
 
@@ -87,6 +87,7 @@ class Engine:
             self._ledger, policies.preemption, policies.candidates, self._chooser, self._ask_gate
         )
         self._announced_s = inf
+        self._kept: RowSet = NO_ROWS  # by the last pass, for a job that waits
 
     # -- what the edges may read -----------------------------------------------------------
 
@@ -139,7 +140,7 @@ class Engine:
         for job_id, nothing in ledger.queue.end_pass():
             ledger.wait_for_room(job_id, ledger.jobs[job_id], nothing, actions)
         if ledger.running:
-            self._preemption.consider(at_s, actions)
+            self._preemption.consider(self._kept, at_s, actions)
         self._announce_alarm(at_s, actions)
         return tuple(actions)
 
@@ -196,6 +197,7 @@ class Engine:
         impatient_s = at_s - self.config.patience_s
         reservation: Reservation | None = None
         kept, try_count = NO_ROWS, 0
+        self._kept = NO_ROWS
         for group, job_id in queue.offers(impatient_s):
             record = ledger.jobs[job_id]
             if not group.is_blocked(kept):
@@ -207,10 +209,11 @@ class Engine:
             if group.nothing is None or record.queued_s > impatient_s:
                 continue
             if self.config.passing is Passing.NOBODY:
+                self._kept = EVERY_ROW
                 return
             if reservation is None:
                 reservation = self._reserve(record, at_s)
-                kept = reservation.rows
+                self._kept = kept = reservation.rows
             if queue.is_settled(kept):
                 break
         if reservation is not None:

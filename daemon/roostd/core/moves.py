@@ -14,7 +14,7 @@ from roostd.core.jobs import JobRecord, JobState, shares_of
 from roostd.core.ledger import Ledger
 from roostd.core.model import JobId, NodeShare, Placement
 from roostd.core.policy import CandidatePolicy, JudgingMoves, MovingPreemption
-from roostd.core.row_sets import NO_ROWS
+from roostd.core.row_sets import RowSet, row_set
 from roostd.core.tiers import TIERS_IN_WORDS, closest_tier, tier_of
 
 
@@ -40,6 +40,7 @@ class Moves:
         self._candidates, self._chooser = candidates, chooser
         self._judge = policy if isinstance(policy, JudgingMoves) else None
         self._plans: dict[JobId, _Plan] = {}
+        self._in_vain: dict[JobId, tuple[NodeShare, ...]] = {}  # where they ran
         self._looked_at: int | None = None
 
     def __bool__(self) -> bool:
@@ -47,16 +48,43 @@ class Moves:
 
     @property
     def is_due(self) -> bool:
-        """Whether something has got more room that nobody waits for."""
+        """Whether something has got more room, and all who wait were offered it."""
         has_news = self._looked_at != self._ledger.cluster.roomier_count
-        return has_news and self._ledger.queue.is_empty
+        return has_news and not self._ledger.queue.is_postponed
 
-    def consider(self, over: Sequence[JobRecord], at_s: float, actions: list[Action]) -> None:
-        """Move those of some running jobs whom the policy wants moved and who find a place."""
-        self._looked_at = self._ledger.cluster.roomier_count
+    def consider(
+        self, over: Sequence[JobRecord], kept: RowSet, at_s: float, actions: list[Action]
+    ) -> None:
+        """Move those of some running jobs whom the policy wants moved and who find a place.
+
+        Args:
+            over: jobs whose lease has ended.
+            kept: nodes kept free for a job that waits.
+            at_s: engine time.
+            actions: what is asked for is added.
+        """
+        cluster = self._ledger.cluster
+        self._looked_at = cluster.roomier_count
+        gained, before, self._in_vain = cluster.take_gained_rows(), self._in_vain, {}
         for record in self._policy.movers(over, at_s) if over else ():
-            if record.state is JobState.RUNNING:
-                self._move(record, at_s, actions)
+            if record.state is not JobState.RUNNING:
+                continue
+            is_known = before.get(record.job_id) == record.shares
+            if (is_known and not self._could_use(record, gained)) or not self._look(
+                record, kept, at_s, actions
+            ):
+                self._in_vain[record.job_id] = record.shares
+
+    def _could_use(self, record: JobRecord, gained: RowSet) -> bool:
+        """Whether nodes with more room could be part of a better place; may err towards yes."""
+        assert record.spec is not None
+        cluster, shares = self._ledger.cluster, record.shares
+        own = row_set(cluster.row[share.node] for share in shares if share.node in cluster.row)
+        for shape in record.spec.shapes:
+            rows = cluster.gpu_free.at_least[shape.gpus_per_node] | own
+            if shape.node_count <= len(shares) and rows & gained:
+                return True
+        return False
 
     def go_on(self, at_s: float, actions: list[Action]) -> None:
         """Place those that have stopped; forget the plans of those that will not be moved."""
@@ -87,30 +115,35 @@ class Moves:
         asks = record.spec.binding and plan.placement.shape in record.spec.shapes
         return asks and self._ledger.is_ready(record, at_s)
 
-    def _move(self, record: JobRecord, at_s: float, actions: list[Action]) -> None:
-        """Ask a job to stop if, with its own GPUs left out of the books, it has a better place."""
+    def _look(self, record: JobRecord, kept: RowSet, at_s: float, actions: list[Action]) -> bool:
+        """Ask a job to stop if, with its own GPUs left out of the books, it has a better place.
+
+        Returns:
+            Whether there is one, even if the policy would not have the job moved now.
+        """
         job, cluster = record.spec, self._ledger.cluster
         assert job is not None
         spread = self._spread(record.shares)
         tightest = closest_tier(cluster, job), min(shape.node_count for shape in job.shapes)
         if spread is None or spread <= tightest:
-            return
+            return False
         with cluster.without([job.job_id]):
-            candidates = self._candidates.propose(cluster, job, NO_ROWS, at_s)
+            candidates = self._candidates.propose(cluster, job, kept, at_s)
             if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= spread:
-                return
+                return False
             placement, decision = self._chooser.choose(cluster, candidates, at_s)
         found = self._spread(shares_of(placement))
         if found is None or found >= spread:
-            return  # the score policy likes another candidate better
+            return False  # the score policy likes another candidate better
         if self._judge is not None and not self._judge.approve_move(record, found[0], at_s):
-            return
+            return True
         self._plans[job.job_id] = _Plan(placement, decision)
         reason = f"moves, to be {TIERS_IN_WORDS[found[0]]}"
         if found[0] == spread[0]:
             reason = f"moves, to be on {found[1]} nodes instead of {spread[1]}"
         self._ledger.ask_to_stop(record, reason, None, at_s, actions)
         cluster.hold(job.job_id, _both(record.shares, shares_of(placement)))
+        return True
 
     def _spread(self, shares: Sequence[NodeShare]) -> tuple[int, int] | None:
         """Tier and number of nodes: smaller is better. None: on nodes that are not known."""

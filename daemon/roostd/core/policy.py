@@ -265,8 +265,8 @@ class MovingPreemption(PreemptPolicy, Protocol):
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """Return those worth a restart for a closer tier, or fewer nodes of it; the first first.
 
-        Asked when something has got more room that nobody waits for. The engine looks for the
-        place, and stops no job that it finds none for.
+        Asked when something has got more room and all who wait were offered it. The engine looks
+        for the place, and stops no job that it finds none for.
 
         Args:
             running: jobs whose lease has ended, in the order they were first seen.

@@ -23,7 +23,7 @@ from roostd.core.policy import (
     MovingPreemption,
     PreemptPolicy,
 )
-from roostd.core.row_sets import NO_ROWS
+from roostd.core.row_sets import NO_ROWS, RowSet
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
@@ -63,14 +63,21 @@ class Preemption:
         if self._policy.rebids:
             self._ledger.alarm(record.safe_until_s, job_id)
 
-    def consider(self, at_s: float, actions: list[Action]) -> None:
-        """Stop those whose lease has ended, or that a waiting job may displace, or that move."""
-        policy = self._policy
-        if not policy.rebids and not self._ledger.queue.has_blocked():
-            if self._moves is not None and self._moves.is_due:
-                self._moves.consider(self._over(at_s), at_s, actions)
-            return
-        over = self._over(at_s)
+    def consider(self, kept: RowSet, at_s: float, actions: list[Action]) -> None:
+        """Stop those whose lease has ended, or that a waiting job may displace, or that move.
+
+        Args:
+            kept: nodes kept free for a job that waits; nobody moves there.
+            at_s: engine time.
+            actions: what is asked for is added.
+        """
+        if self._policy.rebids or self._ledger.queue.has_blocked():
+            self._stop_for_others(at_s, actions)
+        if self._moves is not None and self._moves.is_due:
+            self._moves.consider(self._over(at_s), kept, at_s, actions)
+
+    def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
+        policy, over = self._policy, self._over(at_s)
         if not over:
             return
         ranked = policy.first_to_go(over, at_s)

@@ -115,11 +115,6 @@ class JobQueue:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nobody waits for GPUs or for better ones."""
-        return not self._jobs
-
     def add(self, record: JobRecord, at_s: float) -> None:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
@@ -269,6 +264,11 @@ class JobQueue:
         for _, _, job_id, group in waiting[:count]:
             if group.chances and job_id in group.since_s:
                 yield group, job_id
+
+    @property
+    def is_postponed(self) -> bool:
+        """Whether a pass has not come to all who may have room."""
+        return self._is_due
 
     def postpone(self) -> None:
         """Go on with the pass after the next event."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 RowSet: TypeAlias = int
 NO_ROWS: RowSet = 0
+EVERY_ROW: RowSet = ~NO_ROWS
 
 _FEW_ROWS = 16  # up to so many, a loop is quicker than numpy
 _LEVEL_LIMIT = 256  # each costs a bit a node

@@ -172,7 +172,7 @@ BASELINES = (
 # The best full stacks found that are told nothing of run times: docs/results/README.md.
 ROOST = (
     Composition(
-        name="roost", order="las", placement="strict", gate="delay", preemption="las-moves"
+        name="roost", order="las", placement="consolidation", gate="delay", preemption="las-moves"
     ),
     Composition(
         name="roost-makespan",

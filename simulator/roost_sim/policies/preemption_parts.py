@@ -120,7 +120,8 @@ _RULES: Mapping[str, PreemptionPart] = {
 def _and_moves(part: PreemptionPart) -> PreemptionPart:
     return replace(
         part,
-        source=f"{part.source}; while nobody waits, jobs that span nodes move closer together",
+        source=f"{part.source}; jobs that span nodes move closer together, to room that is of no "
+        "use to who waits",
         build=lambda knowledge: AndMoves.of(part.build(knowledge)),
     )
 

@@ -72,8 +72,8 @@ class TimeSlices:
     """Round-robin: at the end of a slice, who waits displaces who has run for one, oldest first.
 
     Who was stopped waits at least to the end of the next slice. Without that he would at once
-    displace the next one, and so on: one job that waits would stop all that run. While nobody
-    waits, jobs that span nodes are moved to span fewer, or closer ones.
+    displace the next one, and so on: one job that waits would stop all that run. Jobs that
+    span nodes are moved to span fewer, or closer ones.
 
     Attributes:
         slice_s: slices end at multiples of it.
@@ -168,7 +168,7 @@ class ShortestIfItPays:
 
 @dataclass(frozen=True, slots=True)
 class AndMoves:
-    """Another rule; and while nobody waits, jobs that span nodes move closer together.
+    """Another rule; and jobs that span nodes move closer together, to room of no use to who waits.
 
     Whoever comes back after a stop takes what is free, maybe far apart, and would stay there.
 

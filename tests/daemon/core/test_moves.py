@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.daemon.core.conftest import HarnessFactory
 
-from roostd.core.engine import EngineConfig, Policies
+from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.events import JobQueued, JobWithdrawn, NodeLost
 from roostd.core.jobs import JobState
 from roostd.core.model import JobId, JobSpec, NodeName, NodeSpec
@@ -105,25 +105,70 @@ def test_nobody_moves_to_what_is_as_far_apart(make: HarnessFactory) -> None:
     assert not preempted(harness.end("1"))
 
 
-def test_nobody_moves_while_somebody_waits_for_room(make: HarnessFactory) -> None:
+def test_who_waits_is_offered_the_room_before_anybody_moves_there(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.queue(job("3", gpus=4))
+    taken = harness.end("1")
+    assert (list(placed(taken)), preempted(taken)) == (["3"], {})
+    assert preempted(harness.end("3")) == {"9": None}
+
+
+def test_a_job_moves_to_room_that_is_of_no_use_to_those_that_wait(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.queue(job("3", gpus=8))
-    assert not preempted(harness.end("1"))
-    gone = JobWithdrawn(at_s=harness.now_s, job_id=JobId("3"), reason="held")
-    assert preempted(harness.feed(gone)) == {"9": None}
+    assert preempted(harness.end("1")) == {"9": None}
 
 
-def test_nobody_moves_while_somebody_waits_for_a_better_place(make: HarnessFactory) -> None:
-    later = Defer(until_s=50.0, reason="a better place may come")
-    gate = ScriptedGate(*4 * [Allow()], later, later)  # 3 is the one to wait
-    harness = make([*(node(name) for name in "abc")], policies=Policies(gate=gate))
-    harness.run(job("c", gpus=7, required=["c"]))
+@pytest.mark.parametrize(("patience_s", "movers"), [(0.0, []), (60.0, ["9"])])
+def test_nobody_moves_to_a_node_that_is_kept_for_somebody(
+    make: HarnessFactory, patience_s: float, movers: list[str]
+) -> None:
+    """3 waits for all of c and d. Once it has been patient enough, c is kept for it till d is."""
+    harness = make([node(name) for name in "abcd"], config=EngineConfig(patience_s=patience_s))
+    harness.run(*(job(name, gpus=8, required=[name], time_limit_s=100.0) for name in "cd"))
     spread(harness)
-    harness.queue(job("3", gpus=1))
+    harness.queue(job("3", gpus=8, nodes=2, required=["c", "d"]))
+    assert list(preempted(harness.end("c"))) == movers
+
+
+def test_where_nobody_may_pass_nobody_moves_either(make: HarnessFactory) -> None:
+    harness = make(config=EngineConfig(patience_s=0.0, passing=Passing.NOBODY))
+    spread(harness)
+    harness.queue(job("3", gpus=8))
     assert not preempted(harness.end("1"))
-    assert harness.state("3") is WAITING
-    assert preempted(harness.end("3")) == {"9": None}
+
+
+def test_nobody_moves_before_all_were_offered_the_room(make: HarnessFactory) -> None:
+    """Of c's eight GPUs 3 is offered one and waits; a pass tries no second job, so 5 is next."""
+    later = Defer(until_s=50.0, reason="a better place may come")
+    gate = ScriptedGate(*4 * [Allow()], later, Allow())
+    harness = make(
+        [node(name) for name in "abc"],
+        policies=Policies(gate=gate),
+        config=EngineConfig(window_count=1),
+    )
+    harness.run(job("c", gpus=8, required=["c"]))
+    spread(harness)
+    harness.queue(job("3", gpus=1, priority=9), job("5", gpus=8))
+    assert not preempted(harness.end("c"))
+    taken = harness.queue(job("6", gpus=2))
+    assert (list(placed(taken)), preempted(taken)) == (["5"], {})
+
+
+@pytest.mark.parametrize(("ends", "node_name"), [("c2", "c"), ("2", "b")])
+def test_who_found_no_place_is_looked_at_again_when_that_may_change(
+    make: HarnessFactory, ends: str, node_name: str
+) -> None:
+    """Eight GPUs are free on c once both have left it, and on b, with its own, once 2 has."""
+    harness = make([node(name) for name in "abc"])
+    harness.run(*(job(name, gpus=4, required=["c"]) for name in ("c1", "c2")))
+    spread(harness)
+    assert not preempted(harness.end("c1"))
+    assert preempted(harness.end(ends)) == {"9": None}
+    harness.stop("9")
+    assert holds(harness, "9") == {node_name: 8}
 
 
 def test_a_job_within_its_lease_is_left_alone(make: HarnessFactory) -> None:
