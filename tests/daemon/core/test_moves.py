@@ -151,7 +151,7 @@ def test_nobody_moves_before_all_were_offered_the_room(make: HarnessFactory) -> 
     )
     harness.run(job("c", gpus=8, required=["c"]))
     spread(harness)
-    harness.queue(job("3", gpus=1, priority=9), job("5", gpus=8))
+    harness.queue(job("3", gpus=1), job("5", gpus=8))
     assert not preempted(harness.end("c"))
     taken = harness.queue(job("6", gpus=2))
     assert (list(placed(taken)), preempted(taken)) == (["5"], {})
