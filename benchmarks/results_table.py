@@ -3,7 +3,8 @@
     benchmarks/results_table.py compared.json [more.json ...] > table.md
 
 One table a load, policies by their average job completion time; where several files tell of the
-same policy, the one with most seeds counts.
+same policy, the one with most seeds counts. With `--by-load` one table of the job times over those
+of the first policy, a column a load, policies by the last of them.
 """
 
 import argparse
@@ -65,11 +66,41 @@ def row(found: Summary) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def by_load(found: Iterable[Summary]) -> str:
+    """One table for all loads: job times over those of the first policy of the comparison."""
+    cells: dict[str, dict[float, str]] = {}
+    ratios: dict[tuple[str, float], float] = {}
+    seeds: dict[str, tuple[str, int]] = {}
+    for each in found:
+        policy, load = each["policy"], each["load"] or 0.0
+        jct = each["metrics"]["avg_jct_s"]
+        ratio = jct.get("ratio") or {"mean": 1.0, "ci95": None}
+        cell = f"{ratio['mean']:.2f}"
+        if ratio["ci95"] is not None and ratio["ci95"][0] != ratio["ci95"][1]:
+            cell += " ({:.2f} to {:.2f})".format(*ratio["ci95"])
+        cells.setdefault(policy, {})[load] = cell
+        ratios[policy, load] = ratio["mean"]
+        seeds[policy] = each["regime"], len(each["seeds"])
+    loads = sorted({load for row_cells in cells.values() for load in row_cells})
+    head = ["policy", "knows", "seeds", *(f"load {load:g}" for load in loads)]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for policy in sorted(cells, key=lambda name: ratios.get((name, loads[-1]), float("inf"))):
+        regime, count = seeds[policy]
+        shown = [cells[policy].get(load, "-") for load in loads]
+        lines.append(f"| {' | '.join([f'`{policy}`', regime, str(count), *shown])} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    found = summaries_of(parser.parse_args().files)
+    parser.add_argument("--by-load", action="store_true", help="one table, a column a load")
+    options = parser.parse_args()
+    found = summaries_of(options.files)
+    if options.by_load:
+        print(by_load(found))
+        return
     for load in sorted({summary["load"] for summary in found}, key=lambda load: load or 0.0):
         print(f"### Load {load:g}\n" if load is not None else "### Load as in the trace\n")
         print(f"{HEAD}\n{'|---' * HEAD.count(' | ')}|---|")
