@@ -255,10 +255,10 @@ async def test_absent_programs_are_told_plainly(tmp_path: Path) -> None:
 
 async def test_dumps_keep_their_distance(real: LocalSlurm) -> None:
     port = SlurmCli(conf=real.folder.slurm_conf, queue_interval_s=0.2)
-    await port.queue()
     began_s = time.monotonic()
+    await port.queue()
     await asyncio.gather(*(port.queue() for _ in range(5)))
-    assert 0.15 <= time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s >= 0.2
 
 
 def request_of(real: LocalSlurm, job_id: JobId) -> JobDetail:
