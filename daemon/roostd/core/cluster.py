@@ -245,6 +245,11 @@ class Cluster:
         self.roomier_count += rows != NO_ROWS
         return rows
 
+    @property
+    def has_gained_rows(self) -> bool:
+        """Whether take_gained_rows() would give any."""
+        return self._gained != NO_ROWS
+
     def take_gained_rows(self) -> RowSet:
         """The rows that take_roomier_rows() has given since this was last asked."""
         rows, self._gained = self._gained, NO_ROWS

@@ -41,7 +41,6 @@ class Moves:
         self._judge = policy if isinstance(policy, JudgingMoves) else None
         self._plans: dict[JobId, _Plan] = {}
         self._in_vain: dict[JobId, tuple[NodeShare, ...]] = {}  # where they ran
-        self._looked_at: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self._plans)
@@ -49,8 +48,7 @@ class Moves:
     @property
     def is_due(self) -> bool:
         """Whether something has got more room, and all who wait were offered it."""
-        has_news = self._looked_at != self._ledger.cluster.roomier_count
-        return has_news and not self._ledger.queue.is_postponed
+        return self._ledger.cluster.has_gained_rows and not self._ledger.queue.is_postponed
 
     def consider(
         self, over: Sequence[JobRecord], kept: RowSet, at_s: float, actions: list[Action]
@@ -63,9 +61,8 @@ class Moves:
             at_s: engine time.
             actions: what is asked for is added.
         """
-        cluster = self._ledger.cluster
-        self._looked_at = cluster.roomier_count
-        gained, before, self._in_vain = cluster.take_gained_rows(), self._in_vain, {}
+        gained = self._ledger.cluster.take_gained_rows()
+        before, self._in_vain = self._in_vain, {}
         for record in self._policy.movers(over, at_s) if over else ():
             if record.state is not JobState.RUNNING:
                 continue
