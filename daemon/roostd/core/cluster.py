@@ -20,6 +20,7 @@ from roostd.core.links import MAX_GPUS, LinkTable, mask_of
 from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roostd.core.node_labels import NodeLabels
 from roostd.core.row_sets import NO_ROWS, Levels, RowSet, row_set_where
+from roostd.core.set_counts import FreeSets
 from roostd.core.topology import Level, Link, LinkMatrix
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -37,6 +38,7 @@ class Cluster:
         gpu_free: Levels, how many they are.
         spare_count: not by row: how many GPUs are free, those of nodes out of use included.
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
+        sets_in_common: not by row: on how many rows each index set is free.
         usable: bool, Slurm would start a job there.
         rack_rows: not by row but by rack: its rows.
         rack_id, kind: int64, rack_of a list of the former; kind numbers those in `tables`.
@@ -72,6 +74,7 @@ class Cluster:
         self.free_mask = np.zeros(64, dtype=np.int64)
         self.gpu_free = Levels()
         self.free_sets: dict[tuple[int, int], RowSet] = {}
+        self.sets_in_common = FreeSets(self.free_sets)
         self.spare_count = 0
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
@@ -284,6 +287,7 @@ class Cluster:
             assert self.rack_rows[self.rack_of[row]] >> row & 1, f"rack of row {row} drifted"
         assert sum(map(int.bit_count, self.rack_rows)) == len(self), "rows of racks drifted"
         assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
+        self.sets_in_common.check()
         masks = self.free_mask[: len(self)].tolist()
         assert sum(map(int.bit_count, masks)) == self.spare_count, "count of free GPUs drifted"
         self.gpu_free.check([mask.bit_count() for mask in masks], "free GPUs")
@@ -333,6 +337,7 @@ class Cluster:
             del sets[before]
         self._free_as[row] = now
         sets[now] = sets.get(now, NO_ROWS) | bit
+        self.sets_in_common.change(free_before, free)
         self.free_mask[row] = free
         more = free.bit_count() - free_before.bit_count()
         if more:

@@ -29,11 +29,20 @@ class Chance(NamedTuple):
         shape: in which it would run.
         rows: nodes that have room for its part.
         wanted: how many of them must not be kept for others.
+        same_gpus: whether these must have the same GPUs free.
     """
 
     shape: Shape
     rows: RowSet
     wanted: int
+    same_gpus: bool = False
+
+    def is_void(self, cluster: Cluster) -> bool:
+        """Whether so many nodes have nothing in common, also of those kept for others."""
+        if not self.same_gpus:
+            return False
+        shape = self.shape
+        return not cluster.sets_in_common.reach(shape.gpus_per_node, shape.node_count)
 
 
 class Room(NamedTuple):
@@ -100,6 +109,29 @@ def rows_with_room(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
         & cluster.cpu_free.at_least[shape.cpus_per_node]
         & cluster.memory_free.at_least[shape.memory_per_node_bytes]
     )
+
+
+def chances_in(
+    cluster: Cluster, job: JobSpec, rows: RowSet, same_gpus: bool = False
+) -> list[Chance]:
+    """In which shapes a job that found no room may find some, now that some nodes have more.
+
+    Args:
+        cluster: the nodes.
+        job: who asks.
+        rows: the nodes that have more room.
+        same_gpus: whether each node of a gang must give the same ones.
+    """
+    found: list[Chance] = []
+    for shape in job.shapes:
+        size, count = shape.gpus_per_node, shape.node_count
+        enough_gpus = cluster.gpu_free.at_least[size]
+        if not enough_gpus & rows or enough_gpus.bit_count() < count:
+            continue
+        room = rows_with_room(cluster, job, shape)
+        if room & rows and room.bit_count() >= count:
+            found.append(Chance(shape, room, count, same_gpus and count > 1))
+    return found
 
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:

@@ -196,17 +196,18 @@ class Engine:
         ledger, queue = self._ledger, self._ledger.queue
         impatient_s = at_s - self.config.patience_s
         reservation: Reservation | None = None
-        kept, try_count = NO_ROWS, 0
+        kept, try_count, placed_count = NO_ROWS, 0, self.decision_count
         self._kept = NO_ROWS
         for group, job_id in queue.offers(impatient_s):
             record = ledger.jobs[job_id]
-            if not group.is_blocked(kept):
+            if not self._is_shut_out(group, kept, placed_count):
                 if try_count == self.config.window_count:
                     queue.postpone()
                     return
                 try_count += 1
-                self._try(job_id, record, group, at_s, kept, actions)
-            if group.nothing is None or record.queued_s > impatient_s:
+                if not self._finds_nothing(job_id, record, group, at_s, kept, actions):
+                    continue
+            if record.queued_s > impatient_s:
                 continue
             if self.config.passing is Passing.NOBODY:
                 self._kept = EVERY_ROW
@@ -218,6 +219,15 @@ class Engine:
                 break
         if reservation is not None:
             self._backfill(reservation.start_s, at_s, actions)
+
+    def _is_shut_out(self, group: Group, kept: RowSet, placed_count: int) -> bool:
+        """Whether a try would find no room, also after what this pass has placed."""
+        if group.is_blocked(kept):
+            return True
+        if group.nothing is None or self.decision_count == placed_count:
+            return False
+        group.look_again(self.cluster, self.policies.candidates)
+        return group.is_blocked(kept)
 
     def _reserve(self, record: JobRecord, at_s: float) -> Reservation:
         ends_s: dict[JobId, float] = {}
@@ -242,11 +252,10 @@ class Engine:
             if limit_s is not None and at_s + limit_s <= start_s:
                 found = group.nothing
                 assert found is not None
-                self._try(job_id, record, group, at_s, NO_ROWS, actions)
-                if group.nothing is None:  # it was placed; the others are kept out as before
-                    group.found_nothing(found)
+                if not self._finds_nothing(job_id, record, group, at_s, NO_ROWS, actions):
+                    group.found_nothing(found)  # it was placed; the others are kept out as before
 
-    def _try(
+    def _finds_nothing(
         self,
         job_id: JobId,
         record: JobRecord,
@@ -254,22 +263,29 @@ class Engine:
         at_s: float,
         kept: RowSet,
         actions: list[Action],
-    ) -> None:
-        """Place, defer or let go of one job, or find that its group has no room."""
-        job = record.spec
+    ) -> bool:
+        """Place, defer or let go of one job, or find that its group has no room.
+
+        Returns:
+            Whether it has none.
+        """
+        job, earlier = record.spec, group.nothing
         assert job is not None
         group.forget()
         candidates = self.policies.candidates.propose(self.cluster, job, kept, at_s)
         if candidates:
             self._offer(job_id, record, job, candidates, at_s, actions)
-            return
+            if earlier is not None and group.job_ids:
+                group.look_again(self.cluster, self.policies.candidates, earlier)
+            return False
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.found_nothing(candidates)
             self._ledger.wait_for_room(job_id, record, candidates, actions)
-            return
+            return True
         why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
         never = f"no placement could ever hold it in partition {job.partition}"
         self._ledger.let_go(job_id, record, f"{never}: {why or 'no nodes'}", at_s, actions)
+        return False
 
     def _offer(
         self,

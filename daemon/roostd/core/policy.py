@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from roostd.core.candidates import Candidates, first_candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import Chance, rows_with_room
+from roostd.core.eligibility import Chance, chances_in
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.row_sets import RowSet
@@ -173,15 +173,7 @@ class ShapeByShape:
 
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        found: list[Chance] = []
-        for shape in job.shapes:
-            enough_gpus = cluster.gpu_free.at_least[shape.gpus_per_node]
-            if not enough_gpus & rows or enough_gpus.bit_count() < shape.node_count:
-                continue
-            room = rows_with_room(cluster, job, shape)
-            if room & rows and room.bit_count() >= shape.node_count:
-                found.append(Chance(shape, room, shape.node_count))
-        return found
+        return chances_in(cluster, job, rows, same_gpus=True)
 
 
 # -- score -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from roostd.core.eligibility import Chance
 from roostd.core.jobs import JobRecord
 from roostd.core.model import JobId, JobSpec, Shape
 from roostd.core.policy import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
-from roostd.core.row_sets import RowSet
+from roostd.core.row_sets import EVERY_ROW, RowSet
 
 Demand: TypeAlias = tuple[
     str, tuple[Shape, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
@@ -67,6 +67,26 @@ class Group:
         """Remember a try without room."""
         self.nothing = nothing
         self.chances = {chance.shape: chance for chance in nothing.chances}
+
+    def look_again(
+        self, cluster: Cluster, candidates: CandidatePolicy, nothing: Candidates | None = None
+    ) -> None:
+        """Work its chances out anew, after jobs were placed: cheaper than a try.
+
+        Args:
+            cluster: the nodes.
+            candidates: whose chances.
+            nothing: an earlier try without room, which is remembered if there is no chance left.
+        """
+        chances = {
+            chance.shape: chance
+            for chance in candidates.chances(cluster, self.sample, EVERY_ROW)
+            if not chance.is_void(cluster)
+        }
+        if nothing is None:
+            self.chances = chances
+        elif not chances:
+            self.nothing = nothing
 
     def forget(self) -> None:
         """Let the next pass try anew."""
@@ -175,9 +195,11 @@ class JobQueue:
             gained = candidates.chances(cluster, group.sample, rows)
             if gained and group.deferred:
                 self._recall(group)
-            elif gained:
-                group.chances |= {chance.shape: chance for chance in gained}
-                self._is_due = True
+                continue
+            for chance in gained:
+                if not chance.is_void(cluster):
+                    group.chances[chance.shape] = chance
+                    self._is_due = True
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
         self._is_due, self._left_s, self._pass_s = False, None, at_s
         if is_due and not self._is_ranked:

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from roost_sim.placing.scatter import nothing, the_one
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import Chance, required_rows, room_for
+from roostd.core.eligibility import Chance, chances_in, required_rows, room_for
 from roostd.core.links import LinkTable, indices_of, mask_of
 from roostd.core.model import JobSpec, Shape
-from roostd.core.policy import ShapeByShape
 from roostd.core.row_sets import RowSet, row_array
 from roostd.core.topology import LinkMatrix
 
@@ -45,7 +44,6 @@ class StockSlurm:
     def __init__(self, nodes: NodeRule, gpus: GpuRule) -> None:
         self._nodes, self._gpus = nodes, gpus
         self._chosen: dict[tuple[LinkTable, int, int], int] = {}
-        self._wakes = ShapeByShape()
 
     def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
@@ -63,7 +61,7 @@ class StockSlurm:
 
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        return self._wakes.chances(cluster, job, rows)
+        return chances_in(cluster, job, rows)
 
     def _choose(self, cluster: Cluster, rows: RowSet, required: RowSet, shape: Shape) -> Rows:
         """Required nodes first; the rule fills up."""

@@ -17,12 +17,10 @@ from roost_sim.placing.free_gpus import lowest_of
 from roost_sim.placing.scatter import nothing, the_one
 from roostd.core.candidates import Candidates
 from roostd.core.cluster import Cluster
-from roostd.core.eligibility import POPCOUNT, Chance, required_rows, room_for
+from roostd.core.eligibility import POPCOUNT, Chance, chances_in, required_rows, room_for
 from roostd.core.model import JobSpec, Shape
-from roostd.core.policy import ShapeByShape
 from roostd.core.row_sets import RowSet, row_array, rows_in
 
-_SHAPE_BY_SHAPE = ShapeByShape()
 
 
 class NodeCost(Protocol):
@@ -74,7 +72,7 @@ class WholePieces:
 
     def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
         """See CandidatePolicy."""
-        return _SHAPE_BY_SHAPE.chances(cluster, job, rows)
+        return chances_in(cluster, job, rows)
 
 
 class WholeFreeNode:
