@@ -149,6 +149,7 @@ BASELINES = (
     _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
     _preemptive("tiresias-dally", "las", "leases", "skew-dally"),
     _preemptive("gandiva", "longest-waiting", "time-slices"),
+    _preemptive("gandiva-strict", "longest-waiting", "time-slices", "strict"),
     _preemptive("gandiva-dally", "latest-start", "leases", "machine-or-random"),
     _preemptive("themis", "themis", "themis-leases"),
     _preemptive("s-rank", "s-rank", "leases"),

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tests.daemon.core.conftest import HarnessFactory
 
 from roostd.core.actions import Decision, Place, Wait, WakeAt
+from roostd.core.candidates import Candidates
+from roostd.core.cluster import Cluster
 from roostd.core.engine import EngineConfig, Passing, Policies
 from roostd.core.errors import UnknownJob
 from roostd.core.events import (
@@ -31,7 +33,8 @@ from roostd.core.events import (
 )
 from roostd.core.jobs import JobState
 from roostd.core.model import JobId, JobSpec, NodeName
-from roostd.core.policy import Defer, ScorePolicy
+from roostd.core.policy import Defer, ScorePolicy, ShapeByShape
+from roostd.core.row_sets import RowSet
 from roostd.testing.builders import (
     GIB,
     EngineHarness,
@@ -245,6 +248,31 @@ def test_a_pass_tries_as_many_as_the_window_and_the_next_goes_on(
     harness.queue(job("2", gpus=1), job("3", gpus=2), job("4", gpus=3))
     assert list(placed(harness.end("1"))) == ["2", "3"]
     assert list(placed(harness.feed(Tick(at_s=0.0)))) == ["4"]
+
+
+class CountedTries(ShapeByShape):
+    """Roost's own candidates; remembers for whom they were listed."""
+
+    def __init__(self) -> None:
+        self.tried: list[JobId] = []
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+        self.tried.append(job.job_id)
+        return super().propose(cluster, job, kept, at_s)
+
+
+def test_who_asks_for_room_that_was_just_taken_is_not_tried(make_harness: HarnessFactory) -> None:
+    tries = CountedTries()
+    harness = make_harness([node("a")], bridges(), policies=Policies(candidates=tries))
+    harness.run(job("1", gpus=8))
+    harness.queue(job("2", gpus=8), job("3", gpus=8), job("4", gpus=4))
+    tries.tried.clear()
+    assert list(placed(harness.end("1"))) == ["2"]
+    assert tries.tried == ["2"]
+    assert list(waits(harness.queue(job("5", gpus=8)))) == ["5"]
+    assert tries.tried == ["2"]
+    assert list(placed(harness.end("2"))) == ["3"]
+    assert list(placed(harness.end("3"))) == ["4"]
 
 
 def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:

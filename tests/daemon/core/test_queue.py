@@ -89,6 +89,28 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
     assert one_pass(queue, cluster) == offered
 
 
+@pytest.mark.parametrize(("gpu", "offered"), [(3, []), (5, ["1"])])
+def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
+    gpu: int, offered: list[str]
+) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
+    one_pass(queue, cluster)
+    cluster.hold(JobId("a"), [share("a", 0, 1, 2, 3, 4, 6, 7)])
+    cluster.hold(JobId("b"), [share("b", *({*range(8)} - {gpu}))])
+    assert one_pass(queue, cluster) == offered
+
+
+def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
+    assert queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    queue.defer(JobId("1"))
+    cluster.hold(JobId("a"), [share("a", *range(1, 8))])
+    cluster.hold(JobId("b"), [share("b", *range(7))])
+    assert one_pass(queue, cluster) == ["1"]
+
+
 def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
     group = Group(1, demand_of(job("1")), job("1"))
     chance = Chance(shape(1, 2), rows=0b0111, wanted=2)
