@@ -5,7 +5,7 @@ says overrides what was planned: two jobs may claim one GPU for a moment (a plan
 that Slurm started first), so holders are counted, and a GPU is free when nobody claims it.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
@@ -211,13 +211,30 @@ class Cluster:
     @contextmanager
     def without(self, job_ids: Sequence[JobId]) -> Iterator[None]:
         """As if these jobs held nothing, for as long as the context lasts."""
-        roomier = self._roomier
-        held = [share for job_id in job_ids for share in self.shares(job_id)]
-        self._unbook(held)
-        try:
+        with self.without_first(job_ids) as leave_out:
+            leave_out(len(job_ids))
             yield
+
+    @contextmanager
+    def without_first(self, job_ids: Sequence[JobId]) -> Iterator[Callable[[int], None]]:
+        """As if the first of these jobs held nothing, for as long as the context lasts.
+
+        It gives what is told how many; that costs as much as the number changes.
+        """
+        roomier, left_out_count = self._roomier, 0
+
+        def leave_out(count: int) -> None:
+            nonlocal left_out_count
+            for job_id in job_ids[left_out_count:count]:
+                self._unbook(self.shares(job_id))
+            for job_id in job_ids[count:left_out_count]:
+                self._book(self.shares(job_id))
+            left_out_count = count
+
+        try:
+            yield leave_out
         finally:
-            self._book(held)
+            leave_out(0)
             self._roomier = roomier
 
     def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:

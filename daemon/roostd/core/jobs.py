@@ -91,7 +91,13 @@ class JobRecord:
 
     def attained_gpu_s(self, at_s: float) -> float:
         """GPU-seconds it has had by then: what least-attained-service orders go by."""
-        return self.run_s(at_s) * (self.spec.gpu_count if self.spec is not None else 0)
+        if self.spec is None:
+            return 0.0
+        # Asked of every running job at every event: few calls.
+        shape, run_s = self.spec.shapes[0], self.earlier_run_s
+        if self.started_s is not None:
+            run_s += at_s - self.started_s
+        return run_s * (shape.node_count * shape.gpus_per_node)
 
     def efficiency(self, at_s: float) -> float:
         """Ideal time of its work over the time it took; 0 for a job that never ran.

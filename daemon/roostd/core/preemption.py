@@ -91,8 +91,12 @@ class Preemption:
 
     def _over(self, at_s: float) -> list[JobRecord]:
         """Running jobs whose lease has ended, in the order they began to run."""
-        records = (self._ledger.jobs[job_id] for job_id in self._ledger.running)
-        return [record for record in records if record.safe_until_s <= at_s]
+        jobs = self._ledger.jobs
+        return [
+            record
+            for job_id in self._ledger.running
+            if (record := jobs[job_id]).safe_until_s <= at_s
+        ]
 
     def _victims(
         self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float

@@ -134,7 +134,8 @@ class FreeSets:
         self._changes.clear()
 
     def _count(self, size: int) -> SetCounts:
-        return SetCounts(size, [(free, rows.bit_count()) for (_, free), rows in self._nodes.items()])
+        nodes = self._nodes.items()
+        return SetCounts(size, [(free, rows.bit_count()) for (_, free), rows in nodes])
 
 
 def is_countable(mask: int, size: int) -> bool:

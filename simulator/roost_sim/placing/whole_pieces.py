@@ -22,7 +22,6 @@ from roostd.core.model import JobSpec, Shape
 from roostd.core.row_sets import RowSet, row_array, rows_in
 
 
-
 class NodeCost(Protocol):
     """How much a rule dislikes each node for a part of a job."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 from typing import TypeAlias
 
 from roost_sim.policies.job_values import Value
@@ -11,6 +12,7 @@ from roostd.core.model import JobId
 from roostd.core.policy import JudgingPreemption, PreemptPolicy, SortKey
 
 _RUN_PER_RESTART = 10.0
+_VALUE_AND_SUBMISSION = itemgetter(0, 1)
 
 # When the order of running jobs next changes though nothing happens: of them, at an engine time.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
@@ -53,7 +55,9 @@ class DisplaceBy:
         """See core.policy.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
         value = self.value
-        return sorted(running, key=lambda job: (*value(job, at_s), _submit_s(job)), reverse=True)
+        keyed = [(value(job, at_s), job.spec.submit_s, job) for job in running if job.spec]
+        keyed.sort(key=_VALUE_AND_SUBMISSION, reverse=True)
+        return [job for _, _, job in keyed]
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See core.policy.PreemptPolicy."""
