@@ -10,12 +10,10 @@ import click
 from rich.console import Console
 
 from roost_sim.commands.complete import policy_lists
-from roost_sim.commands.inputs import engine_options, measured_span, read_workload, workload_options
 from roost_sim.commands.option_lists import number_list, seed_list, word_list
-from roost_sim.commands.world_options import world_options
+from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_INTERRUPTED, EXIT_NO
 from roost_sim.policies.compositions import find_policy
-from roost_sim.simulation import Run
 from roost_sim.sweeps.comparison import Comparison
 from roost_sim.sweeps.comparison_table import left_out_lines, print_tables
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
@@ -23,9 +21,7 @@ from roost_sim.sweeps.ray_engine import RayEngine
 from roost_sim.sweeps.report.document import report_document
 from roost_sim.sweeps.report.page import write_report
 from roost_sim.sweeps.sweep import Case, InProcess, Sweep, SweepEngine, cases_of
-from roost_sim.sweeps.sweep_runner import collect, shown_progress
-from roost_sim.worlds.world_spec import WorldSpec
-from roostd.core.engine import EngineConfig
+from roost_sim.sweeps.sweep_runner import Collected, collect, shown_progress
 
 _FILE_COLUMNS = 200  # of a table that goes to a file or another program
 _ARGUMENTS = "roost_sim.arguments"
@@ -44,9 +40,7 @@ class _RemembersArguments(click.Command):
     epilog="Example: roost-sim compare --trace jobs.csv --cluster small --policies fifo,sjf "
     "--seeds 0-9 --load 0.7,0.9 --report out.html",
 )
-@workload_options
-@engine_options
-@world_options
+@run_options
 @click.option(
     "--load",
     "loads",
@@ -110,15 +104,7 @@ class _RemembersArguments(click.Command):
 @click.pass_context
 def compare(
     ctx: click.Context,
-    trace_path: Path,
-    cluster_name: str,
-    limit: int | None,
-    strict: bool,
-    warm_up_frac: float,
-    cool_down_frac: float,
-    start_delay_s: float,
-    patience_s: float,
-    world: WorldSpec,
+    options: RunOptions,
     loads: Sequence[Sequence[float]],
     policies: Sequence[str],
     seeds: Sequence[int],
@@ -137,23 +123,12 @@ def compare(
     Ctrl-C stops the runs and shows what has finished; with --resume the next call goes on from
     there.
     """
-    trace, cluster = read_workload(trace_path, cluster_name, limit, None, strict)
+    all_loads = _all_of(loads)
     sweep = Sweep(
-        template=Run(
-            trace=trace,
-            cluster=cluster,
-            policy=find_policy(policies[0]),
-            world=world,
-            start_delay_s=start_delay_s,
-            span=measured_span(warm_up_frac, cool_down_frac),
-            engine_config=EngineConfig(patience_s=patience_s),
-        ),
+        template=options.read(find_policy(policies[0])),
         window_jobs=window_jobs,
         sample_jobs=sample_jobs,
     )
-    all_loads: list[float | None] = list(
-        dict.fromkeys(load for some in loads for load in some)
-    ) or [None]
     baseline = baseline or policies[0]
     _check(sweep, policies, baseline, all_loads, seeds[0])
     if report_path is not None and not report_path.parent.is_dir():
@@ -164,6 +139,23 @@ def compare(
             engine, sweep, cases_of(policies, seeds, all_loads), results_path, progress
         )
     comparison = Comparison.of(collected.done, policies, all_loads, baseline)
+    _show(comparison, collected, as_json)
+    # Last: where it cannot be written, the figures have been printed.
+    if report_path is not None and comparison.runs:
+        command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
+        write_report(report_path, report_document(comparison, sweep, collected, command))
+    if collected.is_interrupted:
+        ctx.exit(EXIT_INTERRUPTED)
+    if collected.failed:
+        ctx.exit(EXIT_NO)
+
+
+def _all_of(loads: Sequence[Sequence[float]]) -> list[float | None]:
+    """Each load once, as first named; None: as in the trace."""
+    return [*dict.fromkeys(load for some in loads for load in some)] or [None]
+
+
+def _show(comparison: Comparison, collected: Collected, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(comparison.documents(), allow_nan=False))
     else:
@@ -173,14 +165,6 @@ def compare(
         click.echo(f"roost-sim: {line}", err=True)
     for failed in collected.failed:
         click.echo(f"roost-sim: {failed.case}: {failed.reason}", err=True)
-    # Last: where it cannot be written, the figures have been printed.
-    if report_path is not None and comparison.runs:
-        command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
-        write_report(report_path, report_document(comparison, sweep, collected, command))
-    if collected.is_interrupted:
-        ctx.exit(EXIT_INTERRUPTED)
-    if collected.failed:
-        ctx.exit(EXIT_NO)
 
 
 def _check(

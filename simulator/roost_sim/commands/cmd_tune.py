@@ -5,33 +5,22 @@ from pathlib import Path
 
 import click
 
-from roost_sim.commands.inputs import (
-    engine_options,
-    load_option,
-    measured_span,
-    read_workload,
-    workload_options,
-)
+from roost_sim.commands.inputs import load_option
 from roost_sim.commands.option_lists import seed_list
-from roost_sim.commands.world_options import world_options
+from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_NO
 from roost_sim.policies.compositions import find_policy
-from roost_sim.simulation import Run
 from roost_sim.sweeps.intervals import Estimate
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
 from roost_sim.sweeps.sweep import InProcess, Sweep, SweepEngine
 from roost_sim.sweeps.sweep_runner import shown_progress
 from roost_sim.sweeps.tuning import GRID, Tuned, Tuner
-from roost_sim.worlds.world_spec import WorldSpec
 from roostd.core.delay import DelayConfig
-from roostd.core.engine import EngineConfig
 
 
 @click.command(epilog="Example: roost-sim tune --trace jobs.csv --cluster small --seeds 0-4")
-@workload_options
+@run_options
 @load_option
-@engine_options
-@world_options
 @click.option(
     "--policy",
     "policy_name",
@@ -59,16 +48,8 @@ from roostd.core.engine import EngineConfig
 @click.pass_context
 def tune(
     ctx: click.Context,
-    trace_path: Path,
-    cluster_name: str,
-    limit: int | None,
-    strict: bool,
-    warm_up_frac: float,
-    cool_down_frac: float,
+    options: RunOptions,
     load: float | None,
-    start_delay_s: float,
-    patience_s: float,
-    world: WorldSpec,
     policy_name: str,
     seeds: Sequence[int],
     processes: int | None,
@@ -79,17 +60,8 @@ def tune(
     Prints the gate section of roostd.yaml. The exit code is 1 where the tuned gate is no better
     than none on the second half: such a site is better off with `kind: open`.
     """
-    trace, cluster = read_workload(trace_path, cluster_name, limit, None, strict)
     policy = find_policy(policy_name)
-    template = Run(
-        trace=trace,
-        cluster=cluster,
-        policy=policy,
-        world=world,
-        start_delay_s=start_delay_s,
-        span=measured_span(warm_up_frac, cool_down_frac),
-        engine_config=EngineConfig(patience_s=patience_s),
-    )
+    template = options.read(policy)
     defaults = _defaults()
     with shown_progress() as meter:
         tuner = Tuner(

@@ -14,7 +14,6 @@ from roost_sim.figures.metrics import Span
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.rows import LoadedTrace
 from roost_sim.traces.trace import Trace
-from roostd.core.engine import EngineConfig
 
 _Params = ParamSpec("_Params")
 _Result = TypeVar("_Result")
@@ -64,28 +63,6 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
             metavar="FILE",
             type=click.Path(path_type=Path),
             help="The jobs: CSV, sacct -P, Philly's JSON or a journal of roostd; plain or .gz.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def engine_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
-    """Add the options that say how the engine is set and how soon its decisions take effect."""
-    for option in (
-        click.option(
-            "--patience-s",
-            type=FiniteRange(0),
-            default=EngineConfig().patience_s,
-            show_default=True,
-            help="After waiting so long a job has nodes reserved; for gates that are patient.",
-        ),
-        click.option(
-            "--start-delay-s",
-            type=FiniteRange(0, 10, max_open=True),
-            default=0.0,
-            show_default=True,
-            help="From a decision to the start of the job.",
         ),
     ):
         command = option(command)
