@@ -245,7 +245,7 @@ def _nothing(
 
 
 def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
-    if not room.rows & cluster.load_told:
+    if not room.rows & cluster.loads.told:
         choices = quiet_choices(cluster, room.rows, shape.gpus_per_node)
         return Candidates.later(
             partial(_spell_out_quiet, shape, room, choices),
@@ -256,7 +256,7 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
             gangs=(),
         )
     rows, size = row_array(room.rows), shape.gpus_per_node
-    keys = _static_scores(cluster, rows, size) + cluster.load_mean[rows] * _NODE_LOAD_WEIGHT
+    keys = _static_scores(cluster, rows, size) + cluster.loads.mean[rows] * _NODE_LOAD_WEIGHT
     best_rows = rows[first_largest(keys, NODE_COUNT)].tolist()
     by_row = [
         (row, cluster.table(row).choice(int(cluster.free_mask[row]), size)) for row in best_rows
@@ -264,11 +264,11 @@ def _single_node(cluster: Cluster, shape: Shape, room: Room) -> Candidates:
     found, start = _spell_out(shape, room, by_row), 0
     for row, choice in by_row:
         end = start + len(choice.masks)
-        if cluster.load_known_frac[row]:
-            load = cluster.load[row, : choice.neighbours.shape[1]]
+        if cluster.loads.known_frac[row]:
+            load = cluster.loads.by_gpu[row, : choice.neighbours.shape[1]]
             around = weighted_sums(choice.neighbours, load).reshape(end - start, -1)
             found.features[start:end, LOAD_COLUMNS] = around
-            found.features[start:end, COLUMN["load_known_frac"]] = cluster.load_known_frac[row]
+            found.features[start:end, COLUMN["load_known_frac"]] = cluster.loads.known_frac[row]
         start = end
     return found
 
@@ -313,7 +313,7 @@ def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidate
     alike = alike_in(cluster, room.rows)
     if not have_a_set_in_common(shape, alike):
         return _nothing_in_common(shape, room)
-    if not required and not room.rows & cluster.load_told:
+    if not required and not room.rows & cluster.loads.told:
         quiet = quiet_gangs(cluster, shape, room.rows, alike)
         if quiet is not None:
             return _quiet_gangs(cluster, shape, room, quiet)

@@ -8,22 +8,20 @@ that Slurm started first), so holders are counted, and a GPU is free when nobody
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roostd.core.claims import Claims, claimable
 from roostd.core.events import LOAD_COLUMNS
-from roostd.core.features import load_fractions
 from roostd.core.links import MAX_GPUS, LinkTable, mask_of
 from roostd.core.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roostd.core.node_labels import NodeLabels
-from roostd.core.row_sets import NO_ROWS, Levels, RowSet, row_set_where
+from roostd.core.node_loads import NodeLoads
+from roostd.core.row_sets import NO_ROWS, Levels, RowSet, doubled, row_set_where
 from roostd.core.set_counts import FreeSets
 from roostd.core.topology import Level, Link, LinkMatrix
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 _GPU_COUNTS = range(1, MAX_GPUS + 1)
 
 
@@ -42,10 +40,7 @@ class Cluster:
         usable: bool, Slurm would start a job there.
         rack_rows: not by row but by rack: its rows.
         rack_id, kind: int64, rack_of a list of the former; kind numbers those in `tables`.
-        load: float32 [row, gpu, 4], fractions, 0 where unknown.
-        load_mean: float32 [row], mean over GPUs and quantities.
-        load_told: the rows whose load a probe has told. The others with the same (kind, free mask)
-            are interchangeable.
+        loads: not by row: how busy the GPUs are.
         memo: what others derived from the nodes' specs; emptied when one of those changes.
         roomier_count: how often some row had got more room when that was asked.
     """
@@ -81,10 +76,7 @@ class Cluster:
         self.rack_rows: list[RowSet] = []
         self.rack_of: list[int] = []
         self.kind = np.zeros(64, dtype=np.int64)
-        self.load = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
-        self.load_mean = np.zeros(64, dtype=np.float32)
-        self.load_known_frac = np.zeros(64, dtype=np.float32)
-        self.load_told: RowSet = NO_ROWS
+        self.loads = NodeLoads()
         self._claims = Claims()
         # By row; lists, because they are touched one at a time.
         self._whole: list[int] = []  # mask of the GPUs that are there and healthy
@@ -105,7 +97,8 @@ class Cluster:
         if old == spec:
             return False
         if old is None or old.gpu_count != spec.gpu_count:
-            self._forget_probe(row)
+            self.uuids[row] = ()
+            self.loads.forget(row)
             self._set_links(row, _unknown_links(spec.gpu_count))
             self._count_gpus(row, spec.gpu_count if spec.gpu_count <= MAX_GPUS else 0)
         self.cpu_free[row] += spec.cpu_count - (old.cpu_count if old else 0)
@@ -149,10 +142,7 @@ class Cluster:
         count = int(self.gpu_count[row]) if row is not None else 0
         if row is None or not count or load.shape != (count, len(LOAD_COLUMNS)):
             return False
-        self.load[row, :count] = load_fractions(load)
-        self.load_known_frac[row] = np.isfinite(load).any(axis=1).mean()
-        self.load_told |= 1 << row
-        self.load_mean[row] = self.load[row, :count].mean()
+        self.loads.see(row, load)
         return True
 
     def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
@@ -373,6 +363,7 @@ class Cluster:
         self.memory_free.add_row()
         self._claims.add_row()
         self._labels.add_row()
+        self.loads.add_row()
         self._whole.append(0)
         self.rack_of.append(0)
         self._kind_of.append(0)
@@ -380,12 +371,6 @@ class Cluster:
         self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_ROWS) | 1 << row
         self.row[name] = row
         return row
-
-    def _forget_probe(self, row: int) -> None:
-        self.uuids[row] = ()
-        self.load[row] = 0
-        self.load_mean[row] = self.load_known_frac[row] = 0
-        self.load_told &= ~(1 << row)
 
     def _count_gpus(self, row: int, count: int) -> None:
         self.gpu_count[row] = count
@@ -412,21 +397,14 @@ class Cluster:
         self.rack_id[row] = self.rack_of[row] = rack
 
     def _grow(self) -> None:
-        self.gpu_count = _doubled(self.gpu_count)
-        self.cpu_count = _doubled(self.cpu_count)
-        self.memory_bytes = _doubled(self.memory_bytes)
-        self.free_mask = _doubled(self.free_mask)
-        self.usable = _doubled(self.usable)
-        self.rack_id = _doubled(self.rack_id)
-        self.kind = _doubled(self.kind)
-        self.load = _doubled(self.load)
-        self.load_mean = _doubled(self.load_mean)
-        self.load_known_frac = _doubled(self.load_known_frac)
+        self.gpu_count = doubled(self.gpu_count)
+        self.cpu_count = doubled(self.cpu_count)
+        self.memory_bytes = doubled(self.memory_bytes)
+        self.free_mask = doubled(self.free_mask)
+        self.usable = doubled(self.usable)
+        self.rack_id = doubled(self.rack_id)
+        self.kind = doubled(self.kind)
         self._capacity *= 2
-
-
-def _doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    return np.concatenate((array, np.zeros_like(array)))
 
 
 def _unknown_links(gpu_count: int) -> LinkMatrix:

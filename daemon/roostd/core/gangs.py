@@ -70,7 +70,7 @@ def _scopes(
     rack_ids = cluster.rack_id[rows]
     counts = np.bincount(rack_ids)
     free = cluster.free_mask[rows]
-    quiet = ((1.0 - cluster.load_mean[rows]) * ((1 << 10) - 1)).astype(np.int64)
+    quiet = ((1.0 - cluster.loads.mean[rows]) * ((1 << 10) - 1)).astype(np.int64)
     preference = (counts[rack_ids] << 31) - (rack_ids << 15) - (POPCOUNT[free] << 10) + quiet
     racks = np.flatnonzero(counts >= node_count)
     if len(required):
@@ -174,11 +174,11 @@ def gang_parts(
     each = np.zeros((len(rows), len(COLUMNS)), dtype=np.float32)
     scores = np.zeros(len(rows), dtype=np.int64)
     for table, here in cluster.by_kind(rows):
-        mine, load = sets[here], cluster.load[rows[here], : table.gpu_count]
+        mine, load = sets[here], cluster.loads.by_gpu[rows[here], : table.gpu_count]
         lost = table.fragmentation(free[here], mine)
         each[here, STATIC_COLUMNS] = table.static_features(mine, lost, left[here])
         weights = table.neighbour_weights(mine).reshape(len(here), -1, table.gpu_count)
         each[here, LOAD_COLUMNS] = weighted_sums(weights, load).reshape(len(here), -1)
         scores[here] = table.set_scores[mine]
-    each[:, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows]
+    each[:, COLUMN["load_known_frac"]] = cluster.loads.known_frac[rows]
     return each, scores

@@ -6,7 +6,7 @@ nodes too, and an int never changes: who remembers one remembers what was true t
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ RowSet: TypeAlias = int
 NO_ROWS: RowSet = 0
 EVERY_ROW: RowSet = ~NO_ROWS
 
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 _FEW_ROWS = 16  # up to so many, a loop is quicker than numpy
 _LEVEL_LIMIT = 256  # each costs a bit a node
 
@@ -61,6 +62,11 @@ def first_rows(rows: RowSet, count: int) -> RowSet:
     for _ in range(count):
         left &= left - 1
     return rows ^ left
+
+
+def doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
+    """Make room for as many rows again: [2 * row, ...], the new ones 0."""
+    return np.concatenate((array, np.zeros_like(array)))
 
 
 class _SetsByLevel(dict[int, RowSet]):

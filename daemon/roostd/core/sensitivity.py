@@ -378,8 +378,8 @@ def _busy_frac(run: RunEnded) -> float | None:
     found = list[float]()
     for share in run.job.shares:
         row = cluster.row[share.node]
-        if not cluster.load_known_frac[row]:
+        if not cluster.loads.known_frac[row]:
             return None
-        load = cluster.load[row, list(share.gpu_indices)][:, _LINK_COLUMNS]
+        load = cluster.loads.by_gpu[row, list(share.gpu_indices)][:, _LINK_COLUMNS]
         found += load.max(axis=1).tolist()
     return float(np.mean(found)) if found else None

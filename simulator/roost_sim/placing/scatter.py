@@ -128,7 +128,7 @@ def the_one(
     tier = TIER_NODE if len(rows) == 1 else several
     features = np.zeros((1, len(COLUMNS)), dtype=np.float32)
     features[0, COLUMN["tier_frac"]] = tier / 2
-    features[0, COLUMN["load_known_frac"]] = cluster.load_known_frac[rows].mean()
+    features[0, COLUMN["load_known_frac"]] = cluster.loads.known_frac[rows].mean()
     return Candidates(
         shape=shape,
         rows=rows[None, :],

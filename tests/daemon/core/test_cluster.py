@@ -157,7 +157,7 @@ def test_another_gpu_count_forgets_what_the_probe_said() -> None:
     cluster.see_load(A, load(8, 1.0))
     cluster.see_node(node("a", 4))
     assert cluster.uuids[0] == ()
-    assert cluster.load_mean[0] == cluster.load_known_frac[0] == 0
+    assert cluster.loads.mean[0] == cluster.loads.known_frac[0] == 0
     assert cluster.table(0).gpu_count == 4
     assert cluster.free_mask[0] == 0b1111
 
@@ -190,12 +190,12 @@ def test_faults_take_gpus_away_and_give_them_back() -> None:
 def test_load_is_taken_in() -> None:
     cluster = cluster_of(node("a"), node("b", 4))
     assert cluster.see_load(A, load(8, np.nan))
-    assert cluster.load_known_frac[0] == 0
+    assert cluster.loads.known_frac[0] == 0
     half = load(4, np.nan)
     half[:2, 0] = 0.5
     assert cluster.see_load(B, half)
-    assert cluster.load_known_frac[1] == 0.5
-    assert cluster.load_mean[1] == pytest.approx(2 * 0.5 / 16)
+    assert cluster.loads.known_frac[1] == 0.5
+    assert cluster.loads.mean[1] == pytest.approx(2 * 0.5 / 16)
     assert not cluster.see_load(A, load(4, 0.0))
     assert not cluster.see_load(NodeName("ghost"), load(8, 0.0))
 
