@@ -276,7 +276,7 @@ class Engine:
         if candidates:
             self._offer(job_id, record, job, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
-                group.look_again(self.cluster, self.policies.candidates, earlier)
+                group.go_back_to(earlier, self.cluster, self.policies.candidates)
             return False
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.found_nothing(candidates)

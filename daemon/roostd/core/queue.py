@@ -68,24 +68,22 @@ class Group:
         self.nothing = nothing
         self.chances = {chance.shape: chance for chance in nothing.chances}
 
-    def look_again(
-        self, cluster: Cluster, candidates: CandidatePolicy, nothing: Candidates | None = None
-    ) -> None:
-        """Work its chances out anew, after jobs were placed: cheaper than a try.
-
-        Args:
-            cluster: the nodes.
-            candidates: whose chances.
-            nothing: an earlier try without room, which is remembered if there is no chance left.
-        """
-        chances = {
+    def look_again(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
+        """Work its chances out anew, after jobs were placed: cheaper than a try."""
+        self.chances = {
             chance.shape: chance
             for chance in candidates.chances(cluster, self.sample, EVERY_ROW)
             if not chance.is_void(cluster)
         }
-        if nothing is None:
-            self.chances = chances
-        elif not chances:
+
+    def go_back_to(
+        self, nothing: Candidates, cluster: Cluster, candidates: CandidatePolicy
+    ) -> None:
+        """After a try that found room: there is none for the next job, as before, or it tries."""
+        self.look_again(cluster, candidates)
+        if self.chances:
+            self.forget()
+        else:
             self.nothing = nothing
 
     def forget(self) -> None:
