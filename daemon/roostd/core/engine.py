@@ -253,7 +253,10 @@ class Engine:
                 found = group.nothing
                 assert found is not None
                 if not self._finds_nothing(job_id, record, group, at_s, NO_ROWS, actions):
-                    group.found_nothing(found)  # it was placed; the others are kept out as before
+                    # It was placed. The others are kept out as before, but may follow it in what
+                    # is left now: the earlier try knows nothing of nodes that got room since.
+                    group.found_nothing(found)
+                    group.look_again(self.cluster, self.policies.candidates)
 
     def _finds_nothing(
         self,
