@@ -148,6 +148,7 @@ def test_philly_as_published(tmp_path: Path) -> None:
     [
         ("[{]", ":1: not JSON"),
         ("[1 2]", ":1: not JSON: want , or ]"),
+        ("[" * 100_000, ":1: no jobs: nested too deeply"),
         ("[\n{},\n3]", "no usable job; the first bad row: .*:2: attempts is no list"),
     ],
 )

@@ -61,6 +61,8 @@ def tune(
     than none on the second half: such a site is better off with `kind: open`.
     """
     policy = find_policy(policy_name)
+    if out_path is not None and not out_path.parent.is_dir():  # told before an hour of search
+        raise click.UsageError(f"--out {out_path}: no such folder")
     template = options.read(policy)
     defaults = _defaults()
     with shown_progress() as meter:

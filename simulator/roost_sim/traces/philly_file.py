@@ -60,6 +60,8 @@ def _items(content: str, source: str) -> Iterator[tuple[int, object]]:
             item, position = decoder.raw_decode(content, position)
         except json.JSONDecodeError as error:
             raise TraceError(source, error.lineno, f"not JSON: {error.msg}") from error
+        except RecursionError as error:
+            raise TraceError(source, line, "no jobs: nested too deeply") from error
         yield line, item
         position = _skip_space(content, position)
         if content[position : position + 1] == ",":
