@@ -226,7 +226,7 @@ def test_policies_for_people_names_every_part() -> None:
         (["--load", "0"], 2, "--load"),
         (["--load", "nan"], 2, "nan is not a finite number"),
         (["--load", "1e-300"], 2, "jobs.csv: at a load of 1e-300 jobs arrive over more than 3,17"),
-        (["--congestion", "inf"], 2, "inf is not a finite number"),
+        (["--congestion", "inf"], 2, "inf is not in the range 1<=x<=1000000"),
         (["--compute-scale", "nan"], 2, "nan is not a finite number"),
         (["--patience-s", "nan"], 2, "nan is not a finite number"),
         (["--warm-up-frac", "nan"], 2, "nan is not a finite number"),

@@ -103,6 +103,22 @@ def test_unknown_status_and_zero_nodes_are_bad_rows(tmp_path: Path) -> None:
     assert len(loaded.trace) == 1
 
 
+def test_a_bad_row_changes_nothing_for_the_others(tmp_path: Path) -> None:
+    rows = "submit_s,duration_s,num_gpus,user\n1,1,1, bob\n2,1,1,bob \n"
+    clean = read_csv(write(tmp_path, rows)).trace
+    assert clean.user_names == ("bob",)
+    assert read_csv(write(tmp_path, rows + "x,1,1,eve\n")).trace.user_names == ("bob",)
+
+
+def test_names_that_are_not_utf8_cost_no_job_and_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    rows = "submit_s,duration_s,num_gpus,user\n1,1,1,Jos\xe9\n2,1,1,Jos\xe8\n"
+    path.write_bytes(rows.encode("latin-1"))
+    loaded = load_trace(path)
+    assert loaded.report.bad_count == 0
+    assert loaded.trace.user_names == ("Jos\\xe9", "Jos\\xe8")
+
+
 def test_only_the_first_bad_rows_are_kept_but_all_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path, "submit_s,duration_s,num_gpus\n1,1,1\n" + "x,1,1\n" * 100)
     report = read_csv(path).report
@@ -138,7 +154,7 @@ def test_a_missing_a_binary_and_a_cut_file_are_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.csv", binary, cut):
         with pytest.raises(TraceError) as caught:
             load_trace(path)
-        assert str(caught.value).startswith(f"{path}: ")
+        assert str(caught.value).startswith(f"{path}:")
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])

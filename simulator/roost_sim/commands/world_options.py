@@ -15,6 +15,7 @@ from roost_sim.worlds.restart_cost import RestartRule
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")
+_MOST_TIMES = 1e6  # slower than that, and times are no numbers any more
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
 
@@ -64,14 +65,14 @@ _OPTIONS = (
     ),
     click.option(
         "--compute-scale",
-        type=FiniteRange(0, min_open=True),
+        type=FiniteRange(0, _MOST_TIMES, min_open=True),
         default=1.0,
         show_default=True,
         help="Compute takes so many times as long; papers try 1, 3, 10 and 30.",
     ),
     click.option(
         "--congestion",
-        type=FiniteRange(1),
+        type=FiniteRange(1, _MOST_TIMES),
         default=1.0,
         show_default=True,
         help="Links above the nodes are so many times slower; papers try 1, 2 and 4.",

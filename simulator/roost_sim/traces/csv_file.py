@@ -187,8 +187,8 @@ def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollecto
             duration_s=np.array(list(map(float, table[columns.duration]))),
             gpu_count=np.array(list(map(int, table[columns.gpus]))),
             node_count=None if columns.nodes is None else _node_counts(table[columns.nodes]),
-            users=None if columns.user is None else table[columns.user],
-            models=None if columns.model is None else table[columns.model],
+            users=None if columns.user is None else list(map(str.strip, table[columns.user])),
+            models=None if columns.model is None else list(map(str.strip, table[columns.model])),
             statuses=None if columns.status is None else _statuses(table[columns.status]),
         )
     except (ValueError, KeyError, OverflowError, Unusable):

@@ -308,18 +308,19 @@ def status_of(text: str) -> Status:
 def open_trace(path: Path) -> Iterator[TextIO]:
     """Open a text file, plain or gzip by its content.
 
+    Bytes that are not UTF-8 are spelled out as escapes: one job's name in Latin-1 must not cost the
+    whole trace, and two names stay two.
+
     Raises:
-        TraceError: it cannot be opened, or read to its end, or is no text.
+        TraceError: it cannot be opened, or read to its end.
     """
     try:
         with path.open("rb") as raw:
             is_gzip = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             binary = gzip.GzipFile(fileobj=raw) if is_gzip else raw
-            with io.TextIOWrapper(binary, encoding="utf-8-sig", newline="") as text:
+            with io.TextIOWrapper(binary, "utf-8-sig", "backslashreplace", newline="") as text:
                 yield text
-    except UnicodeDecodeError as error:
-        raise TraceError(str(path), None, f"no text: {error.reason}") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise TraceError(str(path), None, reason) from error
