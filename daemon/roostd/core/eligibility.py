@@ -139,6 +139,14 @@ def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     return any(_usable_rows(cluster, job, shape).could_ever_fit for shape in job.shapes)
 
 
+def why_never(cluster: Cluster, job: JobSpec) -> str:
+    """Why no shape of a job could ever be placed, in words: of the last one."""
+    _, exclusions = _fitting(cluster, job, job.shapes[-1])
+    if exclusions:
+        return ", ".join(f"{count} {reason}" for reason, count in exclusions)
+    return "too few nodes" if cluster.members("partition", job.partition).any() else "no nodes"
+
+
 def usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[RowSet, RowSet | None]:
     """The rows that a shape could use if they were idle, and which the job requires of them."""
     rows = _usable_rows(cluster, job, shape).rows

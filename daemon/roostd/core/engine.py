@@ -15,7 +15,7 @@ from roostd.core.actions import Action, Place, WakeAt
 from roostd.core.candidates import Candidates
 from roostd.core.chooser import Chooser
 from roostd.core.config import EngineConfig, Passing
-from roostd.core.eligibility import could_ever_fit
+from roostd.core.eligibility import could_ever_fit, why_never
 from roostd.core.events import (
     Event,
     GpuHealthChanged,
@@ -285,9 +285,10 @@ class Engine:
             group.found_nothing(candidates)
             self._ledger.wait_for_room(job_id, record, candidates, actions)
             return True
-        why = ", ".join(f"{count} {reason}" for reason, count in candidates.exclusions)
         never = f"no placement could ever hold it in partition {job.partition}"
-        self._ledger.let_go(job_id, record, f"{never}: {why or 'no nodes'}", at_s, actions)
+        self._ledger.let_go(
+            job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
+        )
         return False
 
     def _offer(

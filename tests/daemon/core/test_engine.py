@@ -290,7 +290,10 @@ def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:
     ("spec", "why"),
     [
         (job("1", gpus=9), "1 has too few GPUs"),
-        (job("1", gpus=1, nodes=2), "no placement could ever hold it"),
+        (
+            job("1", gpus=1, nodes=2),
+            "no placement could ever hold it in partition main: too few nodes",
+        ),
         (job("1", features=["b200"]), "1 lacks feature b200"),
         (job("1", partition="nowhere"), "partition nowhere: no nodes"),
         (job("1", required=["ghost"]), "1 not in the job's node list"),
@@ -907,6 +910,20 @@ def test_all_who_will_be_gone_in_time_pass_at_once(make_harness: HarnessFactory)
         job("5", gpus=2, time_limit_s=10.0, submit_s=3.0),
     )
     assert list(placed(harness.end("2"))) == ["4", "5"]
+
+
+def test_who_finds_reserved_nodes_just_taken_waits_for_the_next_room(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=0.0))
+    harness.run(job("1", gpus=4, time_limit_s=100.0), job("2", gpus=4, time_limit_s=20.0))
+    harness.queue(
+        job("3", gpus=8, submit_s=1.0),
+        job("4", gpus=2, time_limit_s=10.0, submit_s=2.0),
+        job("5", gpus=3, time_limit_s=10.0, submit_s=3.0),
+    )
+    assert list(placed(harness.end("2"))) == ["4"]
+    assert list(placed(harness.end("4"))) == ["5"]
 
 
 # -- stopping ----------------------------------------------------------------------------------
