@@ -205,7 +205,7 @@ class Engine:
                     queue.postpone()
                     return
                 try_count += 1
-                if not self._finds_nothing(job_id, record, group, at_s, kept, actions):
+                if self._try(job_id, record, group, at_s, kept, actions):
                     continue
             if record.queued_s > impatient_s:
                 continue
@@ -252,13 +252,14 @@ class Engine:
             if limit_s is not None and at_s + limit_s <= start_s:
                 found = group.nothing
                 assert found is not None
-                if not self._finds_nothing(job_id, record, group, at_s, NO_ROWS, actions):
-                    # It was placed. The others are kept out as before, but may follow it in what
-                    # is left now: the earlier try knows nothing of nodes that got room since.
-                    group.found_nothing(found)
+                is_done = self._try(job_id, record, group, at_s, NO_ROWS, actions)
+                if is_done and group.nothing is None:
+                    # There is room for more of its kind. They are kept out as before, but those
+                    # who will be gone in time too may follow.
+                    group.nothing = found
                     group.look_again(self.cluster, self.policies.candidates)
 
-    def _finds_nothing(
+    def _try(
         self,
         job_id: JobId,
         record: JobRecord,
@@ -270,7 +271,7 @@ class Engine:
         """Place, defer or let go of one job, or find that its group has no room.
 
         Returns:
-            Whether it has none.
+            Whether the job is done with; otherwise there is no room.
         """
         job, earlier = record.spec, group.nothing
         assert job is not None
@@ -280,16 +281,16 @@ class Engine:
             self._offer(job_id, record, job, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
                 group.go_back_to(earlier, self.cluster, self.policies.candidates)
-            return False
+            return True
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.found_nothing(candidates)
             self._ledger.wait_for_room(job_id, record, candidates, actions)
-            return True
+            return False
         never = f"no placement could ever hold it in partition {job.partition}"
         self._ledger.let_go(
             job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
         )
-        return False
+        return True
 
     def _offer(
         self,

@@ -899,31 +899,20 @@ def test_who_will_be_gone_in_time_passes_on_reserved_nodes(make_harness: Harness
     assert harness.engine.waiting() == tuple(JobId(job_id) for job_id in "2357")
 
 
-def test_all_who_will_be_gone_in_time_pass_at_once(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=0.0))
-    harness.run(job("1", gpus=4, time_limit_s=100.0), job("2", gpus=4, time_limit_s=20.0))
-    # The node is full, so nobody finds room, nor hope of any. When job 2 ends, four GPUs are free
-    # until job 1 ends and job 3 has all eight: room for jobs 4 and 5, who are alike, not for one.
-    harness.queue(
-        job("3", gpus=8, submit_s=1.0),
-        job("4", gpus=2, time_limit_s=10.0, submit_s=2.0),
-        job("5", gpus=2, time_limit_s=10.0, submit_s=3.0),
-    )
-    assert list(placed(harness.end("2"))) == ["4", "5"]
-
-
-def test_who_finds_reserved_nodes_just_taken_waits_for_the_next_room(
-    make_harness: HarnessFactory,
+@pytest.mark.parametrize(("gpus", "passing"), [(2, ["4", "5"]), (3, ["4"])])
+def test_all_who_will_be_gone_in_time_pass_at_once(
+    make_harness: HarnessFactory, gpus: int, passing: list[str]
 ) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=0.0))
     harness.run(job("1", gpus=4, time_limit_s=100.0), job("2", gpus=4, time_limit_s=20.0))
+    # The node is full, so nobody finds room, nor hope of any. When job 2 ends, four GPUs are free
+    # until job 1 ends and job 3 has all eight: room for job 4, and for job 5 if it wants two too.
     harness.queue(
         job("3", gpus=8, submit_s=1.0),
         job("4", gpus=2, time_limit_s=10.0, submit_s=2.0),
-        job("5", gpus=3, time_limit_s=10.0, submit_s=3.0),
+        job("5", gpus=gpus, time_limit_s=10.0, submit_s=3.0),
     )
-    assert list(placed(harness.end("2"))) == ["4"]
-    assert list(placed(harness.end("4"))) == ["5"]
+    assert list(placed(harness.end("2"))) == passing
 
 
 # -- stopping ----------------------------------------------------------------------------------
