@@ -308,8 +308,6 @@ def _gang(cluster: Cluster, job: JobSpec, shape: Shape, room: Room) -> Candidate
     required = required_rows(cluster, job, room.rows)
     if required is None:
         return _NoRoom(shape, room, ("not in the job's node list", room.row_count))
-    if not cluster.sets_in_common.reach(shape.gpus_per_node, shape.node_count):
-        return _nothing_in_common(shape, room)
     alike = alike_in(cluster, room.rows)
     if not have_a_set_in_common(shape, alike):
         return _nothing_in_common(shape, room)
