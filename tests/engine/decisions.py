@@ -1,0 +1,202 @@
+"""Every answer of the engine in many small simulations, as digests that a golden file keeps.
+
+A change of the engine's structure must not change a decision: each run below is hashed action by
+action, the candidates, features, scores and reasons of every placement included. Numbers are
+rounded to what the last bit of a logarithm on another processor cannot reach.
+
+Run as a program it prints the digests as JSON: `python -m tests.engine.decisions`.
+"""
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+import numpy as np
+
+from roost_sim import simulation
+from roost_sim.clusters.cluster_spec import (
+    ClusterSpec,
+    NodeKind,
+    SimNode,
+    Tier,
+    TierSpec,
+    make_racks,
+)
+from roost_sim.clusters.link_shapes import SHAPES
+from roost_sim.clusters.presets import preset
+from roost_sim.policies.compositions import find_policy
+from roost_sim.simulation import Run, simulate
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.generator import generate
+from roost_sim.traces.trace import Trace
+from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roostd.core.engine import Engine, EngineConfig, Policies
+from roostd.core.events import Event, GpuHealthChanged, LoadSeen
+from roostd.core.model import Placement
+
+POLICIES = (
+    "roost",
+    "roost-makespan",
+    "roost-no-preemption",
+    "fifo",
+    "slurm",
+    "slurm-22.05",
+    "slurm-switches",
+    "fifo-easy",
+    "fifo-block",
+    "srtf",
+    "las-strict",
+    "tiresias",
+    "tiresias-scattered",
+    "gandiva-strict",
+    "gittins-2d",
+    "dally",
+    "lif",
+    "topdrl-fcfs-knn",
+)
+TRACES = ("mixed nodes, no load", "one kind of node, live load", "pairs, impatient, faults")
+_TELEMETRY_EVERY = 5  # events of a trace with telemetry
+
+
+def main() -> int:
+    found = {
+        f"{trace}: {policy}": digest_of(trace, policy) for trace in TRACES for policy in POLICIES
+    }
+    print(json.dumps(found, indent=1))
+    return 0
+
+
+def digest_of(trace: str, policy: str) -> dict[str, object]:
+    """Simulate one policy on one trace: how many actions of each kind, and the digest of all."""
+    telemetry = Random(7) if trace != TRACES[0] else None
+    recorded = list[Action]()
+
+    class RecordingEngine(Engine):
+        """Hears of load and broken GPUs between the events of the trace; remembers its answers."""
+
+        def __init__(self, config: EngineConfig, policies: Policies) -> None:
+            super().__init__(config, policies)
+            self._event_count = 0
+
+        def step(self, event: Event) -> tuple[Action, ...]:
+            actions = super().step(event)
+            self._event_count += 1
+            if telemetry is not None and self._event_count % _TELEMETRY_EVERY == 0:
+                for told in _telemetry(self, telemetry, event.at_s, has_faults=trace == TRACES[2]):
+                    actions += super().step(told)
+            recorded.extend(actions)
+            return actions
+
+    names = vars(simulation)
+    before, names["Engine"] = names["Engine"], RecordingEngine
+    try:
+        simulate(_run(trace, policy))
+    finally:
+        names["Engine"] = before
+    counts = Counter(type(action).__name__ for action in recorded)
+    sha256 = hashlib.sha256()
+    for action in recorded:
+        sha256.update(repr(_spelled(action)).encode())
+    return {**dict(sorted(counts.items())), "sha256": sha256.hexdigest()[:24]}
+
+
+def _run(trace: str, policy: str) -> Run:
+    cluster, jobs, config = _setting(trace)
+    jobs = jobs.fitting(cluster.gpu_count).at_load(1.25, cluster.gpu_count)
+    found = find_policy(policy)
+    return Run(
+        trace=jobs,
+        cluster=cluster,
+        policy=found,
+        seed=3,
+        start_delay_s=1.0,
+        engine_config=config,
+    )
+
+
+def _setting(trace: str) -> tuple[ClusterSpec, Trace, EngineConfig]:
+    if trace == TRACES[0]:
+        return _mixed(), generate(HELIOS, 320, 11, max_gpu_count=32), EngineConfig()
+    if trace == TRACES[1]:
+        return preset("dally-128"), generate(HELIOS, 360, 21, max_gpu_count=64), EngineConfig()
+    jobs = generate(HELIOS, 260, 13, max_gpu_count=24)
+    return preset("small"), jobs, EngineConfig(patience_s=60.0, window_count=40)
+
+
+def _mixed() -> ClusterSpec:
+    kinds = [NodeKind(name=name, links=SHAPES[name], gpu_model=name) for name in _KINDS]
+    nodes = [node for number, kind in enumerate(kinds) for node in _racks_of(kind, number)]
+    wide = TierSpec(bandwidth_bytes_per_s=20e9, latency_s=3e-6)
+    narrow = TierSpec(bandwidth_bytes_per_s=6e9, latency_s=5e-6, oversubscription=3.0)
+    tiers = {Tier.NODE: wide, Tier.RACK: wide, Tier.POD: narrow, Tier.CORE: narrow}
+    return ClusterSpec(name="mixed", source="made up", nodes=tuple(nodes), tiers=tiers)
+
+
+_KINDS = ("bridges8", "pcie8", "a100x8", "pcie4")
+
+
+def _racks_of(kind: NodeKind, number: int) -> tuple[SimNode, ...]:
+    """Three nodes in a rack of their own, two in one that all kinds share."""
+    return make_racks(kind, {f"r{number}": 3, "shared": 2}, first=10 * number)
+
+
+def _telemetry(engine: Engine, random: Random, at_s: float, *, has_faults: bool) -> Iterator[Event]:
+    """The load of one node, now and then no numbers; rarely a GPU that breaks or works again."""
+    names = engine.cluster.names
+    if not names:
+        return
+    row = random.randrange(len(names))
+    count = int(engine.cluster.gpu_count[row])
+    if has_faults and random.random() < 0.1:
+        fault = random.choice(["", "lost"])
+        gpu_index = random.randrange(max(count, 1))
+        yield GpuHealthChanged(at_s=at_s, name=names[row], gpu_index=gpu_index, fault=fault)
+    known = float("nan") if random.random() < 0.1 else 1.0
+    load = [
+        [random.random() * scale * known for scale in (1.0, 1.0, 5e10, 4e11)] for _ in range(count)
+    ]
+    if count:
+        loads = np.array(load, dtype=np.float32)
+        yield LoadSeen(at_s=at_s, name=names[row], load=loads)
+
+
+def _spelled(action: Action) -> tuple[object, ...]:
+    """An action as plain values, so that the names of types and fields do not count."""
+    match action:
+        case Place():
+            told = action.decision
+            return (
+                "place",
+                action.job_id,
+                _place(action.placement),
+                f"{told.at_s:.6g}",
+                [_place(candidate) for candidate in told.candidates],
+                (np.round(told.features, 4) + 0.0).tolist(),
+                (np.round(told.scores, 3) + 0.0).tolist(),
+                told.link_scores.tolist(),
+                told.best_link_score,
+                told.exclusions,
+                [(share.node, share.gpu_indices) for share in told.free_before],
+                told.policy,
+                told.fallback_reason,
+            )
+        case Wait():
+            until = None if action.until_s is None else f"{action.until_s:.6g}"
+            return "wait", action.job_id, action.reason, until, action.exclusions
+        case Preempt():
+            return "preempt", action.job_id, action.reason, action.for_job
+        case LetGo():
+            return "let go", action.job_id, action.reason
+        case WakeAt():
+            return "wake", f"{action.at_s:.6g}"
+
+
+def _place(placement: Placement) -> tuple[object, ...]:
+    return tuple(placement.by_node()), placement.shape.node_count, placement.shape.gpus_per_node
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""What the engine decides stays what it was: eighteen policies on three traces, two journals."""
+
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+from tests.engine.decisions import POLICIES, TRACES, digest_of
+
+from roost_sim.replays.recording import ModelShelf, Recording
+from roost_sim.replays.replay import replay
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden" / "decisions.json"
+JOURNALS = sorted((HERE / "journals").glob("*.sqlite.xz"))
+
+
+@pytest.fixture(scope="module")
+def golden(request: pytest.FixtureRequest) -> dict[str, object]:
+    if request.config.getoption("--update-golden"):
+        found = {
+            f"{trace}: {policy}": digest_of(trace, policy)
+            for trace in TRACES
+            for policy in POLICIES
+        }
+        GOLDEN.write_text(json.dumps(found, indent=1) + "\n")
+    known: dict[str, object] = json.loads(GOLDEN.read_text())
+    return known
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("trace", TRACES)
+def test_a_policy_answers_as_it_always_did(
+    golden: dict[str, object], trace: str, policy: str
+) -> None:
+    assert digest_of(trace, policy) == golden[f"{trace}: {policy}"]
+
+
+@pytest.mark.parametrize("path", JOURNALS, ids=lambda path: path.stem)
+def test_a_recorded_journal_is_reproduced(path: Path, tmp_path: Path) -> None:
+    unpacked = tmp_path / path.stem
+    unpacked.write_bytes(lzma.decompress(path.read_bytes()))
+    with Recording(unpacked) as recording:
+        found = replay(recording, ModelShelf(), lambda count: None)
+        assert found.event_count == recording.event_count > 300
+    assert found.difference is None
+    assert found.action_count > 100
+
+
+def test_there_are_two_recorded_journals() -> None:
+    assert [path.name for path in JOURNALS] == [
+        "busy-day.sqlite.xz",
+        "delay-and-preemption.sqlite.xz",
+    ]
