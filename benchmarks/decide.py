@@ -20,16 +20,17 @@ import _harness
 import numpy as np
 from numpy.random import Generator
 
-from roost_probe.testing.matrix import sample_text
-from roostd.adapters.onnx_policy import load_score_policy
-from roostd.core.actions import Place
-from roostd.core.delay import DelayConfig, DelayGate
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
-from roostd.core.features import HeuristicScore
-from roostd.core.jobs import shares_of
-from roostd.core.model import JobId, JobSpec, NodeName, Shape
-from roostd.core.policy import (
+from roost_engine.cluster.features import HeuristicScore
+from roost_engine.domain.actions import Place
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
+from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
+from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.gate.timers import TARGETS
+from roost_engine.gate.waiting_curve import Wait
+from roost_engine.job_record import shares_of
+from roost_engine.policies import (
     Defer,
     GatePolicy,
     GateVerdict,
@@ -38,13 +39,12 @@ from roostd.core.policy import (
     ScorePolicy,
     WaitEnded,
 )
-from roostd.core.sensitivity import TierSpeeds
-from roostd.core.speed_table import ModelSpeeds, TableOfSpeeds
-from roostd.core.timer_class import ALL_CLASSES
-from roostd.core.timers import TARGETS
-from roostd.core.topology import LinkMatrix, parse_topo_matrix
-from roostd.core.waiting_curve import Wait
-from roostd.testing.builders import job, node, share, topology
+from roost_engine.prediction.job_class import ALL_CLASSES
+from roost_engine.prediction.speed import TierSpeeds
+from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.testing.builders import job, node, share, topology
+from roost_formats.models.onnx_policy import load_score_policy
+from roost_probe.testing.matrix import sample_text
 
 KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
 NODES_PER_RACK = 16

@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import roost_probe.testing
-from roostd.adapters.onnx_policy import load_score_policy
-from roostd.core.candidates import find_candidates
-from roostd.core.cluster import Cluster
-from roostd.core.errors import TopologyError
-from roostd.core.links import MAX_GPUS, indices_of
-from roostd.core.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec, Shape
-from roostd.core.policy import ScorePolicy
-from roostd.core.topology import LinkMatrix, parse_topo_matrix
-from roostd.testing.stock_slurm import choose_since_24_05
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import MAX_GPUS, indices_of
+from roost_engine.domain.errors import TopologyError
+from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec, Shape
+from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
+from roost_engine.placement.candidates import find_candidates
+from roost_engine.policies import ScorePolicy
+from roost_formats.models.onnx_policy import load_score_policy
+from roost_sim.policies.placement.stock_slurm import choose_since_24_05
 
 SAMPLES = Path(roost_probe.testing.__file__).parent / "topologies"
 LARGEST_GANG = 8

@@ -11,12 +11,12 @@ from functools import partial
 import _harness
 import numpy as np
 
-from roost_sim.placing.placements import PLACEMENTS
-from roost_sim.policies.knowledge import Knowledge
-from roostd.core.cluster import Cluster
-from roostd.core.model import JobId, JobSpec
-from roostd.core.row_sets import NO_ROWS
-from roostd.testing.builders import bridges, job, node, share
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NO_ROWS
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.testing.builders import bridges, job, node, share
+from roost_sim.catalogue.placement_parts import PLACEMENTS
+from roost_sim.information.knowledge import Knowledge
 
 GPUS_PER_NODE, NODES_PER_RACK = 8, 16
 JOB_SIZES = (1, 8, 64)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import _harness
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
-from roost_sim.policies.compositions import find_policy
-from roost_sim.simulation import Run, simulate
+from roost_engine.testing.builders import nvswitch
+from roost_sim.catalogue.compositions import find_policy
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier, NodeKind, TierSpec, make_racks
+from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate
 from roost_sim.traces.trace import Trace
 from roost_sim.worlds.world_spec import Speed, WorldSpec
-from roostd.testing.builders import nvswitch
 
 NODE_COUNT, GPUS_PER_NODE, NODES_PER_RACK = 256, 8, 16
 LOAD = 0.95
@@ -73,7 +73,7 @@ def _cluster() -> ClusterSpec:
         name="benchmark",
         source="made up",
         nodes=make_racks(kind, racks),
-        tiers=dict.fromkeys(Tier, tier),
+        tiers=dict.fromkeys(NetworkTier, tier),
     )
 
 

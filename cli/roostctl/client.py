@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import grpc
 
+from roost_engine.domain.errors import RoostError
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1.operator_pb2_grpc import AdminStub, OperatorStub
-from roostd.core.errors import RoostError
 
 DEFAULT_ADDRESS = "unix:/run/roost/operator.sock"
 DEFAULT_TIMEOUT_S = 5.0

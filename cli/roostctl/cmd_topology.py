@@ -1,6 +1,6 @@
 """`roostctl topology NAME`: the link matrix as `nvidia-smi topo -m` prints it, with who holds what.
 
-The text can be fed to everything that reads that format, roostd.core.topology included.
+The text can be fed to everything that reads that format, roost_engine.domain.topology included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 from rich.text import Text
 
+from roost_engine.domain.topology import LEVEL_SYMBOLS, Level, Link
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2
 from roostctl.complete import node_names
@@ -15,7 +16,6 @@ from roostctl.documents.topology import gpu_of, topology_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import new_console, print_document, show
 from roostctl.quantities import ABSENT, safe_text
-from roostd.core.topology import LEVEL_SYMBOLS, Level, Link
 
 _SELF = "X"
 _MEANINGS = {

@@ -1,1 +1,5 @@
-"""Roost daemon: decides which GPUs each waiting Slurm job gets, and when."""
+"""The daemon: feeds the engine from Slurm and the probes, and carries out what it answers.
+
+Lives here: one room for each outside thing, and `app`, which puts them together.
+Does not belong here: decisions (roost_engine), formats of other programs (roost_formats).
+"""

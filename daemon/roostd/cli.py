@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from roostd.adapters.speed_file import load_speeds
-from roostd.config import DEFAULT_FILE, LoadedConfig, load_config
-from roostd.core.errors import ConfigError, RoostError
+from roost_engine.domain.errors import ConfigError, RoostError
+from roostd.config.config import DEFAULT_FILE, LoadedConfig, load_config
+from roostd.config.speed_file import load_speeds
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 
@@ -58,8 +58,8 @@ def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int
     # Checking a configuration needs neither grpc nor onnxruntime, and starts ten times faster.
     # gRPC reads its log level when it is imported, and says itself what our errors say better.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from roostd.folders import StateFolderInUse
-    from roostd.service import serve
+    from roostd.app.daemon import serve
+    from roostd.ops.folders import StateFolderInUse
 
     try:
         serve(loaded.config, lambda: load_config(file, flags=flags).config)

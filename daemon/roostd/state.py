@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from roostd.adapters.clock import Clock
-from roostd.config import Config
-from roostd.core.actions import Place
-from roostd.core.comment import JobComment
-from roostd.core.engine import Engine
-from roostd.core.jobs import JobRecord
-from roostd.core.model import JobId, NodeName
-from roostd.rpc.board import ProbeBoard
+from roost_engine.domain.actions import Place
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.engine import Engine
+from roost_engine.job_record import JobRecord
+from roostd.config.config import Config
+from roostd.ops.clock import Clock
+from roostd.slurm.comment import JobComment
+from roostd.telemetry.board import ProbeBoard
 
 
 @dataclass(frozen=True, slots=True)

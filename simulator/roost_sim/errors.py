@@ -11,7 +11,7 @@ A person's files cause all of these, so each message says where and what would b
 
 from collections.abc import Sequence
 
-from roostd.core.errors import RoostError
+from roost_engine.domain.errors import RoostError
 
 
 class SimError(RoostError):

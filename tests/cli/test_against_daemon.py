@@ -9,20 +9,20 @@ import pytest
 from click.testing import CliRunner, Result
 from prometheus_client import CollectorRegistry
 
+from roost_engine.domain.events import Event
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.gate.delay import DelayGate
+from roost_engine.testing.builders import EngineHarness, bridges, job, node
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology
-from roostd.adapters.clock import MonotonicClock
-from roostd.config import Config, Listen
-from roostd.core.delay import DelayGate
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event
-from roostd.metrics import Metrics
-from roostd.rpc.board import ProbeBoard
-from roostd.rpc.probe_messages import read_hello
+from roostd.config.config import Config, Listen
+from roostd.ops.clock import MonotonicClock
+from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState
-from roostd.testing.builders import EngineHarness, bridges, job, node
+from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.probe_messages import read_hello
 
 Ask = Callable[..., Awaitable[Result]]
 

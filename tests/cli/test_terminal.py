@@ -9,10 +9,10 @@ import grpc
 import pytest
 from tests.cli.conftest import Run
 
+from roost_engine.domain.topology import parse_topo_matrix
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.quantities import duration, gibibytes, index_list, mean, safe_text
 from roostctl.testing import FakeOperator, build_candidate, build_job, build_node
-from roostd.core.topology import parse_topo_matrix
 
 PROGRAM = [sys.executable, "-c", "from roostctl.main import main; main()"]
 # Clear the screen, ring, go back over the line, reverse the text, fake a new line, mark up.

@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 from prometheus_client import CollectorRegistry
 
+from roost_engine.domain.model import JobId
 from roost_proto.v1 import operator_pb2_grpc, telemetry_pb2_grpc
 from roost_slurm import spool
-from roostd.config import Config
-from roostd.core.model import JobId
-from roostd.service import Daemon
+from roostd.app.daemon import Daemon
+from roostd.config.config import Config
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 PATIENCE_S = 10.0

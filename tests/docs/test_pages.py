@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from roostd.core.links import LinkTable
-from roostd.core.topology import LEVEL_SCORES, NVLINK_LANE_SCORE, parse_topo_matrix
+from roost_engine.cluster.link_table import LinkTable
+from roost_engine.domain.topology import LEVEL_SCORES, NVLINK_LANE_SCORE, parse_topo_matrix
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -16,26 +16,26 @@ from random import Random
 
 import numpy as np
 
-from roost_sim import simulation
+from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
+from roost_engine.domain.model import Placement
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_spec import (
     ClusterSpec,
+    NetworkTier,
     NodeKind,
     SimNode,
-    Tier,
     TierSpec,
     make_racks,
 )
 from roost_sim.clusters.link_shapes import SHAPES
 from roost_sim.clusters.presets import preset
-from roost_sim.policies.compositions import find_policy
-from roost_sim.simulation import Run, simulate
+from roost_sim.runs import simulation
+from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
 from roost_sim.traces.trace import Trace
-from roostd.core.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event, GpuHealthChanged, LoadSeen
-from roostd.core.model import Placement
 
 POLICIES = (
     "roost",
@@ -131,7 +131,12 @@ def _mixed() -> ClusterSpec:
     nodes = [node for number, kind in enumerate(kinds) for node in _racks_of(kind, number)]
     wide = TierSpec(bandwidth_bytes_per_s=20e9, latency_s=3e-6)
     narrow = TierSpec(bandwidth_bytes_per_s=6e9, latency_s=5e-6, oversubscription=3.0)
-    tiers = {Tier.NODE: wide, Tier.RACK: wide, Tier.POD: narrow, Tier.CORE: narrow}
+    tiers = {
+        NetworkTier.NODE: wide,
+        NetworkTier.RACK: wide,
+        NetworkTier.POD: narrow,
+        NetworkTier.CORE: narrow,
+    }
     return ClusterSpec(name="mixed", source="made up", nodes=tuple(nodes), tiers=tiers)
 
 

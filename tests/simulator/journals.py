@@ -4,17 +4,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from roost_sim.arrival import Arrival
-from roost_sim.driver import Driver
+from roost_engine.domain.actions import Action
+from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
+from roost_engine.domain.model import JobId, JobSpec, NodeShare
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.job_record import shares_of
+from roost_engine.plugins import Plugins
+from roost_formats.journal.codec import encode
+from roost_formats.journal.journal import FILE_NAME, Journal, RunHead, Step
+from roost_sim.runs.driver import Driver
+from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed
-from roostd.adapters.codec import encode
-from roostd.adapters.journal import FILE_NAME, Journal, RunHead, Step
-from roostd.core.actions import Action
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event, JobEnded, JobQueued, JobStarted
-from roostd.core.jobs import shares_of
-from roostd.core.model import JobId, JobSpec, NodeShare
-from roostd.core.plugins import Plugins
 
 EPOCH_S = 1_800_000_000.0
 

@@ -1,14 +1,14 @@
 """Clusters drawn in characters, and where a placement rule puts a job in them."""
 
-from roost_sim.placing.placements import PLACEMENTS
-from roost_sim.policies.knowledge import Knowledge
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NO_ROWS, RowSet
+from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.domain.topology import LinkMatrix
+from roost_engine.policies import CandidatePolicy
+from roost_engine.testing.builders import job, node, nvswitch, share
+from roost_sim.catalogue.placement_parts import PLACEMENTS
+from roost_sim.information.knowledge import Knowledge
 from roost_sim.traces.shapes import every_even_shape
-from roostd.core.cluster import Cluster
-from roostd.core.model import JobId, JobSpec, NodeName
-from roostd.core.policy import CandidatePolicy
-from roostd.core.row_sets import NO_ROWS, RowSet
-from roostd.core.topology import LinkMatrix
-from roostd.testing.builders import job, node, nvswitch, share
 
 NOTHING_KNOWN = Knowledge(work_s={}, seed=0)
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from roost_sim.arrival import Arrival
-from roost_sim.driver import Driver
-from roost_sim.outcome import JobResult, Outcome
+from roost_engine.domain.events import Event, NodeSeen
+from roost_engine.domain.model import Shape
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.testing.builders import job, node, nvswitch, shape, topology
+from roost_sim.figures.outcome import JobResult, Outcome
+from roost_sim.runs.driver import Driver
+from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed, World
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event, NodeSeen
-from roostd.core.model import Shape
-from roostd.testing.builders import job, node, nvswitch, shape, topology
 
 
 def cluster(node_count: int, gpu_count: int = 8, racks: int = 1) -> Iterator[Event]:

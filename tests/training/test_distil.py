@@ -11,6 +11,11 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
+from roost_engine.domain.errors import PolicyError
+from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.onnx_policy import BUILTIN_MODEL, open_session
+from roost_formats.testing.onnx_models import ModelParts, install_model
 from roost_train.cli import main
 from roost_train.distil import (
     GAP_FLOOR,
@@ -24,11 +29,6 @@ from roost_train.onnx_export import export_onnx
 from roost_train.release import held_out_agreement, torch_scores, write_release
 from roost_train.score_net import ScoreNet
 from roost_train.verify import verify
-from roostd.adapters.onnx_file import read_onnx
-from roostd.adapters.onnx_policy import BUILTIN_MODEL, open_session
-from roostd.core.errors import PolicyError
-from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
-from roostd.testing.onnx_models import ModelParts, install_model
 
 pytestmark = pytest.mark.torch
 

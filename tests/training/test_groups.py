@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from roost_engine.cluster.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS
 from roost_train.groups import NEAR_TIE_STEP, GroupMix, draw_groups
-from roostd.core.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS
 
 NEAR_TIES = GroupMix(near_tie_frac=1.0, scattered_frac=0.0)
 ORDINARY = GroupMix(near_tie_frac=0.0, scattered_frac=0.0)

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
+from roost_engine.cluster.features import COLUMNS
+from roost_formats.models.onnx_file import ALLOWED_OPERATORS, read_onnx
+from roost_formats.models.onnx_policy import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME, open_session
+from roost_formats.testing.onnx_models import ModelParts, blob, number, operation, single, tensor
 from roost_train.numpy_policy import operators, run_graph
-from roostd.adapters.onnx_file import ALLOWED_OPERATORS, read_onnx
-from roostd.adapters.onnx_policy import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME, open_session
-from roostd.core.features import COLUMNS
-from roostd.testing.onnx_models import ModelParts, blob, number, operation, single, tensor
 
 FEATURES = np.random.default_rng(5).random((33, len(COLUMNS))).astype(np.float32)
 

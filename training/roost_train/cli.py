@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from roost_engine.domain.errors import PolicyError
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
-from roostd.core.errors import PolicyError
 
 _DEFAULT_STEPS = 2500
 

@@ -15,9 +15,9 @@ import torch
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, draw_groups
 from roost_train.score_net import ScoreNet
-from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
 
 GAP_FLOOR = 1e-6  # gaps below float32's resolution are noise, not order
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from roostd.core.features import COLUMN, COLUMNS, LOAD_QUANTITIES, LOAD_SCOPES, link_scale
+from roost_engine.cluster.features import COLUMN, COLUMNS, LOAD_QUANTITIES, LOAD_SCOPES, link_scale
 
 SMALLEST_GROUP, LARGEST_GROUP = 2, 64
 NEAR_TIE_STEP = 1e-3  # of a load fraction: the smallest difference that must still decide
 
 # Mean pair scores that real matrices show: SYS, NODE, PXB, PIX, one, two, four, twelve, eighteen
-# NVLink lanes (core.topology.Link.score).
+# NVLink lanes (domain.topology.Link.score).
 _PAIR_SCORES = np.array([10, 20, 40, 50, 100, 200, 400, 1200, 1800], dtype=np.float64)
 _NODE_GPU_COUNTS = np.array([4, 8, 16])
 _LOADS = slice(COLUMN[f"{LOAD_SCOPES[0]}_{LOAD_QUANTITIES[0]}_frac"], COLUMN["load_known_frac"])
@@ -52,7 +52,7 @@ def draw_groups(
         mix: how often each kind of group is drawn.
 
     Returns:
-        float64 [group, candidate, column], columns core.features.COLUMNS, 0..1, exactly
+        float64 [group, candidate, column], columns cluster.features.COLUMNS, 0..1, exactly
         representable in float32.
     """
     mix = mix or GroupMix()

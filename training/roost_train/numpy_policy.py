@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from roostd.adapters.onnx_file import OnnxGraph
+from roost_formats.models.onnx_file import OnnxGraph
 
 Array = NDArray[np.float32]
 
@@ -17,7 +17,7 @@ def run_graph(graph: OnnxGraph, features: Array) -> Array:
     """Compute a model's answer.
 
     Args:
-        graph: as roostd.adapters.onnx_file.read_onnx gave it.
+        graph: as roost_formats.models.onnx_file.read_onnx gave it.
         features: float32 [candidate, column].
 
     Returns:

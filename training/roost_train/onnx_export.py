@@ -7,9 +7,9 @@ names and shapes the graph as its release pleases.
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from roost_engine.cluster.features import COLUMNS
+from roost_formats.models.onnx_policy import INPUT_NAME, OUTPUT_NAME
 from roost_train.score_net import ScoreNet
-from roostd.adapters.onnx_policy import INPUT_NAME, OUTPUT_NAME
-from roostd.core.features import COLUMNS
 
 OPSET = 17
 IR_VERSION = 8  # the oldest that carries opset 17

@@ -12,15 +12,15 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
+from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
+from roost_formats.models.manifest import PolicyManifest, manifest_path
+from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.onnx_policy import load_onnx_score, open_session
 from roost_train.agreement import Agreement, compare, merge
 from roost_train.distil import HyperParameters, teacher_scores
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, GroupMix, draw_groups
 from roost_train.onnx_export import OPSET, export_onnx
 from roost_train.score_net import ScoreNet
-from roostd.adapters.onnx_file import read_onnx
-from roostd.adapters.onnx_policy import load_onnx_score, open_session
-from roostd.adapters.policy_manifest import PolicyManifest, manifest_path
-from roostd.core.features import COLUMNS, SCHEMA_VERSION
 
 MODEL_FILE = "policy.onnx"
 CANARY_COUNT = 16
@@ -96,7 +96,7 @@ def torch_scores(model: bytes, features: NDArray[np.float32]) -> NDArray[np.floa
 def _card(parameters: HyperParameters, agreement: Agreement, command: str) -> Mapping[str, object]:
     return {
         "name": parameters.run_name,
-        "teacher": "the heuristic of roostd.core.features",
+        "teacher": "the heuristic of roost_engine.cluster.features",
         "training_command": command,
         "hyper_parameters": asdict(parameters),
         "held_out": {key: round(value, 9) for key, value in asdict(agreement).items()},

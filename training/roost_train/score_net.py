@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from roost_engine.cluster.features import COLUMN, COLUMNS, LOAD_QUANTITIES, LOAD_SCOPES
 from roost_train.errors import ModelError
-from roostd.core.features import COLUMN, COLUMNS, LOAD_QUANTITIES, LOAD_SCOPES
 
 LOADS_BEGIN = COLUMN[f"{LOAD_SCOPES[0]}_{LOAD_QUANTITIES[0]}_frac"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.cluster.features import COLUMNS
+from roost_formats.models.manifest import PolicyManifest, manifest_path
+from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.onnx_policy import load_onnx_score, open_session
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, draw_groups
 from roost_train.numpy_policy import run_graph
 from roost_train.release import torch_scores
-from roostd.adapters.onnx_file import read_onnx
-from roostd.adapters.onnx_policy import load_onnx_score, open_session
-from roostd.adapters.policy_manifest import PolicyManifest, manifest_path
-from roostd.core.features import COLUMNS
 
 TOLERANCE = 1e-5
 _SEED = 1_000_037

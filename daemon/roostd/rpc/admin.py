@@ -5,13 +5,13 @@ from math import isfinite
 
 import structlog
 
+from roost_engine.domain.errors import TimerError
+from roost_engine.domain.events import TimerPinned
+from roost_engine.gate.delay import DelayGate
+from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd import audit
-from roostd.core.delay import DelayGate
-from roostd.core.errors import TimerError
-from roostd.core.events import TimerPinned
-from roostd.core.timer_class import ALL_CLASSES, TimerClass
+from roostd.ops import audit
 from roostd.rpc import timers
 from roostd.rpc.errors import Context, NoTimers
 from roostd.state import DaemonState

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grpc
 
-from roostd.config import ProbesTls
-from roostd.core.errors import ConfigError
+from roost_engine.domain.errors import ConfigError
+from roostd.config.config import ProbesTls
 from roostd.rpc.errors import Context
 
 

@@ -4,19 +4,19 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
+from roost_engine.domain.actions import Decision, Place
+from roost_engine.domain.errors import UnknownJob, UnknownNode
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
+from roost_engine.job_record import JobRecord, JobState
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
-from roostd.config import Mode
-from roostd.core.actions import Decision, Place
-from roostd.core.errors import UnknownJob, UnknownNode
-from roostd.core.features import COLUMNS, HEURISTIC_WEIGHTS
-from roostd.core.jobs import JobRecord, JobState
-from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, Placement
+from roostd.config.config import Mode
 from roostd.rpc import timers
-from roostd.rpc.board import NodeReport
 from roostd.rpc.errors import UnknownTopology
-from roostd.rpc.probe_messages import ProbeHello, column
 from roostd.state import DaemonState, LeftJob, Owner
+from roostd.telemetry.board import NodeReport
+from roostd.telemetry.probe_messages import ProbeHello, column
 
 _MODES = {
     Mode.OFF: pb.MODE_OFF,

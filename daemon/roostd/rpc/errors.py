@@ -7,7 +7,7 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError
 
-from roostd.core.errors import (
+from roost_engine.domain.errors import (
     ConfigError,
     JournalError,
     PolicyError,

@@ -1,8 +1,8 @@
 """The Operator service: what people and dashboards ask. Changes are rpc.admin's."""
 
+from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd.core.model import JobId, NodeName
 from roostd.rpc import convert, timers
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState

@@ -6,13 +6,13 @@ from itertools import pairwise
 import grpc
 import structlog
 
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.topology import LinkMatrix
+from roost_engine.job_record import JobRecord
 from roost_proto.v1 import placement_pb2 as pb
 from roost_proto.v1 import placement_pb2_grpc as pb_grpc
-from roostd.core.errors import UnknownJob
-from roostd.core.jobs import JobRecord
-from roostd.core.model import JobId, NodeName
-from roostd.core.topology import LinkMatrix
-from roostd.metrics import Metrics
+from roostd.ops.metrics import Metrics
 from roostd.rpc import convert
 from roostd.rpc.auth import may_speak_for
 from roostd.rpc.errors import Context

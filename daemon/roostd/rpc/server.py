@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
+from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import (
     operator_pb2,
     operator_pb2_grpc,
@@ -19,9 +20,8 @@ from roost_proto.v1 import (
     telemetry_pb2,
     telemetry_pb2_grpc,
 )
-from roostd.config import Listen
-from roostd.core.errors import ConfigError
-from roostd.metrics import Metrics
+from roostd.config.config import Listen
+from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, Say
 from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
 from roostd.rpc.errors import ErrorInterceptor

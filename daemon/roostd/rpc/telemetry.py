@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import grpc
 import structlog
 
+from roost_engine.domain.errors import ProbeError
+from roost_engine.domain.model import NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc as pb_grpc
-from roostd.core.errors import ProbeError
-from roostd.core.model import NodeName
-from roostd.metrics import Metrics
+from roostd.ops.metrics import Metrics
 from roostd.rpc.auth import may_speak_for
-from roostd.rpc.board import NodeReport, ProbeBoard
 from roostd.rpc.errors import Context, Undecodable
 from roostd.rpc.limits import BAD_MESSAGE_LIMIT, FIRST_MESSAGE_S, QUIET_STREAM_S, RateLimit
-from roostd.rpc.probe_messages import check_sample, read_hello
+from roostd.telemetry.board import NodeReport, ProbeBoard
+from roostd.telemetry.probe_messages import check_sample, read_hello
 
 _log = structlog.get_logger(__name__)
 

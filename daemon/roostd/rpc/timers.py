@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from roost_engine.cluster.tiers import closest_tier
+from roost_engine.domain.model import JobSpec
+from roost_engine.gate.delay import DelayGate
+from roost_engine.gate.timers import TimerView
+from roost_engine.job_record import JobRecord, JobState, tiers_of
+from roost_engine.prediction.job_class import TimerClass
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.core.delay import DelayGate
-from roostd.core.jobs import JobRecord, JobState, tiers_of
-from roostd.core.model import JobSpec
-from roostd.core.tiers import closest_tier
-from roostd.core.timer_class import TimerClass
-from roostd.core.timers import TimerView
 from roostd.state import DaemonState
 
 

@@ -14,6 +14,8 @@ from enum import Enum
 from itertools import combinations
 from typing import Unpack
 
+from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
 from roost_slurm import commands
 from roost_slurm.commands import Argv
 from roost_slurm.hostlist import expand
@@ -22,11 +24,9 @@ from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import JobState
 from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, traits_of
-from roostd.adapters.slurm import JobNotWaiting, QueueSnapshot, SlurmNode
-from roostd.adapters.slurm_queue import begins_of, by_begin, comments_of
-from roostd.adapters.slurm_request import check_requeuable, pin_argv, shares_of, unpin_argv
-from roostd.core.errors import SlurmRefused, SlurmTimeout
-from roostd.core.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
+from roostd.slurm.queue import begins_of, by_begin, comments_of
+from roostd.slurm.request import check_requeuable, pin_argv, shares_of, unpin_argv
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
@@ -42,7 +42,7 @@ class Fault(Enum):
 
 
 class SlurmStandIn:
-    """A Slurm that lives in this process. See roostd.adapters.slurm.SlurmPort.
+    """A Slurm that lives in this process. See roostd.slurm.port.SlurmPort.
 
     Attributes:
         listeners: are told what the hooks and job_submit.lua would write into the spool.

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from roost_engine.domain.model import JobId, NodeSpec
 from roost_slurm.hostlist import compress, expand
 from roost_slurm.scontrol import AllocatedNode, JobDetail
 from roost_slurm.squeue import JobState, QueuedJob
 from roost_slurm.tres import gpu_count, parse_gres, typed_indices
-from roostd.core.model import JobId, NodeSpec
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
+from roost_engine.domain.model import JobId
 from roost_slurm.stamp import Stamp
-from roostd.core.model import JobId
 from roostd.testing.slurm_stand_in_job import StandInJob
 
 

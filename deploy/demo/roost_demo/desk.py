@@ -8,10 +8,10 @@ import grpc
 
 from roost_demo.show import Row
 from roost_demo.stack import DEMO_NODES, Stack
+from roost_engine.domain.topology import LinkMatrix
 from roost_proto.v1 import operator_pb2
+from roost_sim.policies.placement.stock_slurm import choose_since_24_05
 from roost_slurm.scontrol import parse_jobs
-from roostd.core.topology import LinkMatrix
-from roostd.testing.stock_slurm import choose_since_24_05
 
 _BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
 

@@ -11,10 +11,10 @@ import threading
 from prometheus_client import CollectorRegistry
 
 from roost_demo.stack import Stack
+from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm import spool
-from roostd.config import load_config
-from roostd.core.model import JobId, NodeName, NodeSpec
-from roostd.service import Daemon
+from roostd.app.daemon import Daemon
+from roostd.config.config import load_config
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 _CALL_TIMEOUT_S = 5.0

@@ -20,10 +20,10 @@ from typing import TypeAlias, TypeVar
 
 import yaml
 
+from roost_engine.domain.errors import TopologyError
 from roost_probe.testing.errors import DescriptionError
 from roost_probe.testing.matrix import TopoText, read_topo_text, sample_text
 from roost_probe.testing.state import MAX_GPUS
-from roostd.core.errors import TopologyError
 
 Yaml: TypeAlias = str | int | float | bool | list["Yaml"] | dict[str, "Yaml"] | None
 T = TypeVar("T")

@@ -8,6 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Self, TypeVar
 
+from roost_engine.domain.topology import Level
 from roost_probe.testing.description import (
     Fault,
     FaultSpec,
@@ -30,7 +31,6 @@ from roost_probe.testing.state import (
     StateFile,
 )
 from roost_probe.testing.sysfs import write_sysfs
-from roostd.core.topology import Level
 
 T = TypeVar("T")
 

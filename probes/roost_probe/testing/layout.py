@@ -7,10 +7,10 @@ so this makes up facts that lead back to the same symbols.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from roost_engine.domain.topology import Level, LinkMatrix
 from roost_probe.testing.errors import DescriptionError
 from roost_probe.testing.matrix import TopoText
 from roost_probe.testing.state import MAX_LANES
-from roostd.core.topology import Level, LinkMatrix
 
 # Beyond this many lanes a GPU cannot be wired to its peers directly: 18 is the most that a GPU
 # has (Hopper and Blackwell data sheets), so the lanes must lead to an NVSwitch.

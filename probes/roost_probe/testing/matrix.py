@@ -1,14 +1,14 @@
 """A whole `nvidia-smi topo -m` text: GPUs, and the NICs and affinities beside them.
 
-roostd.core.topology reads the links between GPUs; this adds what a fake node needs besides.
+roost_engine.domain.topology reads the links between GPUs; this adds what a fake node needs besides.
 """
 
 import re
 from dataclasses import dataclass
 from importlib import resources
 
+from roost_engine.domain.topology import SYMBOL_LEVELS, Level, LinkMatrix, parse_topo_matrix
 from roost_probe.testing.errors import DescriptionError
-from roostd.core.topology import SYMBOL_LEVELS, Level, LinkMatrix, parse_topo_matrix
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _RANGES = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*$")
@@ -51,7 +51,7 @@ def read_topo_text(text: str, source: str = "topology") -> TopoText:
     """Read a matrix with everything in it.
 
     Raises:
-        roostd.core.errors.TopologyError: it is no matrix; names the line.
+        roost_engine.domain.errors.TopologyError: it is no matrix; names the line.
         DescriptionError: a NIC has no row, or an unknown symbol.
     """
     links = parse_topo_matrix(text, source)

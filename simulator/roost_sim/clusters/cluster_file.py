@@ -10,15 +10,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, SimNode, Tier, TierSpec
+from roost_engine.domain.errors import TopologyError
+from roost_engine.domain.model import NodeName
+from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
+from roost_formats.yaml.problems import describe
+from roost_formats.yaml.tree import Tree, read_tree
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier, NodeKind, SimNode, TierSpec
 from roost_sim.clusters.link_shapes import SHAPES, shape_names
 from roost_sim.clusters.presets import PRESET_NAMES, preset
 from roost_sim.errors import ClusterError
-from roostd.config_problems import describe
-from roostd.core.errors import TopologyError
-from roostd.core.model import NodeName
-from roostd.core.topology import LinkMatrix, parse_topo_matrix
-from roostd.yaml_tree import Tree, read_tree
 
 MAX_NODES = 100_000
 CLOS_COLUMNS = ("host", "psw", "asw")
@@ -229,12 +229,12 @@ class _Builder:
             return ()
 
 
-def _tier_specs(tiers: _Tiers) -> dict[Tier, TierSpec]:
+def _tier_specs(tiers: _Tiers) -> dict[NetworkTier, TierSpec]:
     found = {
-        Tier.NODE: tiers.node,
-        Tier.RACK: tiers.rack,
-        Tier.POD: tiers.pod,
-        Tier.CORE: tiers.core or tiers.pod,
+        NetworkTier.NODE: tiers.node,
+        NetworkTier.RACK: tiers.rack,
+        NetworkTier.POD: tiers.pod,
+        NetworkTier.CORE: tiers.core or tiers.pod,
     }
     return {
         tier: TierSpec(

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from roost_engine.domain.model import NodeName, NodeSpec
+from roost_engine.domain.topology import LinkMatrix
 from roost_sim.errors import ClusterError
-from roostd.core.model import NodeName, NodeSpec
-from roostd.core.topology import LinkMatrix
 
 
-class Tier(IntEnum):
+class NetworkTier(IntEnum):
     """How far apart the nodes of a placement are. Higher is farther."""
 
     NODE = 0  # one node
@@ -73,13 +73,13 @@ class ClusterSpec:
         name: of the preset or the file.
         source: where its numbers come from.
         nodes: in a fixed order, names once each.
-        tiers: one entry for every Tier.
+        tiers: one entry for every NetworkTier.
     """
 
     name: str
     source: str
     nodes: tuple[SimNode, ...]
-    tiers: Mapping[Tier, TierSpec]
+    tiers: Mapping[NetworkTier, TierSpec]
     _node_of: Mapping[NodeName, SimNode] = field(init=False, repr=False, compare=False)
     _rack_sizes: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _pod_sizes: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -91,7 +91,7 @@ class ClusterSpec:
         pod_of: dict[str, str] = {}
         if any(pod_of.setdefault(node.rack, node.pod) != node.pod for node in self.nodes):
             raise ValueError(f"{self.name}: a rack stands in two pods")
-        missing = [tier.name for tier in Tier if tier not in self.tiers]
+        missing = [tier.name for tier in NetworkTier if tier not in self.tiers]
         if missing:
             raise ValueError(f"{self.name}: no figures for tier {missing[0]}")
         object.__setattr__(self, "_node_of", node_of)
@@ -131,7 +131,7 @@ class ClusterSpec:
         """
         return self._node_of[name]
 
-    def tier_of(self, names: Iterable[NodeName]) -> Tier:
+    def tier_of(self, names: Iterable[NodeName]) -> NetworkTier:
         """How far apart some nodes are.
 
         Raises:
@@ -143,14 +143,14 @@ class ClusterSpec:
             raise ValueError("a placement has a node")
         first = nodes[0]
         if any(node.pod != first.pod for node in nodes):
-            return Tier.CORE
+            return NetworkTier.CORE
         if any(node.rack != first.rack for node in nodes):
-            return Tier.POD
-        return Tier.NODE if all(node is first for node in nodes) else Tier.RACK
+            return NetworkTier.POD
+        return NetworkTier.NODE if all(node is first for node in nodes) else NetworkTier.RACK
 
     def port_bytes_per_s(self) -> float:
         """What one node's port carries."""
-        return self.tiers[Tier.RACK].bandwidth_bytes_per_s
+        return self.tiers[NetworkTier.RACK].bandwidth_bytes_per_s
 
     def rack_uplink_bytes_per_s(self, rack: str) -> float:
         """What leaves one rack at most.
@@ -158,7 +158,7 @@ class ClusterSpec:
         Raises:
             KeyError: no such rack.
         """
-        up = self.tiers[Tier.POD]
+        up = self.tiers[NetworkTier.POD]
         return self._rack_sizes[rack] * up.bandwidth_bytes_per_s / up.oversubscription
 
     def pod_uplink_bytes_per_s(self, pod: str) -> float:
@@ -167,7 +167,7 @@ class ClusterSpec:
         Raises:
             KeyError: no such pod.
         """
-        up = self.tiers[Tier.CORE]
+        up = self.tiers[NetworkTier.CORE]
         return self._pod_sizes[pod] * up.bandwidth_bytes_per_s / up.oversubscription
 
     def congested(self, divisor: float) -> "ClusterSpec":
@@ -180,7 +180,7 @@ class ClusterSpec:
             raise ValueError(f"want to divide by 1 or more, got {divisor:g}")
         tiers = {
             tier: replace(spec, bandwidth_bytes_per_s=spec.bandwidth_bytes_per_s / divisor)
-            if tier > Tier.NODE
+            if tier > NetworkTier.NODE
             else spec
             for tier, spec in self.tiers.items()
         }

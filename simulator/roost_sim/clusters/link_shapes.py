@@ -6,7 +6,7 @@ better than any of these.
 
 from collections.abc import Callable, Iterable
 
-from roostd.core.topology import Level, Link, LinkMatrix
+from roost_engine.domain.topology import Level, Link, LinkMatrix
 
 # NVIDIA DGX-1 with Tesla V100, system architecture white paper (WP-08437), figure 4.
 _CUBE_LANES = {

@@ -7,7 +7,7 @@ docs/simulator/clusters.md.
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, NodeKind, Tier, TierSpec, make_racks
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier, NodeKind, TierSpec, make_racks
 from roost_sim.clusters.link_shapes import SHAPES
 from roost_sim.errors import ClusterError
 
@@ -17,8 +17,13 @@ _GBIT = 1e9 / 8
 
 def _tiers(
     node: TierSpec, rack: TierSpec, pod: TierSpec, core: TierSpec | None = None
-) -> Mapping[Tier, TierSpec]:
-    return {Tier.NODE: node, Tier.RACK: rack, Tier.POD: pod, Tier.CORE: core or pod}
+) -> Mapping[NetworkTier, TierSpec]:
+    return {
+        NetworkTier.NODE: node,
+        NetworkTier.RACK: rack,
+        NetworkTier.POD: pod,
+        NetworkTier.CORE: core or pod,
+    }
 
 
 def _tier(bytes_per_s: float, latency_s: float, oversubscription: float = 1.0) -> TierSpec:

@@ -1,1 +1,5 @@
-"""The commands of roost-sim, one module each, and the options that they share."""
+"""The commands of `roost-sim`, one module each.
+
+Lives here: options, inputs and what is printed.
+Does not belong here: anything that another program could want to call.
+"""

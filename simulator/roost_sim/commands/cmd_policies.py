@@ -6,7 +6,7 @@ from textwrap import wrap
 
 import click
 
-from roost_sim.policies.compositions import (
+from roost_sim.catalogue.compositions import (
     GATES,
     ORDERS,
     PLACEMENTS,

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
+from roost_engine.gate.delay import DelayConfig
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.commands.inputs import load_option
 from roost_sim.commands.option_lists import seed_list
 from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_NO
-from roost_sim.policies.compositions import find_policy
 from roost_sim.sweeps.intervals import Estimate
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
 from roost_sim.sweeps.sweep import InProcess, Sweep, SweepEngine
 from roost_sim.sweeps.sweep_runner import shown_progress
 from roost_sim.sweeps.tuning import GRID, Tuned, Tuner
-from roostd.core.delay import DelayConfig
 
 
 @click.command(epilog="Example: roost-sim tune --trace jobs.csv --cluster small --seeds 0-4")

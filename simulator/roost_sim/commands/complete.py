@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import click
 from click.shell_completion import CompletionItem
 
+from roost_sim.catalogue.compositions import GATES, ORDERS, PLACEMENTS, POLICIES, PREEMPTIONS
 from roost_sim.clusters.presets import PRESET_NAMES
-from roost_sim.policies.compositions import GATES, ORDERS, PLACEMENTS, POLICIES, PREEMPTIONS
 
 _KINDS: tuple[Iterable[str], ...] = (ORDERS, PLACEMENTS, GATES, PREEMPTIONS)
 

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 import click
 
+from roost_engine.engine import EngineConfig
+from roost_sim.catalogue.compositions import Composition
 from roost_sim.commands.inputs import measured_span, read_workload, workload_options
 from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.commands.world_options import world_options
 from roost_sim.figures.metrics import Span
-from roost_sim.policies.compositions import Composition
-from roost_sim.simulation import Run
+from roost_sim.runs.simulation import Run
 from roost_sim.worlds.world_spec import WorldSpec
-from roostd.core.engine import EngineConfig
 
 _Result = TypeVar("_Result")
 

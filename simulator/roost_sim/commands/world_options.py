@@ -9,8 +9,7 @@ from typing import TypeVar
 import click
 
 from roost_sim.commands.option_numbers import FiniteRange
-from roost_sim.policies.knowledge import Regime
-from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Setting
+from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Regime, Setting
 from roost_sim.worlds.restart_cost import RestartRule
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 

@@ -1,1 +1,5 @@
-"""What a run came to: job times, communication, fairness, occupancy, and the lower bound."""
+"""Figures: completion times, bounds, fairness, occupancy.
+
+Lives here: what is worked out from the results of one run.
+Does not belong here: comparisons of several runs (sweeps).
+"""

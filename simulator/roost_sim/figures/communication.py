@@ -8,8 +8,8 @@ checkpoints after a stop excepted. Dally counts the same: GPU time less compute 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from roost_sim.outcome import JobResult
-from roostd.core.model import JobId
+from roost_engine.domain.model import JobId
+from roost_sim.figures.outcome import JobResult
 
 
 @dataclass(frozen=True, slots=True)

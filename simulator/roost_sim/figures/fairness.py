@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_sim.outcome import JobResult
+from roost_sim.figures.outcome import JobResult
 
 
 @dataclass(frozen=True, slots=True)

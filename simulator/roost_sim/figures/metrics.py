@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.model import JobId
 from roost_sim.figures.bound import Demand, average_jct_bound_s
 from roost_sim.figures.communication import communication_of
 from roost_sim.figures.fairness import Fairness, fairness_of
 from roost_sim.figures.occupancy import Holds, occupancy_of
-from roost_sim.outcome import JobResult, Outcome
-from roostd.core.model import JobId
+from roost_sim.figures.outcome import JobResult, Outcome
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_sim.outcome import JobResult
-from roostd.core.model import NodeShare
+from roost_engine.domain.model import NodeShare
+from roost_sim.figures.outcome import JobResult
 
 
 @dataclass(slots=True)
 class Holds:
-    """Notes how many GPUs were held from when to when. It is a `roost_sim.driver.HoldSeen`.
+    """Notes how many GPUs were held from when to when. It is a `roost_sim.runs.driver.HoldSeen`.
 
     Three numbers a stretch, so that a million jobs fit into a few megabytes.
     """

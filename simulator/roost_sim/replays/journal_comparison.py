@@ -4,9 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from roost_sim.policies.compositions import Composition, Knowledge
-from roost_sim.policies.predictions import JobKind, Predictions
-from roost_sim.progress import ProgressBook
+from roost_engine.domain.model import JobId, Shape
+from roost_engine.engine import EngineConfig
+from roost_sim.catalogue.compositions import Composition, Knowledge
+from roost_sim.information.predictions import JobKind, Predictions
+from roost_sim.information.progress import ProgressBook
 from roost_sim.replays.journal_history import Fate, History, HistoryTaker
 from roost_sim.replays.recording import ModelShelf, Recording, RecordingError, policies_of
 from roost_sim.replays.replay import Progress
@@ -23,8 +25,6 @@ from roost_sim.replays.what_if import (
     simulate_history,
     work_of,
 )
-from roostd.core.engine import EngineConfig
-from roostd.core.model import JobId, Shape
 
 _NO_LIMIT_S = 365 * 86_400.0
 

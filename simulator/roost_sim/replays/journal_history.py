@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from roostd.core.actions import Action, LetGo, Place
-from roostd.core.events import (
+from roost_engine.domain.actions import Action, LetGo, Place
+from roost_engine.domain.events import (
     Event,
     GpuHealthChanged,
     JobChanged,
@@ -25,7 +25,7 @@ from roostd.core.events import (
     PlacementRefused,
     TopologySeen,
 )
-from roostd.core.model import JobId, JobSpec, NodeName, NodeShare, NodeSpec
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, NodeSpec
 
 
 class Fate(StrEnum):

@@ -15,19 +15,19 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.cluster.features import HeuristicScore
+from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.errors import JournalError, PolicyError
+from roost_engine.domain.events import Event
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.plugins import Plugins
+from roost_engine.policies import ScorePolicy
+from roost_formats.journal.codec import decode, encode
+from roost_formats.journal.reader import Entry as Entry
+from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.reader import Run as Run
+from roost_formats.models.onnx_policy import BUILTIN_MODEL, MAX_MODEL_BYTES, load_onnx_score
 from roost_sim.errors import SimError
-from roostd.adapters.codec import decode, encode
-from roostd.adapters.journal_reader import Entry as Entry
-from roostd.adapters.journal_reader import JournalReader
-from roostd.adapters.journal_reader import Run as Run
-from roostd.adapters.onnx_policy import BUILTIN_MODEL, MAX_MODEL_BYTES, load_onnx_score
-from roostd.core.actions import Action, Place
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.errors import JournalError, PolicyError
-from roostd.core.events import Event
-from roostd.core.features import HeuristicScore
-from roostd.core.plugins import Plugins
-from roostd.core.policy import ScorePolicy
 
 _T = TypeVar("_T")
 _ONNX = "onnx:"
@@ -150,7 +150,7 @@ class RecordedScore:
         ]
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See core.policy.ScorePolicy."""
+        """See policies.ScorePolicy."""
         reason = self._failures.pop(0) if self._failures else ""
         if reason:
             raise PolicyError(reason)

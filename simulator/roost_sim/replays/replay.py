@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.events import Event
+from roost_engine.job_record import shares_of
 from roost_sim.replays.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
-from roostd.core.actions import Action, Place
-from roostd.core.events import Event
-from roostd.core.jobs import shares_of
 
 Progress = Callable[[int], None]  # told of so many more events
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from roost_sim.arrival import Arrival
-from roost_sim.driver import Driver
-from roost_sim.progress import ProgressBook
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import mask_of
+from roost_engine.domain.events import Event, JobEnded
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_sim.information.progress import ProgressBook
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
+from roost_sim.runs.driver import Driver
+from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.restart_cost import RestartRule, restart_s
 from roost_sim.worlds.world import FullSpeed
-from roostd.core.cluster import Cluster
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event, JobEnded
-from roostd.core.links import mask_of
-from roostd.core.model import JobId, JobSpec, NodeShare, Shape
 
 Shapes = Callable[[tuple[Shape, ...]], tuple[Shape, ...]]
 

@@ -1,1 +1,5 @@
-"""Many runs: on all cores or on Ray, with intervals, tables and an HTML report."""
+"""Sweeps: many runs on all cores, their intervals, tables and reports.
+
+Lives here: engines that perform cases, results files, comparisons, tuning.
+Does not belong here: one run.
+"""

@@ -6,7 +6,7 @@ Everything is paired: where two policies are compared, only seeds that both fini
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from roost_sim.run_document import Figure
+from roost_sim.runs.run_document import Figure
 from roost_sim.sweeps.intervals import Estimate, mean_of, ratio_of
 from roost_sim.sweeps.sweep import Done
 

@@ -12,11 +12,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.model import NodeName, NodeShare
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Span
-from roost_sim.outcome import JobResult
-from roost_sim.simulation import Report
-from roostd.core.model import NodeName, NodeShare
+from roost_sim.figures.outcome import JobResult
+from roost_sim.runs.simulation import Report
 
 QUANTILES = 200
 QUEUE_POINTS = 400
@@ -54,7 +54,7 @@ class Curves:
 
 @dataclass(slots=True)
 class HoldLog:
-    """Notes how many GPUs of which node were held when. It is a `roost_sim.driver.HoldSeen`.
+    """Notes how many GPUs of which node were held when. It is a `roost_sim.runs.driver.HoldSeen`.
 
     Attributes:
         cluster: whose nodes.

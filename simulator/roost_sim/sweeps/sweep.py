@@ -10,10 +10,10 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.errors import SimError, TraceError
-from roost_sim.policies.compositions import find_policy
-from roost_sim.run_document import Figure, run_document
-from roost_sim.simulation import Run, simulate
+from roost_sim.runs.run_document import Figure, run_document
+from roost_sim.runs.simulation import Run, simulate
 from roost_sim.sweeps.run_curves import Curves, HoldLog, curves_of
 from roost_sim.traces.trace import Trace
 

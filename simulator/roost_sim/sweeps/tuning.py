@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from roost_sim.catalogue.compositions import Composition
 from roost_sim.errors import SimError, TraceError
-from roost_sim.policies.compositions import Composition
-from roost_sim.policies.delay_gates import name_of
-from roost_sim.simulation import Run
+from roost_sim.policies.gate.delay_gates import name_of
+from roost_sim.runs.simulation import Run
 from roost_sim.sweeps.intervals import Estimate, ratio_of
 from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep, SweepEngine
 from roost_sim.traces.trace import Trace

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TypeAlias
 
-from roostd.core.model import JobId, Shape
+from roost_engine.domain.model import JobId, Shape
 
 ShapeRule: TypeAlias = Callable[[int, int], tuple[Shape, ...]]  # GPUs: of the job, of a whole node
 JobShapeRule: TypeAlias = Callable[[JobId, int, int], tuple[Shape, ...]]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-from roost_sim.arrival import Arrival
+from roost_engine.domain.model import JobId, JobSpec, Shape
+from roost_sim.traces.arrival import Arrival
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
 from roost_sim.traces.trace import UNKNOWN, Trace
-from roostd.core.model import JobId, JobSpec, Shape
 
 _STRETCH_COUNT = 10_000
 

@@ -1,1 +1,5 @@
-"""How fast jobs run: measured profiles, shared links, neighbours, published models."""
+"""Worlds: how fast jobs run where they are, by measured profiles and shared links.
+
+Lives here: profiles, tiers, neighbours, restarts.
+Does not belong here: what a policy is told of it (information).
+"""

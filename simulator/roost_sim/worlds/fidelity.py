@@ -8,8 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from roost_sim.policies.knowledge import Regime
 from roost_sim.worlds.restart_cost import RestartRule
+
+
+class Regime(StrEnum):
+    """What a policy is told of the run time of a job."""
+
+    ORACLE = "oracle"
+    PREDICTED = "predicted"
+    LIMIT = "limit"
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

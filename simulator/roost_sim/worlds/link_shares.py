@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import TypeAlias
 
-from roostd.core.model import JobId
+from roost_engine.domain.model import JobId
 
 LinkId: TypeAlias = tuple[str, str]  # ("node" | "rack" | "pod", its name)
 

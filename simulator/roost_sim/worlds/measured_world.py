@@ -12,14 +12,14 @@ one node whose GPUs are all joined by NVLink: they do not use what the node shar
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_engine.domain.model import JobId, NodeName, NodeShare
+from roost_engine.domain.topology import LinkMatrix
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
 from roost_sim.worlds.link_shares import LinkId, LinkShares, Traffic
 from roost_sim.worlds.neighbours import NodeNeighbours
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.speed import SpeedModel, Spot
 from roost_sim.worlds.world import Change, Started
-from roostd.core.model import JobId, NodeName, NodeShare
-from roostd.core.topology import LinkMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +98,24 @@ class MeasuredWorld:
     def _duty_frac(self, node: NodeName, running: _Running) -> float:
         if not self._has_neighbours:
             return 0.0
-        if running.spot.tier == Tier.NODE and node in self._nvlinked:
+        if running.spot.tier == NetworkTier.NODE and node in self._nvlinked:
             return 0.0
         return self._speed.communication_frac(running.profile, running.spot)
 
     def _traffic(self, names: list[NodeName], running: _Running) -> Traffic:
         tier = running.spot.tier
-        if tier == Tier.NODE or not self._is_contended:
+        if tier == NetworkTier.NODE or not self._is_contended:
             return Traffic((), 0.0)
         nodes = [self._cluster.node(name) for name in names]
         links: list[LinkId] = [("node", node.name) for node in nodes]
-        if tier >= Tier.POD:
+        if tier >= NetworkTier.POD:
             links += dict.fromkeys(("rack", node.rack) for node in nodes)
-        if tier >= Tier.CORE:
+        if tier >= NetworkTier.CORE:
             links += dict.fromkeys(("pod", node.pod) for node in nodes)
         flow_bytes_per_s = min(
             self._cluster.tiers[crossed].bandwidth_bytes_per_s
-            for crossed in Tier
-            if Tier.RACK <= crossed <= tier
+            for crossed in NetworkTier
+            if NetworkTier.RACK <= crossed <= tier
         )
         duty_frac = self._speed.communication_frac(running.profile, running.spot)
         return Traffic(tuple(links), duty_frac * flow_bytes_per_s)

@@ -13,7 +13,7 @@ One point gives one constant; that it grows in proportion is an assumption.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from roostd.core.model import JobId, NodeName, NodeShare
+from roost_engine.domain.model import JobId, NodeName, NodeShare
 
 _EXPOSED_FRAC = 1 - 0.496
 _GROWTH = (98.0 / 75.6 - 1) / _EXPOSED_FRAC

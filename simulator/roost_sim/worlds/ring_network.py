@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, Tier, TierSpec
-from roostd.core.model import NodeShare
+from roost_engine.domain.model import NodeShare
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier, TierSpec
 
 SLOT_GPUS = 4  # GPUs joined without latency inside a machine of Dally's simulator
 _BACKWARD_FRAC = 2 / 3  # of a step's compute: a backward pass costs two forward passes
@@ -61,9 +61,12 @@ class RingNetwork:
     @classmethod
     def of(cls, cluster: ClusterSpec, compute_scale: float = 1.0) -> "RingNetwork":
         """The network of a cluster; inside a slot, that of a node without its latency."""
-        node = cluster.tiers[Tier.NODE]
+        node = cluster.tiers[NetworkTier.NODE]
         slot = TierSpec(bandwidth_bytes_per_s=node.bandwidth_bytes_per_s)
-        tiers = (cluster.tiers[tier] for tier in (Tier.NODE, Tier.RACK, Tier.POD, Tier.CORE))
+        tiers = (
+            cluster.tiers[tier]
+            for tier in (NetworkTier.NODE, NetworkTier.RACK, NetworkTier.POD, NetworkTier.CORE)
+        )
         return cls((slot, *tiers), compute_scale)
 
     def reduce_s(self, model: StepModel, rings: Rings) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
 from roost_sim.worlds.profiles import Profile
 
 LEAST_SHARE_FRAC = 1e-6
@@ -26,7 +26,7 @@ class Spot:
         fullest_gpu_count: the most GPUs that it has on one node.
     """
 
-    tier: Tier
+    tier: NetworkTier
     gpu_count: int
     node_count: int
     fullest_gpu_count: int
@@ -36,7 +36,7 @@ class Spot:
             raise ValueError(f"{self.gpu_count} GPUs cannot be on {self.node_count} nodes")
         if not self.gpu_count <= self.node_count * self.fullest_gpu_count:
             raise ValueError(f"{self.fullest_gpu_count} GPUs at most a node are too few")
-        if (self.tier == Tier.NODE) != (self.node_count == 1):
+        if (self.tier == NetworkTier.NODE) != (self.node_count == 1):
             raise ValueError(f"{self.node_count} nodes are not tier {self.tier.name}")
 
 
@@ -52,7 +52,7 @@ class SpeedModel:
             that of the machines measured. Above 1: faster GPUs on the same network.
     """
 
-    far_factor: Mapping[Tier, float]
+    far_factor: Mapping[NetworkTier, float]
     gpus_per_node: int
     communication_scale: float = 1.0
 
@@ -77,15 +77,17 @@ class SpeedModel:
             raise ValueError(f"want a congestion of 1 or more, got {congestion}")
         if not communication_scale >= 0:
             raise ValueError(f"want a scale of 0 or more, got {communication_scale}")
-        rack_bytes_per_s = cluster.tiers[Tier.RACK].bandwidth_bytes_per_s
+        rack_bytes_per_s = cluster.tiers[NetworkTier.RACK].bandwidth_bytes_per_s
         factor = {
             tier: max(rack_bytes_per_s / cluster.tiers[tier].bandwidth_bytes_per_s, 1.0)
-            for tier in (Tier.POD, Tier.CORE)
+            for tier in (NetworkTier.POD, NetworkTier.CORE)
         }
-        factor[Tier.CORE] = max(factor[Tier.CORE], factor[Tier.POD])  # the way leads through both
-        factor[Tier.RACK] = 1.0
+        factor[NetworkTier.CORE] = max(
+            factor[NetworkTier.CORE], factor[NetworkTier.POD]
+        )  # the way leads through both
+        factor[NetworkTier.RACK] = 1.0
         factor = {tier: value * congestion for tier, value in factor.items()}
-        factor[Tier.NODE] = 1.0
+        factor[NetworkTier.NODE] = 1.0
         return cls(factor, cluster.largest_node_gpu_count, communication_scale)
 
     def overhead(
@@ -100,7 +102,7 @@ class SpeedModel:
             node_stretch: how many times longer it takes beside the neighbours on its nodes.
         """
         scale = self.communication_scale * node_stretch
-        if spot.tier == Tier.NODE:
+        if spot.tier == NetworkTier.NODE:
             return profile.local_overhead(spot.gpu_count) * scale
         near = profile.spread_overhead(spot.gpu_count, spot.node_count, spot.fullest_gpu_count)
         stretch = self.far_factor[spot.tier] / min(max(share_frac, LEAST_SHARE_FRAC), 1.0)
@@ -133,7 +135,7 @@ class SpeedModel:
 def _closest(gpu_count: int, gpus_per_node: int) -> Spot:
     nodes = -(-gpu_count // gpus_per_node)
     return Spot(
-        tier=Tier.NODE if nodes == 1 else Tier.RACK,
+        tier=NetworkTier.NODE if nodes == 1 else NetworkTier.RACK,
         gpu_count=gpu_count,
         node_count=nodes,
         fullest_gpu_count=-(-gpu_count // nodes),

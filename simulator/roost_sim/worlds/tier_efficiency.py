@@ -7,7 +7,7 @@ linear interference and skew rules go by these three numbers; what neighbours co
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.ring_network import RingNetwork, StepModel, rings_of, spread_evenly
 from roost_sim.worlds.speed import SpeedModel, Spot
@@ -68,15 +68,15 @@ class TierEfficiency:
         if gpu_count == 1:
             return (1.0, 1.0, 1.0)
         fewest = -(-gpu_count // max(self.gpus_per_node, 1))
-        across = self._efficiency(profile, Tier.POD, gpu_count, max(fewest, 2))
+        across = self._efficiency(profile, NetworkTier.POD, gpu_count, max(fewest, 2))
         if gpu_count > self.gpus_per_rack:
             return (across, across, across)
-        rack = self._efficiency(profile, Tier.RACK, gpu_count, max(fewest, 2))
-        node = rack if fewest > 1 else self._efficiency(profile, Tier.NODE, gpu_count, 1)
+        rack = self._efficiency(profile, NetworkTier.RACK, gpu_count, max(fewest, 2))
+        node = rack if fewest > 1 else self._efficiency(profile, NetworkTier.NODE, gpu_count, 1)
         return (node, rack, across)
 
-    def _efficiency(self, profile: JobProfile, tier: Tier, gpus: int, nodes: int) -> float:
-        racks = 1 if tier < Tier.POD else max(2, -(-gpus // max(self.gpus_per_rack, 1)))
+    def _efficiency(self, profile: JobProfile, tier: NetworkTier, gpus: int, nodes: int) -> float:
+        racks = 1 if tier < NetworkTier.POD else max(2, -(-gpus // max(self.gpus_per_rack, 1)))
         nodes = max(nodes, racks)
         match profile:
             case StepModel():

@@ -11,7 +11,7 @@ machine number, which over-applies the rack factor; here racks are racks.
 from dataclasses import dataclass
 from math import ceil, sqrt
 
-from roost_sim.clusters.cluster_spec import ClusterSpec, Tier
+from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
 
 _FLOP_PER_S = 10.6e12  # a P100, single precision
 _BATCH = 64
@@ -94,7 +94,7 @@ class UnionTree:
         """The tree of a cluster, its edges the inverse of the tiers' bandwidths."""
         gpu, machine, rack = (
             1e9 / cluster.tiers[tier].bandwidth_bytes_per_s
-            for tier in (Tier.NODE, Tier.RACK, Tier.POD)
+            for tier in (NetworkTier.NODE, NetworkTier.RACK, NetworkTier.POD)
         )
         racks = [node.rack for node in cluster.nodes]
         largest = max((racks.count(rack) for rack in dict.fromkeys(racks)), default=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from roostd.core.model import JobId, NodeShare
+from roost_engine.domain.model import JobId, NodeShare
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from roost_engine.domain.model import JobId, NodeShare
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import job_ids
@@ -22,7 +23,6 @@ from roost_sim.worlds.speed import SpeedModel
 from roost_sim.worlds.tier_efficiency import JobProfile
 from roost_sim.worlds.union_tree import TREE_MODELS, UnionTree
 from roost_sim.worlds.world import FullSpeed, PlacedWorld, World
-from roostd.core.model import JobId, NodeShare
 
 _Chosen = TypeVar("_Chosen", bound=HasFamily)
 

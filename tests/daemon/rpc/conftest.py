@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.rpc.served import ManualClock, Served
 
-from roostd.config import Config, Listen
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.events import Event
-from roostd.metrics import Metrics
-from roostd.rpc.board import ProbeBoard
+from roost_engine.domain.events import Event
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roostd.config.config import Config, Listen
+from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState
+from roostd.telemetry.board import ProbeBoard
 
 
 @pytest.fixture

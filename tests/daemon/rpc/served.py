@@ -6,12 +6,12 @@ from pathlib import Path
 
 import grpc
 
+from roost_engine.domain.actions import Action
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import NodeName
 from roost_proto.v1 import operator_pb2_grpc, placement_pb2_grpc, telemetry_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
-from roostd.core.actions import Action
-from roostd.core.events import Event
-from roostd.core.model import NodeName
-from roostd.metrics import Metrics
+from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState
 

@@ -9,13 +9,13 @@ import grpc
 import pytest
 from tests.daemon.rpc.served import Served
 
+from roost_engine.domain.errors import JournalError
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd import audit
-from roostd.config import Config
-from roostd.core.delay import DelayConfig, DelayGate
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.errors import JournalError
+from roostd.config.config import Config
+from roostd.ops import audit
 
 
 @pytest.fixture

@@ -16,18 +16,18 @@ from tests.conftest import missing
 from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import ManualClock
 
+from roost_engine.domain.model import NodeName
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.testing.fakes import nobody_listens
 from roost_probe.daemon_link import DaemonAddress, Tls
 from roost_probe.telemetry import Outbox, TelemetryStream
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
-from roostd.config import Config, Listen, ProbesTls
-from roostd.core.engine import Engine, EngineConfig, Policies
-from roostd.core.model import NodeName
-from roostd.metrics import Metrics
-from roostd.rpc.board import ProbeBoard
+from roostd.config.config import Config, Listen, ProbesTls
+from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState
-from roostd.testing.fakes import nobody_listens
+from roostd.telemetry.board import ProbeBoard
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 

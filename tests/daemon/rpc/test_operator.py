@@ -10,9 +10,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import Served
 
-from roost_proto.v1 import operator_pb2 as pb
-from roost_proto.v1 import telemetry_pb2 as telemetry_pb
-from roostd.core.errors import (
+from roost_engine.domain.errors import (
     ConfigError,
     JournalError,
     PolicyError,
@@ -25,13 +23,15 @@ from roostd.core.errors import (
     UnknownJob,
     UnknownNode,
 )
-from roostd.core.events import JobEnded, JobQueued, JobStarted, NodeSeen
-from roostd.core.jobs import shares_of
-from roostd.core.model import JobId, NodeName
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.job_record import shares_of
+from roost_engine.testing import builders
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.rpc.errors import status_code
-from roostd.rpc.probe_messages import read_hello
 from roostd.state import Owner
-from roostd.testing import builders
+from roostd.telemetry.probe_messages import read_hello
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@ import pytest
 from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import Served
 
+from roost_engine.domain.events import JobQueued, NodeSeen
+from roost_engine.domain.model import JobId
+from roost_engine.testing import builders
 from roost_proto.v1 import placement_pb2 as pb
-from roostd.core.events import JobQueued, NodeSeen
-from roostd.core.model import JobId
 from roostd.rpc.placement import rank_order
-from roostd.rpc.probe_messages import read_hello
-from roostd.testing import builders
+from roostd.telemetry.probe_messages import read_hello
 
 
 def place(served: Served, *, binding: bool = True) -> None:

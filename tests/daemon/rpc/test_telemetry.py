@@ -9,9 +9,9 @@ import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import Served
 
+from roost_engine.domain.events import GpuHealthChanged, TopologySeen
+from roost_engine.domain.model import NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
-from roostd.core.events import GpuHealthChanged, TopologySeen
-from roostd.core.model import NodeName
 from roostd.rpc.limits import PROBE_MESSAGE_BYTES
 
 N1 = NodeName("n1")

@@ -9,8 +9,8 @@ from importlib.metadata import version
 
 import numpy as np
 
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.figures.metrics import TIER_NAMES
-from roost_sim.policies.compositions import find_policy
 from roost_sim.sweeps.comparison import Comparison, Summary
 from roost_sim.sweeps.run_curves import HEAT_DIGITS, QUANTILES
 from roost_sim.sweeps.sweep import Done, Sweep

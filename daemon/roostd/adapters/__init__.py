@@ -1,1 +1,0 @@
-"""One outside thing per module: Slurm, ONNX Runtime, the journal, the clock."""

@@ -1,0 +1,345 @@
+"""The daemon: puts the parts together, starts them, reloads and stops them."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from roost_engine.domain.errors import ConfigError, RoostError
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine, Policies
+from roost_formats.journal.journal import Journal, Limits
+from roostd.app.applier import Applier
+from roostd.app.engine_runs import EngineRuns, read_speeds
+from roostd.app.gauges import set_gauges, status_line
+from roostd.app.knowledge_keeper import KnowledgeKeeper
+from roostd.app.link_meter import LinkMeter
+from roostd.app.loop import DecisionLoop
+from roostd.app.recorder import Recorder
+from roostd.app.slurm_watch import SlurmWatch
+from roostd.config.config import Config
+from roostd.config.reload import check_unchanged
+from roostd.ops.clock import MonotonicClock
+from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
+from roostd.ops.heartbeat import Pulse
+from roostd.ops.logs import configure_logs
+from roostd.ops.metrics import Metrics, serve_metrics
+from roostd.ops.notify import Notifier
+from roostd.rpc.server import Servers
+from roostd.slurm.port import SlurmCli, SlurmPort
+from roostd.state import DaemonState
+from roostd.telemetry.board import ProbeBoard
+
+_log = structlog.get_logger(__name__)
+
+HEARTBEAT_S = 3.0  # a fifth of the time after which job_submit.lua takes the daemon for dead
+DRAIN_S = 10.0
+STOP_GRACE_S = 2.0
+HOUSEKEEPING_S = 1.0
+ANNOUNCE_S = 2.0
+
+
+class DaemonFailed(RoostError):
+    """A task of the daemon failed that never should; systemd starts it anew."""
+
+
+def serve(config: Config, reload: Callable[[], Config]) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    Args:
+        config: to start with.
+        reload: reads the configuration anew, at SIGHUP.
+
+    Raises:
+        RoostError: it could not start, or one of its tasks failed.
+    """
+    asyncio.run(Daemon(config, reload).run())
+
+
+class Daemon:
+    """One run of roostd.
+
+    Args:
+        config: to start with.
+        reload: reads the configuration anew.
+        slurm: the cluster; Slurm's own commands when None.
+        environ: for NOTIFY_SOCKET and the like.
+        registry: where metrics are registered.
+        handles_signals: False where somebody else's process and threads are not ours to steer.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        reload: Callable[[], Config],
+        *,
+        slurm: SlurmPort | None = None,
+        environ: Mapping[str, str] = os.environ,
+        registry: CollectorRegistry | None = None,
+        handles_signals: bool = True,
+    ) -> None:
+        self._config, self._reload_config = config, reload
+        self._handles_signals = handles_signals
+        self._under_systemd = "JOURNAL_STREAM" in environ
+        self._notify = Notifier(environ)
+        self._pulse = Pulse(config.paths.runtime_dir)
+        self._slurm = slurm
+        self.metrics = Metrics(registry or CollectorRegistry())
+        self.started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._reloading = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start, serve, drain, stop.
+
+        Raises:
+            ConfigError: a port or folder that the configuration names cannot be used.
+            JournalError: the state folder cannot be written.
+            StateFolderInUse: another roostd is running.
+            DaemonFailed: a task failed; the log has the trace.
+        """
+        config = self._config
+        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        make_folders(config)
+        handlers = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self.reload,
+        }
+        with locked(config.paths.state_dir):
+            self._build(config)
+            with _signals(handlers if self._handles_signals else {}):
+                try:
+                    await self._serve()
+                except ExceptionGroup as group:
+                    _log.exception("roostd_failed")
+                    raise DaemonFailed(str(group.exceptions[0])) from group
+
+    def reload(self) -> None:
+        """Ask for the configuration to be read again, as SIGHUP does."""
+        self._reloading.set()
+
+    def stop(self) -> None:
+        """Begin to drain."""
+        self._stopping.set()
+
+    def _build(self, config: Config) -> None:
+        limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
+        speeds = read_speeds(config)
+        journal = Journal.open(config.paths.state_dir, limits)
+        if journal.quarantined is not None:
+            _log.error("journal_damaged", put_aside=str(journal.quarantined))
+        clock = MonotonicClock.resume(journal.last_at_s, journal.epoch_of_zero_s)
+        self.recorder = Recorder(journal, config.journal.max_bytes // 4)
+        board = ProbeBoard(clock.now_s, self._emit)
+        self.state = DaemonState(
+            version=version("roost"),
+            clock=clock,
+            config=config,
+            engine=Engine(config.engine.to_core(), Policies()),
+            board=board,
+            started_s=clock.now_s(),
+        )
+        self.knowledge = KnowledgeKeeper.resume(journal, self.state, self.recorder)
+        self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
+        self._links = LinkMeter(self.state, self._emit)
+        self._build_parts(config, self._slurm or self._slurm_cli(config))
+        self._engines.begin()
+
+    def _slurm_cli(self, config: Config) -> SlurmPort:
+        return SlurmCli(
+            config.slurm.bin_dir,
+            config.slurm.conf,
+            timeout_s=config.slurm.command_timeout_s,
+            lease_s=lambda: self.state.config.slurm.lease_s,
+        )
+
+    def _build_parts(self, config: Config, slurm: SlurmPort) -> None:
+        """Put together what runs as tasks of its own."""
+        self.watch = SlurmWatch(
+            slurm,
+            self.state,
+            self.metrics,
+            self._emit,
+            self._release,
+            config.paths.runtime_dir / SPOOL_FOLDER,
+        )
+        self.applier = Applier(
+            slurm,
+            self.state,
+            self.recorder,
+            self.metrics,
+            self._emit,
+            self.watch.look,
+            config.slurm.concurrent_pin_count,
+        )
+        self.decisions = DecisionLoop(
+            self.state, self.recorder, self.applier, self.metrics, self._beat_s(), self._beat
+        )
+        self.servers = Servers(
+            self.state,
+            self.metrics,
+            config.listen,
+            config.operator_socket,
+            config.admin_socket,
+            self._say,
+        )
+
+    def _emit(self, event: Event) -> None:
+        self.decisions.put(event)
+
+    async def _say(self, event: Event) -> None:
+        """Tell the engine, and see to it that what follows outlives this process."""
+        await self.decisions.say(event)
+        await self.recorder.wait_durable(self.knowledge.keep())
+
+    def _release(self, job_ids: Sequence[JobId]) -> None:
+        self.applier.release(job_ids)
+
+    async def _serve(self) -> None:
+        try:
+            await self.servers.start()
+        except BaseException:
+            self.recorder.close()
+            await self.recorder.run()
+            raise
+        if self._config.listen.metrics is not None:
+            serve_metrics(self.metrics.registry, self._config.listen.metrics)
+        async with asyncio.TaskGroup() as tasks:
+            writer = tasks.create_task(self.recorder.run())
+            await self.watch.first_look()
+            self.state.earlier_places = await self.recorder.places(self.watch.job_ids())
+            running = [
+                tasks.create_task(work)
+                for work in (
+                    self.decisions.run(),
+                    self.watch.run(),
+                    self._renew_leases(),
+                    self._announce(),
+                    self._keep_house(),
+                    self._reload_when_asked(),
+                )
+            ]
+            self._notify.ready(status_line(self.state))
+            self.started.set()
+            _log.info(
+                "roostd_started",
+                version=self.state.version,
+                probe_port=self.servers.probe_port,
+                operator_socket=str(self._config.operator_socket),
+                policy=self.state.engine.policies.score.name,
+                slurm=self.state.slurm_version or None,
+                slurm_fault=self.state.slurm_fault or None,
+            )
+            await self._stopping.wait()
+            await self._drain(running)
+            await writer
+
+    async def _drain(self, running: list[asyncio.Task[None]]) -> None:
+        """Finish pins that are under way; jobs that wait keep their leases, which run out.
+
+        A daemon that starts again within a lease finds them waiting as they were; otherwise
+        plain Slurm starts them. New submissions are plain at once: the heartbeat goes first.
+        """
+        self._notify.stopping()
+        _log.info("roostd_draining")
+        self._pulse.stop()
+        await self.servers.set_serving(False)
+        await self.applier.drain(DRAIN_S)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        self.knowledge.keep()
+        await self.servers.stop(STOP_GRACE_S)
+        self.recorder.close()
+        _log.info("roostd_stopped")
+
+    # -- what happens again and again --------------------------------------------------------
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await self.applier.renew(self.watch.leased())
+            await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+
+    async def _announce(self) -> None:
+        """Say what jobs wait for; those that are placed within this time say nothing."""
+        while True:
+            await asyncio.sleep(ANNOUNCE_S)
+            await self.applier.announce()
+
+    async def _keep_house(self) -> None:
+        """Bring gauges, health and the journal's runs up to date."""
+        is_serving: bool | None = None
+        gc.collect()
+        gc.freeze()  # what lives this long lives on; scanning it again only costs pauses
+        while True:
+            state, healthy = self.state, not self.state.slurm_fault
+            state.journal_fault = self.recorder.fault
+            if healthy != is_serving:
+                is_serving = healthy
+                await self.servers.set_serving(healthy)
+            set_gauges(self.metrics, state, self.recorder)
+            self._notify.status(status_line(state))
+            self._links.look()
+            self.knowledge.keep_if_due()
+            if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
+                self._engines.begin()
+                self.decisions.restart(self.watch.world())
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+    def _beat_s(self) -> float:
+        watchdog_s = self._notify.watchdog_s
+        return HEARTBEAT_S if watchdog_s is None else min(HEARTBEAT_S, watchdog_s / 2)
+
+    def _beat(self) -> None:
+        """The decision loop turns: tell systemd and, while Slurm answers, job_submit.lua."""
+        self._notify.watchdog()
+        if self.state.slurm_fault:
+            return
+        self._pulse.beat(self.state.config)
+
+    # -- engines and configurations ----------------------------------------------------------
+
+    async def _reload_when_asked(self) -> None:
+        while True:
+            await self._reloading.wait()
+            self._reloading.clear()
+            self._notify.reloading()
+            self._reload()
+            self._notify.ready(status_line(self.state))
+
+    def _reload(self) -> None:
+        """Take over a new configuration as a whole, or keep the old one as a whole."""
+        try:
+            config = self._reload_config()
+            check_unchanged(self._config, config)
+            speeds = read_speeds(config)
+        except ConfigError as error:
+            self.metrics.config_ok.set(0)
+            _log.error("config_not_reloaded", error=str(error))
+            return
+        self.state.config, self._engines.speeds = config, speeds
+        configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
+        self._engines.begin()
+        self.decisions.restart(self.watch.world())
+        self.metrics.config_ok.set(1)
+        _log.info("config_reloaded")
+
+
+@contextlib.contextmanager
+def _signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number, handle in handlers.items():
+        loop.add_signal_handler(number, handle)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,85 @@
+"""Runs of the journal: each begins with a fresh engine and a head that says how to make another."""
+
+import structlog
+
+from roost_engine.cluster.features import HeuristicScore
+from roost_engine.engine import Engine
+from roost_engine.plugins import Plugins
+from roost_engine.policies import ScorePolicy
+from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_formats.journal.codec import encode
+from roost_formats.journal.journal import RunHead
+from roost_formats.models.onnx_policy import load_score_policy
+from roostd.app.knowledge_keeper import KnowledgeKeeper
+from roostd.app.recorder import Recorder
+from roostd.config.config import Config
+from roostd.config.speed_file import load_speeds
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+
+class EngineRuns:
+    """Makes engines of the configuration that holds.
+
+    Args:
+        state: gets each engine.
+        knowledge: what its policies know from the start.
+        recorder: the journal.
+        speeds: of the models that users may name; see `read_speeds`.
+    """
+
+    def __init__(
+        self,
+        state: DaemonState,
+        knowledge: KnowledgeKeeper,
+        recorder: Recorder,
+        speeds: tuple[ModelSpeeds, ...],
+    ) -> None:
+        self._state, self._knowledge, self._recorder = state, knowledge, recorder
+        self.speeds = speeds
+
+    def begin(self) -> None:
+        """Put a fresh engine in the old one's place; what it placed can still be explained."""
+        state = self._state
+        score = self._load_score()
+        config = state.config.engine.to_core()
+        for job_id, record in state.engine.records():
+            place = state.place(job_id, record)
+            if place is not None:
+                state.earlier_places[job_id] = place
+        plugins = Plugins(
+            gate=state.config.gate.to_core(),
+            preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
+            speeds=self.speeds,
+            knowledge=self._knowledge.up_to_now(),
+        )
+        state.engine = Engine(config, plugins.policies(score))
+        self._recorder.begin_run(
+            RunHead(
+                version=state.version,
+                policy=score.name,
+                epoch_of_zero_s=state.clock.to_epoch_s(0.0),
+                began_s=state.clock.now_s(),
+                config=encode(config),
+                plugins=encode(plugins),
+            )
+        )
+
+    def _load_score(self) -> ScorePolicy:
+        state, model = self._state, self._state.config.policy.model
+        score, fault = load_score_policy(model)
+        state.policy_fault = fault or ""
+        state.policy_model = model if score.name.startswith("onnx:") else HeuristicScore.name
+        if fault:
+            _log.error("policy_not_loaded", error=fault)
+        return score
+
+
+def read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:
+    """Read the table of speeds that the configuration names.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+    return load_speeds(config.gate.speeds) if config.gate.speeds is not None else ()

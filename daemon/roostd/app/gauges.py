@@ -1,0 +1,33 @@
+"""The daemon's state as gauges for Prometheus and as one line for systemd."""
+
+from roost_engine.job_record import JobState
+from roostd.app.recorder import Recorder
+from roostd.ops.metrics import Metrics
+from roostd.state import DaemonState
+
+
+def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None:
+    """Bring the gauges up to date."""
+    counts: dict[str, int] = {one.value: 0 for one in JobState if one is not JobState.ENDED}
+    for _, record in state.engine.records():
+        counts[record.state] += 1
+    for name, count in counts.items():
+        metrics.jobs.labels(name).set(count)
+    cluster = state.engine.cluster
+    free = cluster.free_count()
+    total = int(cluster.gpu_count[: len(cluster)][cluster.usable[: len(cluster)]].sum())
+    metrics.gpus.labels("free").set(free)
+    metrics.gpus.labels("held").set(total - free)
+    metrics.nodes.set(sum(spec is not None for spec in cluster.specs))
+    metrics.journal_fault.set(bool(state.journal_fault))
+    metrics.journal_dropped.set(recorder.dropped_count)
+    metrics.slurm_fault.set(bool(state.slurm_fault))
+    metrics.policy_fault.set(bool(state.policy_fault))
+
+
+def status_line(state: DaemonState) -> str:
+    """How many jobs wait and were placed, and what is wrong."""
+    faults = [state.slurm_fault, state.policy_fault, state.journal_fault]
+    waiting = len(state.engine.waiting())
+    told = f"{waiting} jobs wait, {state.engine.decision_count} placed"
+    return "; ".join(filter(None, [told, *faults]))

@@ -1,0 +1,134 @@
+"""Watches how busy the links of running jobs are, and tells the engine now and then.
+
+Of each job that runs on several GPUs it keeps the mean over its present run, of NVLink, of PCIe and
+of the nearest network cards (telemetry.link_use). The engine is told a minute after the start, and
+then at most once a minute when a mean has moved by more than a twentieth: events go to the journal,
+and a replay sees the same. Without telemetry there is nothing to tell.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import Event, LinksSeen
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord, JobState
+from roostd.state import DaemonState
+from roostd.telemetry.link_use import KINDS, busy_fracs
+
+_TELL_EVERY_S = 60.0
+_MOVED_FRAC = 0.05  # of what was told last
+_MOVED_LEAST = 0.005  # of all time: less is of no consequence
+# Looks that a round over all jobs takes at most. A node costs 80 us: 12,000 of them 16 ms a look.
+_LOOKS_A_ROUND = 60
+
+
+@dataclass(slots=True)
+class _Mean:
+    total: float = 0.0
+    count: int = 0
+    told: float | None = None
+
+    def add(self, fracs: NDArray[np.float32]) -> None:
+        """Take in one moment: [gpu], NaN where nobody can tell."""
+        known = fracs[np.isfinite(fracs)]
+        if len(known):
+            self.total += float(known.mean())
+            self.count += 1
+
+    @property
+    def now(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+    @property
+    def has_moved(self) -> bool:
+        now = self.now
+        if now is None or self.told is None:
+            return now is not None
+        return abs(now - self.told) > max(_MOVED_FRAC * self.told, _MOVED_LEAST)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was seen of one run of a job."""
+
+    started_s: float
+    told_s: float
+    sampled_s: float
+    means: tuple[_Mean, ...] = field(default_factory=lambda: tuple(_Mean() for _ in KINDS))
+
+
+class LinkMeter:
+    """See the module.
+
+    Args:
+        state: has the engine, the clock and what probes said last.
+        emit: takes LinksSeen events.
+    """
+
+    def __init__(self, state: DaemonState, emit: Callable[[Event], None]) -> None:
+        self._state, self._emit = state, emit
+        self._runs: dict[JobId, _Run] = {}
+        self._round: deque[JobId] = deque()
+        self._slice_count = 0
+
+    def look(self) -> None:
+        """Look at the jobs whose turn it is. To be called about once a second."""
+        if not self._round:
+            self._begin_round()
+        for _ in range(min(self._slice_count, len(self._round))):
+            self._look_at(self._round.popleft())
+
+    def _begin_round(self) -> None:
+        watched = dict.fromkeys(self._watched())
+        self._runs = {job_id: run for job_id, run in self._runs.items() if job_id in watched}
+        self._round.extend(watched)
+        self._slice_count = -(-len(watched) // _LOOKS_A_ROUND)
+
+    def _watched(self) -> Iterator[JobId]:
+        return (job_id for job_id, record in self._state.engine.records() if _is_watched(record))
+
+    def _look_at(self, job_id: JobId) -> None:
+        try:
+            record = self._state.engine.record(job_id)
+        except UnknownJob:
+            return
+        if record.started_s is None or not _is_watched(record):
+            return
+        now_s = self._state.clock.now_s()
+        run = self._runs.get(job_id)
+        if run is None or run.started_s != record.started_s:
+            run = self._runs[job_id] = _Run(record.started_s, now_s, now_s)
+        self._sample(record, run, now_s)
+        has_moved = any(mean.has_moved for mean in run.means)
+        if has_moved and now_s - run.told_s >= _TELL_EVERY_S:
+            run.told_s = now_s
+            for mean in run.means:
+                mean.told = mean.now
+            told = {f"{kind}_frac": mean.now for kind, mean in zip(KINDS, run.means, strict=True)}
+            self._emit(LinksSeen(at_s=now_s, job_id=job_id, **told))
+
+    def _sample(self, record: JobRecord, run: _Run, now_s: float) -> None:
+        """Take in what the probes said, once all nodes of the job have said something new."""
+        parts = list[NDArray[np.float32]]()
+        for share in record.shares:
+            report = self._state.board.report(share.node)
+            if report is None or report.sample_at_s <= run.sampled_s:
+                return
+            busy = busy_fracs(report)
+            if busy is None or len(busy) <= max(share.gpu_indices, default=-1):
+                return
+            parts.append(busy[list(share.gpu_indices)])
+        run.sampled_s = now_s
+        if parts:
+            for mean, fracs in zip(run.means, np.concatenate(parts).T, strict=True):
+                mean.add(fracs)
+
+
+def _is_watched(record: JobRecord) -> bool:
+    runs = record.state in (JobState.RUNNING, JobState.STOPPING)
+    return runs and record.spec is not None and record.spec.gpu_count > 1

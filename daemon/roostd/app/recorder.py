@@ -1,0 +1,174 @@
+"""Writes the journal behind the decision loop's back."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import structlog
+
+from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.errors import JournalError
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import JobId
+from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+_BACKLOG_LIMIT = 100_000  # records; a disk that hangs must not eat the daemon's memory
+_RETRY_S = 30.0
+_PRUNE_EVERY_S = 600.0
+_RUN_AGE_S = 86_400.0
+
+
+class Recorder:
+    """Takes steps at once, writes them in order in a thread of its own.
+
+    A disk that fails does not stop placement: the recorder drops what comes, says why in `fault`,
+    tries again every half minute, and asks for a new run once the disk works: a run with a gap
+    could not be replayed.
+
+    Args:
+        journal: where to write; nobody else may use it from now on.
+        run_bytes_limit: a run larger than this asks for a new one.
+        retry_s: between two attempts on a disk that failed.
+    """
+
+    def __init__(
+        self, journal: Journal, run_bytes_limit: int = 256 << 20, retry_s: float = _RETRY_S
+    ) -> None:
+        self._journal, self._run_bytes_limit, self._retry_s = journal, run_bytes_limit, retry_s
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._pending: list[Record] = []
+        self._wake, self._progress = asyncio.Event(), asyncio.Condition()
+        self._taken_count = self._written_count = 0
+        self._run_began_s = time.monotonic()
+        self._is_torn = self._is_closing = False
+        self._needs_probe = False
+        self.fault = ""
+        self.dropped_count = 0
+
+    @property
+    def wants_new_run(self) -> bool:
+        """The current run is long enough, or was torn by a disk that works again."""
+        if self._is_torn:
+            return not self.fault
+        too_old = time.monotonic() - self._run_began_s > _RUN_AGE_S
+        return too_old or self._journal.run_bytes > self._run_bytes_limit
+
+    def begin_run(self, head: RunHead) -> None:
+        """A fresh engine takes over: what is appended from now on is its own."""
+        self._run_began_s = time.monotonic()
+        if self.fault:
+            return
+        self._is_torn = False
+        self._take(head)
+
+    def append(self, event: Event, actions: tuple[Action, ...]) -> int:
+        """Record a step. Returns a ticket for `wait_durable`."""
+        if self._is_torn:
+            self.dropped_count += 1
+            return self._written_count
+        if len(self._pending) >= _BACKLOG_LIMIT:
+            self._tear("the disk does not keep up")
+            return self._written_count
+        return self._take(Step(event, actions))
+
+    def keep(self, memo: Memo) -> int:
+        """Write down what policies know. Returns a ticket for `wait_durable`."""
+        if self._is_torn:
+            return self._written_count
+        return self._take(memo)
+
+    async def wait_durable(self, ticket: int) -> None:
+        """Return when that step is on disk, or the disk has failed."""
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._written_count >= ticket or self._is_torn)
+
+    async def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
+        """The last placement of each of these jobs; empty when the journal cannot be read."""
+        try:
+            return await self._call(lambda: self._journal.places(list(job_ids)))
+        except JournalError as error:
+            _log.warning("journal_not_read", error=str(error))
+            return {}
+
+    async def run(self) -> None:
+        """Write until `close`; one task runs this."""
+        pruned_s = time.monotonic()
+        while not (self._is_closing and not self._pending):
+            await self._woken()
+            await self._write_pending()
+            if self._needs_probe:
+                await self._probe()
+            if time.monotonic() - pruned_s > _PRUNE_EVERY_S and not self._is_torn:
+                pruned_s = time.monotonic()
+                await self._prune()
+        await self._call(self._journal.close)
+        self._thread.shutdown()
+
+    def close(self) -> None:
+        """Let `run` write what is left and return."""
+        self._is_closing = True
+        self._wake.set()
+
+    def _take(self, record: Record) -> int:
+        self._pending.append(record)
+        self._taken_count += 1
+        self._wake.set()
+        return self._taken_count
+
+    async def _woken(self) -> None:
+        if self._is_closing:
+            return
+        self._needs_probe = False
+        try:
+            async with asyncio.timeout(self._retry_s):
+                await self._wake.wait()
+        except TimeoutError:
+            self._needs_probe = bool(self.fault)
+        self._wake.clear()
+
+    async def _write_pending(self) -> None:
+        batch, self._pending = self._pending, []
+        if not batch:
+            return
+        try:
+            await self._call(lambda: self._journal.write(batch))
+            self._written_count += len(batch)
+        except JournalError as error:
+            self.dropped_count += len(batch)
+            self._tear(str(error))
+        async with self._progress:
+            self._progress.notify_all()
+
+    def _tear(self, reason: str) -> None:
+        self.dropped_count += len(self._pending)
+        self._pending.clear()
+        self._taken_count = self._written_count
+        if not self.fault:
+            _log.error("journal_stopped", error=reason, cure="free space or fix the disk")
+        self._is_torn, self.fault = True, reason
+
+    async def _probe(self) -> None:
+        """See whether the disk takes writes again; pruning may be what makes room."""
+        try:
+            await self._call(self._journal.prune)
+            await self._call(self._journal.check)
+        except JournalError as error:
+            self.fault = str(error)
+            return
+        _log.info("journal_resumed", dropped_count=self.dropped_count)
+        self.fault = ""
+
+    async def _prune(self) -> None:
+        try:
+            while await self._call(self._journal.prune):
+                await self._write_pending()
+        except JournalError as error:
+            self._tear(str(error))
+
+    async def _call(self, work: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

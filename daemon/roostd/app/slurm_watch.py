@@ -1,0 +1,302 @@
+"""Looks at Slurm, soon after something happened there and now and then anyway."""
+
+import asyncio
+import contextlib
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.events import Event, NodeLost
+from roost_engine.domain.model import JobId
+from roost_slurm.spool import SpoolReader, Submitted
+from roost_slurm.squeue import QueuedJob
+from roost_slurm.stamp import parse_stamp
+from roost_slurm.versions import UnknownVersion, traits_of
+from roostd.config.config import Mode
+from roostd.ops.metrics import Metrics
+from roostd.slurm.jobs import JobReader, LeftToSlurm, comment_of
+from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
+from roostd.slurm.spool_watch import FolderWatch
+from roostd.slurm.sync import QueueView, diff, diff_nodes, view
+from roostd.state import DaemonState, LeftJob, Owner
+
+_log = structlog.get_logger(__name__)
+
+# job_submit.lua writes its line before the job is in the queue; how long after depends on what
+# else slurmctld does.
+_LOOKS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
+_LOOKS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
+_LOOKS_AFTER_CHANGE_S = (0.0, 0.5)
+_RETRY_S = 2.0  # while Slurm does not answer
+SPOOL_FILE = "events"
+
+
+class SlurmWatch:
+    """Turns what Slurm shows into events.
+
+    Args:
+        slurm: the cluster.
+        state: told what only people care for: node states, versions, faults.
+        metrics: counts.
+        emit: takes the events.
+        release: takes, after each look, all jobs that wait for a lease though Roost will not place
+            them; see Applier.release.
+        spool_folder: where job_submit.lua and the controller's hooks leave their lines.
+    """
+
+    def __init__(
+        self,
+        slurm: SlurmPort,
+        state: DaemonState,
+        metrics: Metrics,
+        emit: Callable[[Event], None],
+        release: Callable[[Sequence[JobId]], None],
+        spool_folder: Path,
+    ) -> None:
+        self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
+        self._release = release
+        self._spool_folder = spool_folder
+        self._spool = SpoolReader(spool_folder / SPOOL_FILE)
+        self._view = QueueView()
+        self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
+        self._nodes: tuple[SlurmNode, ...] = ()
+        self._leased: tuple[JobId, ...] = ()
+        self._held_in_vain: frozenset[JobId] = frozenset()
+        self._ever_enforced: set[str] = set()  # partitions, since this daemon started
+        self._reader: JobReader | None = None
+        self._looks: list[float] = []  # when, on the monotonic clock
+        self._wake = asyncio.Event()
+        self._nodes_due_s = 0.0
+
+    def leased(self) -> tuple[JobId, ...]:
+        """Jobs whose leases keep them waiting for Roost, also those that are held or depend."""
+        return self._leased
+
+    def job_ids(self) -> Iterator[JobId]:
+        """Every job that Roost or Slurm may still have to do with."""
+        yield from self._view.running
+        yield from self._view.waiting
+
+    def world(self) -> Iterator[Event]:
+        """All that a fresh engine must be told."""
+        at_s = self._state.clock.now_s()
+        self._note_enforced()
+        if self._reader is not None:
+            self._view = replace(self._view, requests={})
+            self._read(self._reader, at_s)  # the modes may have changed
+        yield from diff_nodes((), self._nodes, at_s)
+        yield from diff(QueueView(), self._view, at_s)
+
+    def look(self) -> None:
+        """Look a few times soon: Slurm was asked to start a job."""
+        self._schedule(_LOOKS_AFTER_PIN_S)
+
+    async def first_look(self) -> None:
+        """Look once, whether or not Slurm answers."""
+        await self._look(with_nodes=True)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        folder = FolderWatch(self._spool_folder)
+        waker = asyncio.create_task(self._follow(folder))
+        try:
+            while True:
+                await self._until_due()
+                with_nodes = time.monotonic() >= self._nodes_due_s
+                await self._look(with_nodes)
+        finally:
+            waker.cancel()
+            folder.close()
+
+    async def _follow(self, folder: FolderWatch) -> None:
+        """Turn lines in the spool into looks."""
+        while True:
+            await folder.changed.wait()
+            folder.changed.clear()
+            try:
+                drained = self._spool.drain()
+            except OSError as error:  # somebody else's file, or no file: the safety poll goes on
+                _log.warning("spool_unreadable", error=str(error))
+                continue
+            if drained.refused_count:
+                _log.warning("spool_lines_refused", count=drained.refused_count)
+            if any(isinstance(event, Submitted) for event in drained.events):
+                self._schedule(_LOOKS_AFTER_SUBMIT_S)
+            elif drained.events:
+                self._schedule(_LOOKS_AFTER_CHANGE_S)
+
+    def _schedule(self, delays_s: tuple[float, ...]) -> None:
+        now_s = time.monotonic()
+        for delay_s in delays_s:
+            heapq.heappush(self._looks, now_s + delay_s)
+        self._wake.set()
+
+    async def _until_due(self) -> None:
+        """Wait for the next look that is planned; those already past are served by one look."""
+        while True:
+            now_s = time.monotonic()
+            due_s = min(self._looks[0] if self._looks else self._nodes_due_s, self._nodes_due_s)
+            if due_s <= now_s:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due_s - now_s):
+                    await self._wake.wait()
+            self._wake.clear()
+        while self._looks and self._looks[0] <= now_s:
+            heapq.heappop(self._looks)
+
+    async def _look(self, with_nodes: bool) -> None:
+        began_s = time.monotonic()
+        try:
+            await self._take_in(with_nodes)
+        except (SlurmError, UnknownVersion) as error:
+            if not self._state.slurm_fault:
+                _log.error("slurm_lost", error=str(error))
+            self._metrics.slurm_failures.labels("look").inc()
+            self._state.slurm_fault = str(error)
+            self._nodes_due_s = time.monotonic() + _RETRY_S
+            return
+        if self._state.slurm_fault:
+            _log.info("slurm_answers", version=self._state.slurm_version)
+            self._state.slurm_fault = ""
+        self._metrics.slurm_poll_s.observe(time.monotonic() - began_s)
+        if with_nodes:
+            self._nodes_due_s = time.monotonic() + self._state.config.slurm.poll_interval_s
+
+    async def _take_in(self, with_nodes: bool) -> None:
+        if self._reader is None or self._state.slurm_fault:
+            await self._meet()
+        if with_nodes or not self._nodes:
+            await self._see_nodes()
+        self._snapshot = await self._slurm.queue()
+        assert self._reader is not None
+        at_s, before = self._state.clock.now_s(), self._view
+        self._read(self._reader, at_s)
+        for event in diff(before, self._view, at_s):
+            self._emit(event)
+
+    def _read(self, reader: JobReader, at_s: float) -> None:
+        """Put the snapshot in the engine's terms."""
+        gpu_nodes = {node.spec.name for node in self._nodes}
+        before = self._view
+        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
+        self._tell_owners()
+        self._tell_left(reader, before)
+        self._tell_comments()
+        self._state.rests = self._view.rests
+        self._state.job_ids.clear()
+        self._state.job_ids.update(self._view.numbers)
+        self._sort_leases()
+
+    def _sort_leases(self) -> None:
+        """Tell the leases that serve a purpose from those that only keep a job waiting."""
+        leased, in_vain = list[JobId](), list[JobId]()
+        for job in self._snapshot.jobs:
+            if not job.is_pending or parse_stamp(job.admin_comment) is None:
+                continue
+            for job_id in map(JobId, job.job_ids):
+                if job_id not in self._view.left and self._is_enforced(job.partition):
+                    leased.append(job_id)
+                elif self._is_in_vain(job, job_id):
+                    in_vain.append(job_id)
+        self._leased, self._held_in_vain = tuple(leased), frozenset(in_vain)
+        self._release(in_vain)
+
+    def _is_in_vain(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Whether a stamped job that Roost will not place is held by its lease.
+
+        A requeued one is held by Slurm, for slurmd's sake, unless a lease was renewed since. One
+        without details may yet turn out to be Roost's. What a daemon finds at its start in a
+        partition that it does not enforce is not its to touch.
+        """
+        if job.restart_count and job_id not in {*self._leased, *self._held_in_vain}:
+            return False
+        if self._is_enforced(job.partition):
+            return job.number in self._snapshot.details
+        return not self._ever_enforced.isdisjoint(job.partition.split(","))
+
+    def _tell_owners(self) -> None:
+        kept = self._state.owners
+        owners = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+        for job in self._snapshot.jobs:
+            owner = Owner(job.user_id, job.partition)
+            owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
+        self._state.owners = owners
+
+    def _tell_left(self, reader: JobReader, before: QueueView) -> None:
+        """Let operators ask why Roost does not place a job, also once it runs or has ended."""
+        now, kept = self._view, self._state.left
+        left = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+        for job in self._snapshot.jobs:
+            if not any("gpu" in asked for _, asked in job.tres):
+                continue
+            for job_id in map(JobId, job.job_ids):
+                reason = now.blocked.get(job_id) or now.left.get(job_id)
+                if job_id in now.running and job_id not in before.lives:
+                    reason = self._why_it_runs(reader, job, job_id)
+                if reason is not None:
+                    left[job_id] = LeftJob(reason=reason, is_blocked=job_id in now.blocked)
+        self._state.left, self._state.left_reasons = left, now.left
+
+    def _tell_comments(self) -> None:
+        kept = self._state.comments
+        comments = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+        for job in self._snapshot.jobs:
+            detail = self._snapshot.details.get(job.number)
+            if detail is None:
+                continue
+            comment = comment_of(detail)
+            for job_id in map(JobId, job.job_ids):
+                if comment is not None:
+                    comments[job_id] = comment
+                else:
+                    comments.pop(job_id, None)
+        self._state.comments = comments
+
+    def _is_remembered(self, job_id: JobId) -> bool:
+        try:
+            self._state.engine.record(job_id)
+        except UnknownJob:
+            return job_id in self._view.running
+        return True
+
+    def _why_it_runs(self, reader: JobReader, job: QueuedJob, job_id: JobId) -> str | None:
+        """Why Slurm started a job without Roost; None: Roost may have placed it earlier."""
+        read = reader.read(job, self._snapshot.details.get(job.number), job_id)
+        return read.reason if isinstance(read, LeftToSlurm) else None
+
+    async def _meet(self) -> None:
+        """Learn which Slurm this is; it may be another release after it was away."""
+        version, settings = await self._slurm.version(), await self._slurm.settings()
+        self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
+        self._reader = JobReader(
+            to_engine_s=self._state.clock.to_engine_s,
+            mode_of=lambda partition: self._state.config.mode_of(partition),
+            traits=traits_of(version),
+            accounts_memory=settings.accounts_memory,
+            is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
+        )
+
+    async def _see_nodes(self) -> None:
+        nodes = await self._slurm.nodes()
+        events = diff_nodes([node.spec for node in self._nodes], nodes, self._state.clock.now_s())
+        self._nodes = nodes
+        self._note_enforced()
+        self._state.node_states.clear()
+        self._state.node_states.update({node.spec.name: node.state for node in nodes})
+        for event in events:
+            if isinstance(event, NodeLost):
+                self._state.board.forget(event.name)
+            self._emit(event)
+
+    def _note_enforced(self) -> None:
+        named = {name for node in self._nodes for name in node.spec.partitions}
+        self._ever_enforced.update(filter(self._is_enforced, named))
+
+    def _is_enforced(self, partitions: str) -> bool:
+        return self._state.config.mode_of(partitions.partition(",")[0]) is Mode.ENFORCE

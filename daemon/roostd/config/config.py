@@ -1,0 +1,324 @@
+"""What an operator can set: frozen models, and reading them from flags, environment and file.
+
+Everything is checked before anything starts, and all problems come in one ConfigError. The page
+for people is docs/configuration.md; the example is deploy/roostd.yaml; a test keeps the three in
+step.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import BaseModel, Field, ValidationError
+
+from roost_engine.domain.errors import ConfigError
+from roost_formats.yaml.problems import describe
+from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
+from roostd.config.decisions import EngineSection, GateSection, PreemptionSection
+from roostd.config.values import (
+    AbsolutePath,
+    HostPort,
+    LogFormat,
+    LogLevel,
+    LoopbackPort,
+    Seconds,
+    Section,
+)
+
+DEFAULT_FILE = Path("/etc/roost/roostd.yaml")
+ENVIRONMENT_PREFIX = "ROOST_"
+
+
+class Mode(StrEnum):
+    """How far Roost goes with the jobs of a partition."""
+
+    OFF = "off"  # does not look at them
+    SHADOW = "shadow"  # decides and records, touches nothing
+    ADVISE = "advise"  # writes what it would do into the job's admin comment
+    ENFORCE = "enforce"  # makes Slurm do it
+
+
+AnyMode = Annotated[Mode, Field(strict=False)]
+
+
+class ProbesTls(Section):
+    """Mutual TLS for probes."""
+
+    certificate: AbsolutePath = Field(description="this daemon's certificate chain, PEM")
+    key: AbsolutePath = Field(description="its private key, PEM")
+    client_ca: AbsolutePath = Field(
+        description="who signs the probes' certificates, whose SAN must name their node"
+    )
+
+
+class Listen(Section):
+    """Where the daemon takes calls."""
+
+    probes: HostPort = Field(default="0.0.0.0:7471", description="for probes and node agents")
+    probes_tls: ProbesTls | None = Field(default=None, description="mutual TLS; null: plain TCP")
+    operator_socket: AbsolutePath | None = Field(
+        default=None, description="UNIX socket for people; null: operator.sock in paths.runtime_dir"
+    )
+    operator_group: str | None = Field(
+        default=None, description="group that may use that socket; null: the daemon's own"
+    )
+    admin_socket: AbsolutePath | None = Field(
+        default=None,
+        description="UNIX socket for changes; null: admin.sock in paths.runtime_dir",
+    )
+    admin_group: str | None = Field(
+        default=None, description="group that may use that socket; null: the daemon's own"
+    )
+    operator_tcp: LoopbackPort | None = Field(
+        default=None, description="the same service on a loopback port, open to every local user"
+    )
+    metrics: HostPort | None = Field(default=None, description="Prometheus over HTTP; null: none")
+    max_node_count: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=12_000, description="probe streams beyond this many are turned away"
+    )
+
+
+class Slurm(Section):
+    """How the daemon talks to Slurm."""
+
+    conf: AbsolutePath | None = Field(
+        default=None,
+        description="slurm.conf, given to the commands as SLURM_CONF; null: their default",
+    )
+    bin_dir: AbsolutePath = Field(
+        default=Path("/usr/bin"), description="where scontrol and squeue are"
+    )
+    poll_interval_s: Seconds = Field(
+        default=10.0, description="safety poll; submissions and ends are noticed by themselves"
+    )
+    lease_s: Annotated[float, Field(ge=10, le=86_400)] = Field(
+        default=60.0,
+        description="how long a job is held for the daemon at most; renewed three times as often",
+    )
+    command_timeout_s: Seconds = Field(
+        default=10.0, description="after which a command counts as hung"
+    )
+    concurrent_pin_count: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=4, description="jobs that are told their GPUs at the same time"
+    )
+    model_names: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="node features that users may write as a GPU model, gpu:a100:2",
+    )
+
+
+class Paths(Section):
+    """Folders."""
+
+    runtime_dir: AbsolutePath = Field(
+        default=Path("/run/roost"), description="heartbeat, spool and sockets; gone after a reboot"
+    )
+    state_dir: AbsolutePath = Field(default=Path("/var/lib/roost"), description="the journal")
+
+
+class Partition(Section):
+    """What differs for one partition."""
+
+    mode: AnyMode = Field(default=Mode.SHADOW, description="off, shadow, advise or enforce")
+    preemption: bool = Field(
+        default=False,
+        description="running jobs that can go on from a checkpoint may be stopped for others",
+    )
+
+
+class PolicySection(Section):
+    """Who scores candidates."""
+
+    model: str = Field(
+        default="builtin",
+        description="builtin, none (the heuristic alone), or the path of an ONNX file",
+    )
+
+
+class Telemetry(Section):
+    """What the daemon asks of probes."""
+
+    sample_interval_s: Annotated[float, Field(ge=0.1, le=60)] = Field(
+        default=1.0, description="how often a probe sends"
+    )
+    stale_after_s: Seconds = Field(
+        default=10.0, description="older load counts as unknown, and the probe as silent"
+    )
+
+
+class JournalSection(Section):
+    """The record of every event and answer."""
+
+    max_bytes: Annotated[int, Field(ge=1 << 20)] = Field(
+        default=1 << 30, description="oldest runs go when the file is larger"
+    )
+    max_age_s: Seconds = Field(default=30 * 86_400.0, description="runs that ended longer ago go")
+
+
+class Log(Section):
+    """Lines on standard error."""
+
+    level: LogLevel = Field(default="info", description="debug, info, warning or error")
+    format: LogFormat = Field(default="logfmt", description="logfmt or json")
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    cluster: str = Field(
+        default="", description="name shown to operators; empty: Slurm's ClusterName"
+    )
+    mode: AnyMode = Field(default=Mode.SHADOW, description="of partitions that are not listed")
+    partitions: dict[str, Partition] = Field(
+        default_factory=dict, description="what differs, by partition name"
+    )
+    listen: Listen = Listen()
+    slurm: Slurm = Slurm()
+    paths: Paths = Paths()
+    policy: PolicySection = PolicySection()
+    gate: GateSection = GateSection()
+    preemption: PreemptionSection = PreemptionSection()
+    telemetry: Telemetry = Telemetry()
+    engine: EngineSection = EngineSection()
+    journal: JournalSection = JournalSection()
+    log: Log = Log()
+
+    def mode_of(self, partition: str) -> Mode:
+        """The mode that holds for a partition."""
+        listed = self.partitions.get(partition)
+        return self.mode if listed is None else listed.mode
+
+    def preempting_partitions(self) -> list[str]:
+        """The partitions in which running jobs may be stopped for others."""
+        return [name for name, listed in self.partitions.items() if listed.preemption]
+
+    @property
+    def operator_socket(self) -> Path:
+        """Where people connect."""
+        return self.listen.operator_socket or self.paths.runtime_dir / "operator.sock"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where administrators connect."""
+        return self.listen.admin_socket or self.paths.runtime_dir / "admin.sock"
+
+
+Source: TypeAlias = str  # "default", "roostd.yaml:12", "ROOST_MODE", "--set mode"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A configuration that holds together, and where each value comes from."""
+
+    config: Config
+    sources: Mapping[KeyPath, Source]
+
+    def rows(self) -> Iterator[tuple[str, str, Source]]:
+        """(key, value, source) of every setting, in the order of the models."""
+        for path, value in leaves(self.config):
+            yield ".".join(path), _shown(value), self.sources.get(path, "default")
+
+
+def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Every setting with its path, depth first."""
+    for name in type(section).model_fields:
+        value, here = getattr(section, name), (*path, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, here)
+        elif isinstance(value, dict) and value:
+            for key, item in value.items():
+                yield from leaves(item, (*here, key))
+        else:
+            yield here, value
+
+
+def load_config(
+    file: Path | None,
+    environ: Mapping[str, str] = os.environ,
+    flags: Sequence[str] = (),
+) -> LoadedConfig:
+    """Read and check everything that configures the daemon: flags > environment > file > defaults.
+
+    Args:
+        file: the YAML file; None: only environment and flags.
+        environ: variables such as ROOST_SLURM_LEASE_S.
+        flags: settings from the command line, "slurm.lease_s=30".
+
+    Raises:
+        ConfigError: with every problem, each as "FILE:LINE: KEY: what is wrong, and what to do".
+    """
+    tree = _read_file(file) if file else Tree()
+    problems = [f"{file}:{problem.line}: {problem.text}" for problem in tree.problems]
+    if problems and not tree.values:
+        raise ConfigError(problems)
+    sources = {path: f"{file}:{line}" for path, line in tree.lines.items() if path}
+    for path, text, source in [*_from_environment(environ), *_from_flags(flags, problems)]:
+        _put(tree.values, path, read_scalar(text))
+        sources[path] = source
+    try:
+        config = Config.model_validate(tree.values)
+    except ValidationError as error:
+        raise ConfigError([*problems, *describe(error, Config, sources, f"{file}:1")]) from error
+    if problems:
+        raise ConfigError(problems)
+    return LoadedConfig(config, sources)
+
+
+def _read_file(file: Path) -> Tree:
+    try:
+        return read_tree(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{file}: not UTF-8 at byte {error.start}"]) from error
+
+
+def environment_name(path: KeyPath) -> str:
+    """The variable that overrides a setting: slurm.lease_s is ROOST_SLURM_LEASE_S."""
+    return ENVIRONMENT_PREFIX + "_".join(path).upper()
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[KeyPath, str, Source]]:
+    for path, _ in leaves(Config()):
+        name = environment_name(path)
+        if name in environ:
+            yield path, environ[name], name
+
+
+def _from_flags(flags: Sequence[str], problems: list[str]) -> Iterator[tuple[KeyPath, str, Source]]:
+    for flag in flags:
+        key, equals, text = flag.partition("=")
+        if equals:
+            yield tuple(key.split(".")), text, f"--set {key}"
+        else:
+            problems.append(f"--set {flag}: want KEY=VALUE")
+
+
+def _put(values: dict[str, object], path: KeyPath, value: object) -> None:
+    """Set a value, making the sections on the way."""
+    try:
+        parent = lookup(values, path[:-1])
+    except KeyError:
+        _put(values, path[:-1], {})
+        parent = lookup(values, path[:-1])
+    if not isinstance(parent, dict):
+        _put(values, path[:-1], {})
+        parent = lookup(values, path[:-1])
+    assert isinstance(parent, dict)
+    parent[path[-1]] = value
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case tuple() | dict():
+            return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else "{}"
+        case _:
+            return str(value)

@@ -1,0 +1,37 @@
+"""What a reload of the configuration may change, and what only a restart can."""
+
+from roost_engine.domain.errors import ConfigError
+from roostd.config.config import Config
+
+# Open ports, open files and the adapter's command lines are not changed under way.
+_NEEDS_RESTART = (
+    "listen",
+    "paths",
+    "slurm.conf",
+    "slurm.bin_dir",
+    "slurm.command_timeout_s",
+    "slurm.concurrent_pin_count",
+    "journal",
+)
+
+
+def check_unchanged(old: Config, new: Config) -> None:
+    """Refuse a reload that changes what only a restart can.
+
+    Raises:
+        ConfigError: names every such key.
+    """
+    problems = []
+    for key in _NEEDS_RESTART:
+        before, after = (_part(config, key) for config in (old, new))
+        if before != after:
+            problems.append(f"{key}: changed; restart roostd for it to take effect")
+    if problems:
+        raise ConfigError(problems)
+
+
+def _part(config: Config, key: str) -> object:
+    part: object = config
+    for name in key.split("."):
+        part = getattr(part, name)
+    return part

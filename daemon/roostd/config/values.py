@@ -1,0 +1,45 @@
+"""The kinds of values that settings have, and what all sections of the configuration share."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _host_port(text: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"want HOST:PORT, got {text}")
+    return text
+
+
+def _loopback(text: str) -> str:
+    host = _host_port(text).rpartition(":")[0].strip("[]")
+    try:
+        is_loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback:
+        raise ValueError(f"want an address of this machine such as 127.0.0.1:7472, got {text}")
+    return text
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError(f"want an absolute path, got {path}")
+    return path
+
+
+HostPort = Annotated[str, AfterValidator(_host_port)]
+LoopbackPort = Annotated[str, AfterValidator(_loopback)]
+AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
+LogFormat: TypeAlias = Literal["logfmt", "json"]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """What all sections share: nothing unknown, nothing converted, nothing changed later."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

@@ -1,0 +1,43 @@
+"""The audit log: one line for every change that an administrator made, never rewritten.
+
+JSON lines in `audit.log` of paths.state_dir, readable for root and the daemon's user only.
+"""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from roost_engine.domain.errors import JournalError
+
+FILE_NAME = "audit.log"
+_LONGEST_NAME = 64
+
+
+def append(folder: Path, action: str, by: str, **facts: object) -> None:
+    """Write a line and have it on disk, before the change takes effect.
+
+    Args:
+        folder: paths.state_dir.
+        action: what is done: "pin_timer".
+        by: who asked, as told.
+        facts: the rest.
+
+    Raises:
+        JournalError: it cannot be written; the change must not be made.
+    """
+    who = "".join(letter if letter.isprintable() else "?" for letter in by[:_LONGEST_NAME])
+    at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"at": at, "action": action, "by": who, **facts}) + "\n"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        file = os.open(folder / FILE_NAME, flags, 0o600)
+        try:
+            os.write(file, line.encode())  # one write, so that a line is whole or missing
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise JournalError(
+            f"{folder / FILE_NAME}: {error.strerror}; nothing was changed"
+        ) from error

@@ -1,0 +1,124 @@
+"""What Prometheus can ask for. The list for people is in docs/operations.md; a test compares."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+from roost_engine.domain.errors import ConfigError
+
+_DECISION_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_SLURM_BUCKETS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Metrics:
+    """Every metric of the daemon. No label holds a user or a job: the series stay few.
+
+    Args:
+        registry: where they are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._add_decisions()
+        self._add_slurm()
+        self._add_telemetry()
+        self._add_levels()
+        self._add_faults()
+
+    def _add_decisions(self) -> None:
+        """What the engine was told and what it answered."""
+        self.events = self._counter("events", "Events the engine was given", ["kind"])
+        self.decisions = self._counter(
+            "decisions", "Placements decided, by policy kind", ["policy"]
+        )
+        self.fallbacks = self._counter(
+            "policy_fallbacks", "Decisions that the heuristic made because the model could not"
+        )
+        self.decision_s = self._histogram(
+            "decision", "Time of an engine step that placed a job", _DECISION_BUCKETS_S
+        )
+        self.mismatches = self._counter(
+            "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
+        )
+        self.let_go = self._counter("jobs_let_go", "Jobs handed back to plain Slurm")
+
+    def _add_slurm(self) -> None:
+        """What Slurm was asked, and how it went."""
+        self.pins = self._counter(
+            "pins",
+            "Placements carried out in Slurm, by outcome: pinned, refused, gone",
+            ["outcome"],
+        )
+        self.pin_s = self._histogram("pin", "Time that Slurm took to accept a pin")
+        self.preemptions = self._counter(
+            "preemptions",
+            "Running jobs that Slurm was asked to stop, by outcome: stopped, refused",
+            ["outcome"],
+        )
+        self.lease_renewals = self._counter("lease_renewals", "Leases renewed")
+        self.slurm_failures = self._counter(
+            "slurm_failures",
+            "Slurm commands that failed or hung, by what was asked",
+            ["operation"],
+        )
+        self.slurm_poll_s = self._histogram(
+            "slurm_poll", "Time of one look at Slurm's queue and nodes"
+        )
+
+    def _add_telemetry(self) -> None:
+        """What probes sent."""
+        self.samples = self._counter("telemetry_samples", "Samples accepted from probes")
+        self.samples_rejected = self._counter(
+            "telemetry_rejected", "Messages from probes that were not used, by reason", ["reason"]
+        )
+        self.resyncs = self._counter("telemetry_resyncs", "Hellos asked for again")
+        self.streams = self._gauge("probe_streams", "Probe streams open")
+
+    def _add_levels(self) -> None:
+        """How much there is of everything."""
+        self.jobs = self._gauge("jobs", "Jobs by state", ["state"])
+        self.nodes = self._gauge("nodes", "Nodes that Slurm names")
+        self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
+        self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
+
+    def _add_faults(self) -> None:
+        """What does not work."""
+        self.journal_fault = self._gauge("journal_fault", "1 while the journal cannot be written")
+        self.journal_dropped = self._gauge(
+            "journal_dropped_records", "Steps not recorded since the start, for want of a disk"
+        )
+        self.slurm_fault = self._gauge("slurm_fault", "1 while Slurm does not answer")
+        self.policy_fault = self._gauge(
+            "policy_fault", "1 while no model is in service though one is wanted"
+        )
+        self.config_ok = self._gauge(
+            "config_last_reload_successful",
+            "1 if the last reload took effect, 0 if the old configuration was kept",
+        )
+        self.config_ok.set(1)
+
+    def _counter(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Counter:
+        return Counter(f"roost_{name}_total", meaning, labels, registry=self.registry)
+
+    def _gauge(self, name: str, meaning: str, labels: Sequence[str] = ()) -> Gauge:
+        return Gauge(f"roost_{name}", meaning, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, meaning: str, buckets_s: Sequence[float] = _SLURM_BUCKETS_S
+    ) -> Histogram:
+        return Histogram(
+            f"roost_{name}_seconds", meaning, buckets=buckets_s, registry=self.registry
+        )
+
+
+def serve_metrics(registry: CollectorRegistry, address: str) -> None:
+    """Answer Prometheus on HOST:PORT, from a thread of its own.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        start_http_server(int(port), host.strip("[]"), registry=registry)
+    except OSError as error:
+        raise ConfigError([f"listen.metrics: {address}: {error.strerror}"]) from error

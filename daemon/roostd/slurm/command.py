@@ -1,0 +1,86 @@
+"""Running Slurm's commands: fixed argv, absolute paths, a deadline each."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roost_slurm.commands import ENVIRONMENT, Argv
+
+_PROGRAMS = ("scontrol", "squeue")
+# What slurmctld says of jobs that ended, or that it has forgotten.
+_GONE = ("Invalid job id", "Job/step already completing or completed", "already finished")
+
+
+class CommandRunner:
+    """Runs scontrol and squeue.
+
+    Args:
+        bin_dir: where they are.
+        conf: slurm.conf; None: the commands' default.
+        timeout_s: after which a command is killed.
+        concurrent_count: commands that run at the same time.
+    """
+
+    def __init__(
+        self, bin_dir: Path, conf: Path | None, timeout_s: float, concurrent_count: int
+    ) -> None:
+        self._programs = {name: str(bin_dir / name) for name in _PROGRAMS}
+        self._env = {"PATH": os.defpath, **ENVIRONMENT}
+        if conf is not None:
+            self._env["SLURM_CONF"] = str(conf)
+        self._timeout_s = timeout_s
+        self._slots = asyncio.Semaphore(concurrent_count)
+
+    async def run(self, argv: Argv, *, may_fail: bool = False) -> str:
+        """Run a command and return its stdout.
+
+        Raises:
+            SlurmRefused: exit code other than 0, unless it may fail.
+            SlurmTimeout: killed at the deadline. An update may or may not have happened.
+        """
+        command = (self._programs[argv[0]], *argv[1:])
+        async with self._slots:
+            process = await _spawn(command, self._env)
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    out, err = await process.communicate()
+            except TimeoutError as error:
+                raise SlurmTimeout(command, self._timeout_s) from error
+            finally:
+                await _end(process)
+        if process.returncode and not may_fail:
+            raise SlurmRefused(command, process.returncode, err.decode(errors="replace"))
+        return out.decode(errors="replace")
+
+
+def only_gone(refusal: SlurmRefused) -> bool:
+    """Whether a command failed only because jobs ended or were forgotten meanwhile."""
+    lines = [line for line in refusal.stderr.splitlines() if line.strip()]
+    return bool(lines) and all(any(word in line for word in _GONE) for line in lines)
+
+
+async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            # An update that was begun is carried through, whatever happens to this process.
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SlurmRefused(command, 127, f"cannot be run: {error.strerror}") from error
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill what is left of a command, its children too."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

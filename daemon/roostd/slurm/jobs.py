@@ -1,0 +1,263 @@
+"""A queued job in Roost's terms, or the reason for which Roost leaves it to plain Slurm."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
+from roost_slurm.hostlist import HostlistError, expand
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob
+from roost_slurm.stamp import Stamp, parse_stamp
+from roost_slurm.tres import (
+    GPU,
+    Gres,
+    TresError,
+    gpu_count,
+    gpu_kinds,
+    parse_gres,
+    parse_memory_bytes,
+)
+from roost_slurm.versions import Traits
+from roostd.config.config import Mode
+from roostd.slurm.comment import JobComment, parse_comment
+
+NO_GPUS = "asks for no GPUs"
+_UNREADABLE = "unreadable"
+_MAX_SHAPES = 8
+_FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
+_PER_GPU = ("CpusPerTres", "MemPerTres")
+
+
+@dataclass(frozen=True, slots=True)
+class LeftToSlurm:
+    """Roost does not place this job; why, for a human."""
+
+    reason: str
+
+
+def comment_of(detail: JobDetail) -> JobComment | None:
+    """What a job's comment says to Roost; None: nothing."""
+    if detail.comment is None:
+        return JobComment(problems=("it or the job's name imitates Slurm's output: not read",))
+    return parse_comment(detail.comment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReader:
+    """Turns queue records into JobSpecs.
+
+    Attributes:
+        to_engine_s: wall clock time to engine time.
+        mode_of: a partition's mode.
+        traits: of the Slurm release.
+        accounts_memory: Slurm gives jobs memory; where it does not, none is reserved.
+        is_preemptible_qos: whether jobs of a QoS may be stopped though they do not say how often
+            they save their state.
+    """
+
+    to_engine_s: Callable[[float], float]
+    mode_of: Callable[[str], Mode]
+    traits: Traits
+    accounts_memory: bool
+    is_preemptible_qos: Callable[[str], bool] = lambda qos: False
+
+    def read(
+        self, job: QueuedJob, detail: JobDetail | None, job_id: JobId
+    ) -> JobSpec | LeftToSlurm:
+        """Read one pending job, or one task of a pending array."""
+        request = _Request.of(job, detail)
+        why_not = self._why_not(job, detail, request)
+        if why_not is not None:
+            return LeftToSlurm(why_not)
+        assert detail is not None
+        try:
+            shapes = tuple(self._shapes(job, detail, request))[:_MAX_SHAPES]
+            required = expand(request.required_nodes)
+            excluded = expand(detail.excluded_nodes)
+        except (HostlistError, TresError) as error:
+            return LeftToSlurm(f"its request cannot be read: {error}")
+        if not shapes:
+            return LeftToSlurm("its GPUs do not divide evenly among its nodes")
+        partition = job.partition.partition(",")[0]
+        begin = request.stamp.begin_epoch_s if request.stamp else None
+        comment = comment_of(detail) or JobComment()
+        return JobSpec(
+            job_id=job_id,
+            user_id=job.user_id,
+            partition=partition,
+            shapes=shapes,
+            priority=job.priority,
+            submit_s=self.to_engine_s(job.submit_epoch_s),
+            eligible_s=0.0 if begin is None else self.to_engine_s(begin),
+            time_limit_s=job.time_limit_s,
+            features=tuple(filter(None, re.split("[&,]", job.features))),
+            required_nodes=tuple(map(NodeName, required)),
+            excluded_nodes=tuple(map(NodeName, excluded)),
+            binding=self.mode_of(partition) is Mode.ENFORCE,
+            name=detail.name,
+            model=comment.model,
+            checkpoint_s=self._checkpoint_s(comment, detail),
+        )
+
+    def _checkpoint_s(self, comment: JobComment, detail: JobDetail) -> float | None:
+        if comment.checkpoint_s is None and self.is_preemptible_qos(detail.qos):
+            return inf  # may be stopped, and loses all that it has done
+        return comment.checkpoint_s
+
+    def _why_not(self, job: QueuedJob, detail: JobDetail | None, request: "_Request") -> str | None:
+        mode = self.mode_of(job.partition.partition(",")[0])
+        if mode is Mode.OFF:
+            return f"partition {job.partition} is off"
+        if _UNREADABLE in request.others:
+            return f"its request cannot be read: {dict(job.tres)}"
+        if not request.gpu_count:
+            return NO_GPUS
+        if job.is_heterogeneous:
+            return "is a part of a heterogeneous job"
+        if detail is None:
+            return "Slurm's record of it cannot be trusted: its name or comment imitates one"
+        if self._is_exclusive(job, detail):
+            return "asks for whole nodes: --exclusive gets every GPU"
+        if job.reservation:
+            return f"runs in reservation {job.reservation}"
+        if "," in job.partition:
+            return f"may run in any of the partitions {job.partition}"
+        if 0 < request.count("TresPerNode") < request.gpu_count:
+            return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
+        if request.kinds:
+            return f"names its GPUs itself: {', '.join(sorted(request.kinds))}"
+        if request.others:
+            return f"asks for {', '.join(sorted(request.others))} beside GPUs"
+        if job.features and not _FEATURES.fullmatch(job.features):
+            return f"constraint {job.features} is more than a list of features"
+        if mode is Mode.ENFORCE and request.stamp is None:
+            return "has no lease: submitted while roostd was away, or let go"
+        return None
+
+    def _is_exclusive(self, job: QueuedJob, detail: JobDetail) -> bool:
+        if detail.is_exclusive is not None:
+            return detail.is_exclusive
+        return self.traits.shows_exclusive and job.over_subscribe in ("NO", "EXCLUSIVE")
+
+    def _shapes(self, job: QueuedJob, detail: JobDetail, request: "_Request") -> Iterator[Shape]:
+        for node_count in _node_counts(detail, request):
+            gpus = request.gpus_per_node(node_count)
+            if gpus:
+                yield Shape(
+                    node_count=node_count,
+                    gpus_per_node=gpus,
+                    cpus_per_node=_cpus_per_node(job, request, node_count, gpus),
+                    memory_per_node_bytes=self._memory(job, detail, request, node_count, gpus),
+                )
+
+    def _memory(
+        self, job: QueuedJob, detail: JobDetail, request: "_Request", node_count: int, gpus: int
+    ) -> int:
+        if not self.accounts_memory:
+            return 0
+        per_gpu = request.per_gpu("MemPerTres")
+        if per_gpu:
+            return parse_memory_bytes(per_gpu) * gpus
+        if detail.memory_per_cpu_bytes is not None:
+            cpus = _cpus_per_node(job, request, node_count, gpus)
+            return detail.memory_per_cpu_bytes * cpus
+        if detail.memory_per_node_bytes is not None:
+            return detail.memory_per_node_bytes
+        # Asked for none and memory is accounted: Slurm gives it the whole node's.
+        return (job.memory_bytes or 0) // max(job.node_count, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What the user asked for: of a pinned job, what it asked for before."""
+
+    stamp: Stamp | None
+    fields: Mapping[str, tuple[Gres, ...]]
+    per_gpu_fields: Mapping[str, str]
+    required_nodes: str
+    task_count: int
+    tasks_per_node: int | None
+    sockets_per_node: int
+
+    @classmethod
+    def of(cls, job: QueuedJob, detail: JobDetail | None) -> "_Request":
+        stamp = parse_stamp(job.admin_comment)
+        was = dict(stamp.was) if stamp else {}
+        raw = dict(job.tres)
+        if was:
+            raw = was | {name: raw[name] for name in _PER_GPU if name in raw}
+        required = was.get("ReqNodeList", "") if was else job.required_nodes
+        return cls(
+            stamp=stamp,
+            fields={name: _gres(raw[name]) for name in raw if name.startswith("TresPer")},
+            per_gpu_fields={name: raw[name] for name in _PER_GPU if name in raw},
+            required_nodes=required,
+            task_count=job.task_count,
+            tasks_per_node=job.tasks_per_node,
+            sockets_per_node=(detail.sockets_per_node if detail else None) or 1,
+        )
+
+    @property
+    def gpu_count(self) -> int:
+        return sum(gpu_count(gres) for gres in self.fields.values())
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset().union(*(gpu_kinds(gres) for gres in self.fields.values()))
+
+    @property
+    def others(self) -> frozenset[str]:
+        return frozenset(g.name for gres in self.fields.values() for g in gres) - {GPU}
+
+    def count(self, name: str) -> int:
+        return gpu_count(self.fields.get(name, ()))
+
+    def per_gpu(self, name: str) -> str:
+        """The amount of `CpusPerTres` or `MemPerTres`: `gres:gpu:3` is "3"; "" without one."""
+        return re.split("[:=]", self.per_gpu_fields.get(name, ""))[-1]
+
+    def gpus_per_node(self, node_count: int) -> int:
+        """GPUs on each node when it gets so many nodes; 0: it cannot."""
+        if per_node := self.count("TresPerNode"):
+            return per_node
+        if per_socket := self.count("TresPerSocket"):
+            return per_socket * self.sockets_per_node
+        if per_task := self.count("TresPerTask"):
+            if node_count == 1:
+                return per_task * self.task_count
+            # Without a fixed number of tasks a node, Slurm lays out CPUs as it likes, and the
+            # job's steps then ask for more than their node has.
+            tasks_per_node = self.tasks_per_node or 0
+            return (
+                per_task * tasks_per_node if tasks_per_node * node_count == self.task_count else 0
+            )
+        total = self.count("TresPerJob")
+        return 0 if total % node_count else total // node_count
+
+
+def _node_counts(detail: JobDetail, request: _Request) -> range:
+    """How many nodes the job may get, the fewest first."""
+    least, most = max(detail.min_node_count, 1), detail.max_node_count
+    was = dict(request.stamp.was).get("NumNodes") if request.stamp else None
+    if was is not None:
+        low, _, high = was.partition("-")
+        least, most = int(low), int(high) if high else None
+    if most is None:
+        # Left open: only a count for the whole job gains from more nodes than the least.
+        most = max(least, request.count("TresPerJob"))
+    return range(least, most + 1)
+
+
+def _cpus_per_node(job: QueuedJob, request: _Request, node_count: int, gpus: int) -> int:
+    cpus = -(-job.cpu_count // node_count)
+    per_gpu = request.per_gpu("CpusPerTres")
+    return max(cpus, int(per_gpu) * gpus if per_gpu.isdecimal() else 0, 1)
+
+
+def _gres(text: str) -> tuple[Gres, ...]:
+    try:
+        return parse_gres(text)
+    except TresError:
+        return (Gres(_UNREADABLE, None, 1),)

@@ -1,0 +1,387 @@
+"""Slurm as the daemon sees it: a Protocol, and the one that runs Slurm's own commands.
+
+The commands' libraries change their layout every release, and slurmrestd of 22.05 cannot change a
+job's GPUs: the command line is what works everywhere. The queue is dumped once at a time and once
+an interval, whoever asks.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from roost_engine.domain.errors import SlurmError, SlurmRefused, SlurmTimeout
+from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roost_slurm import commands
+from roost_slurm.commands import Argv
+from roost_slurm.scontrol import (
+    JobDetail,
+    Settings,
+    parse_config,
+    parse_jobs,
+    parse_nodes,
+    parse_racks,
+)
+from roost_slurm.squeue import JobState, QueuedJob, parse_queue
+from roost_slurm.stamp import advice
+from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
+from roostd.ops.failpoint import reach
+from roostd.slurm.command import CommandRunner, only_gone
+from roostd.slurm.queue import (
+    DetailCache,
+    MovedBegins,
+    begins_of,
+    by_begin,
+    comments_of,
+)
+from roostd.slurm.request import (
+    asked,
+    check_requeuable,
+    is_pinned,
+    pin_argv,
+    shares_of,
+    unpin_argv,
+)
+
+_LONGEST_LEASE_S = 86_400.0
+_IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
+
+
+class JobNotWaiting(SlurmError):
+    """A job that should be placed is no longer waiting; carries what it is instead."""
+
+    def __init__(self, job_id: JobId, state: str) -> None:
+        super().__init__(f"job {job_id} is {state}, not waiting")
+        self.job_id, self.state = job_id, state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """A node: what the engine needs to know, and what only people do."""
+
+    spec: NodeSpec
+    state: str  # in full: "idle", "mixed+drain"
+    reason: str
+    cpu_allocated_count: int
+    memory_allocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSnapshot:
+    """The queue at one moment.
+
+    Attributes:
+        at_epoch_s: when it was asked for; anything that happened before is in it.
+        details: by record number; one may be missing until a later snapshot.
+        malformed_count: lines that were no records.
+    """
+
+    at_epoch_s: float
+    jobs: tuple[QueuedJob, ...]
+    details: Mapping[int, JobDetail] = field(default_factory=dict)
+    malformed_count: int = 0
+
+
+class SlurmPort(Protocol):
+    """What the daemon asks of Slurm. Every method may raise SlurmTimeout or SlurmRefused."""
+
+    async def version(self) -> SlurmVersion:
+        """The release."""
+
+    async def settings(self) -> Settings:
+        """What slurm.conf says now."""
+
+    async def ping(self) -> None:
+        """Return if slurmctld answers.
+
+        Raises:
+            SlurmError: it does not.
+        """
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """Every node that has GPUs."""
+
+    async def queue(self) -> QueueSnapshot:
+        """The queue, as of now or later; calls that come together share one dump."""
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """What a job holds now; empty when it holds nothing or is gone."""
+
+    async def pin(self, job_id: JobId, placement: Placement) -> None:
+        """Make Slurm start a waiting job on exactly these GPUs, now.
+
+        In one call: the job is either untouched or asks for the placement, also when this process
+        dies meanwhile.
+
+        Raises:
+            JobNotWaiting: it is not there to be placed.
+            SlurmRefused: Slurm will not; the job is as it was.
+            SlurmTimeout: no answer, and the job is as it was.
+        """
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """Take back a pin that Slurm has not acted on, and hold the job again.
+
+        Returns:
+            Slurm's reason for not starting it.
+
+        Raises:
+            JobNotWaiting: it started after all, or is gone.
+        """
+
+    async def requeue(self, job_id: JobId) -> None:
+        """Ask Slurm to stop a running job, which then waits again. Returns before it has.
+
+        Whatever becomes of this process: the job starts again by itself about two minutes later,
+        unless a lease or a pin says otherwise.
+
+        Raises:
+            SlurmRefused: Slurm will not, or the job is none of Roost's; it runs on.
+            SlurmTimeout: no answer, and the job runs on so far.
+        """
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """Hold these jobs for lease_s from now. Jobs that are gone are passed over.
+
+        So are those whose users asked for a later begin: it is never shortened.
+        """
+
+    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+        """Let plain Slurm start these jobs; a user's own later begin time is kept."""
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """Write advice into the job's admin comment, beside the lease stamp."""
+
+    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+        """Say in admin comments what leased jobs wait for, those that say the same in one call.
+
+        Nothing is asked of Slurm for those that say it already. Tasks that share an array's record
+        share its comment: one of their sentences.
+        """
+
+
+class SlurmCli:
+    """Slurm through scontrol and squeue. See SlurmPort.
+
+    Args:
+        bin_dir: where the commands are.
+        conf: slurm.conf; None: the commands' default.
+        timeout_s: after which a command is killed.
+        queue_interval_s: the least time between two dumps of the queue.
+        concurrent_count: commands that run at the same time.
+        lease_s: asks for the lease that holds now: a later begin is a user's own.
+    """
+
+    def __init__(
+        self,
+        bin_dir: Path = Path("/usr/bin"),
+        conf: Path | None = None,
+        *,
+        timeout_s: float = 10.0,
+        queue_interval_s: float = 0.05,
+        concurrent_count: int = 4,
+        lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
+    ) -> None:
+        self._run = CommandRunner(bin_dir, conf, timeout_s, concurrent_count).run
+        self._queue_interval_s = queue_interval_s
+        self._dump_lock = asyncio.Lock()
+        self._next_dump: asyncio.Task[QueueSnapshot] | None = None
+        self._last_dump_s = -queue_interval_s
+        self._details = DetailCache(self._all_details, self._detail)
+        self._moved_begins = MovedBegins(lease_s)
+        self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
+        self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
+        self._version: SlurmVersion | None = None
+
+    async def version(self) -> SlurmVersion:
+        """See SlurmPort."""
+        if self._version is None:
+            argv = commands.version()
+            text = await self._run(argv)
+            try:
+                self._version = parse_version(text)
+            except UnknownVersion as error:
+                raise SlurmRefused(argv, 0, str(error)) from error
+        return self._version
+
+    async def traits(self) -> Traits:
+        """How this release behaves."""
+        return traits_of(await self.version())
+
+    async def settings(self) -> Settings:
+        """See SlurmPort."""
+        return parse_config(await self._run(commands.show_config()))
+
+    async def ping(self) -> None:
+        """See SlurmPort."""
+        argv = commands.ping()
+        answer = await self._run(argv)
+        if " is UP" not in answer:
+            raise SlurmRefused(argv, 0, answer)
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """See SlurmPort."""
+        racks = parse_racks(await self._run(commands.show_topology(), may_fail=True))
+        shown = parse_nodes(await self._run(commands.show_nodes()))
+        return tuple(
+            SlurmNode(
+                spec=NodeSpec(
+                    name=NodeName(node.name),
+                    gpu_count=node.gpu_count,
+                    cpu_count=node.cpu_count,
+                    memory_bytes=node.memory_bytes,
+                    partitions=node.partitions,
+                    rack=racks.get(node.name, ""),
+                    features=node.features,
+                    usable=node.is_open,
+                ),
+                state=node.state,
+                reason=node.reason,
+                cpu_allocated_count=node.cpu_allocated_count,
+                memory_allocated_bytes=node.memory_allocated_bytes,
+            )
+            for node in shown
+            if node.gpu_count
+        )
+
+    async def queue(self) -> QueueSnapshot:
+        """See SlurmPort."""
+        if self._next_dump is None:
+            self._next_dump = asyncio.create_task(self._dump())
+            # Everybody who asked may have been cancelled when it fails.
+            self._next_dump.add_done_callback(lambda dump: dump.cancelled() or dump.exception())
+        return await asyncio.shield(self._next_dump)
+
+    async def _dump(self) -> QueueSnapshot:
+        async with self._dump_lock:
+            due_s = self._last_dump_s + self._queue_interval_s
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            self._next_dump = None  # who asks from here on may know more than this dump will
+            self._last_dump_s, at_epoch_s = time.monotonic(), time.time()
+            argv = commands.queue()
+            text = await self._run(argv)
+            dump = parse_queue(text)
+            if dump.malformed_count and not dump.jobs:
+                raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
+            self._dumped = dump.jobs
+            jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
+            await self._details.look_up(jobs)
+            self._begins = begins_of(jobs)
+            return QueueSnapshot(
+                at_epoch_s=at_epoch_s,
+                jobs=jobs,
+                details={number: detail for number, (_, detail) in self._details.known.items()},
+                malformed_count=dump.malformed_count,
+            )
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """See SlurmPort."""
+        detail = await self._detail(job_id)
+        return shares_of(detail) if detail else ()
+
+    async def pin(self, job_id: JobId, placement: Placement) -> None:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        self._check_unchanged(job_id, detail)
+        argv = pin_argv(job_id, detail, placement)
+        try:
+            await self._run(argv)
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or not is_pinned(now, placement):
+                raise
+        reach("after_set")
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        await self._run(unpin_argv(job_id, detail, await self.traits(), lease_s))
+        return detail.reason
+
+    async def requeue(self, job_id: JobId) -> None:
+        """See SlurmPort."""
+        check_requeuable(job_id, await self._detail(job_id))
+        try:
+            await self._run(commands.requeue(job_id))
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or now.state is JobState.RUNNING:
+                raise
+        reach("after_requeue")
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a user may have moved his begin since the last look
+        ends_s = time.time() + lease_s
+        due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= ends_s]
+        await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
+        reach("after_renew")
+
+    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a user may have moved his begin since the last look
+        for begin_s, ids in by_begin(job_ids, self._begins, time.time()).items():
+            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        comment = advice(detail.admin_comment, text)
+        await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a stamp of before a pin would take back what the pin replaced
+        for comment, job_ids in comments_of(self._dumped, sentences).items():
+            await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
+
+    async def _for_all(
+        self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
+    ) -> None:
+        """Update many jobs. scontrol goes on behind a job that it cannot find."""
+        for start in range(0, len(job_ids), _IDS_PER_CALL):
+            try:
+                await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
+            except SlurmRefused as error:
+                if not only_gone(error):
+                    raise
+
+    async def _waiting(self, job_id: JobId) -> JobDetail:
+        detail = await self._detail(job_id)
+        if detail is None:
+            raise JobNotWaiting(job_id, "gone")
+        if detail.state is not JobState.PENDING or detail.is_held:
+            raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
+        return detail
+
+    def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
+        """Refuse to place a job by what it asked for before its user changed it.
+
+        squeue tells of some changes only: not of -x, --mem or the most nodes.
+
+        Raises:
+            SlurmRefused: it asks for something else; the next dump has it.
+        """
+        key, known = self._details.known.get(detail.number, (None, detail))
+        if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
+            self._details.known[detail.number] = key, detail
+            raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
+
+    async def _all_details(self) -> dict[int, JobDetail]:
+        return parse_jobs(await self._run(commands.show_jobs()))
+
+    async def _detail(self, job_id: str) -> JobDetail | None:
+        """Ask for one job; None when it is gone, or its record is forged."""
+        try:
+            jobs = parse_jobs(await self._run(commands.show_job(job_id)))
+        except SlurmRefused as error:
+            if only_gone(error):
+                return None
+            raise
+        # Asked for an array's number, scontrol shows its other tasks too.
+        if job_id.isdecimal():
+            return jobs.get(int(job_id))
+        return next(iter(jobs.values())) if len(jobs) == 1 else None

@@ -1,0 +1,160 @@
+"""What a dump of the queue does not tell: the jobs' details, and begins that users moved."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from roost_engine.domain.model import JobId
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob
+from roost_slurm.stamp import advice, parse_stamp
+
+_BEFORE_BEGIN = ("BeginTime", "")  # otherwise the start that squeue shows is a guess
+_LATE_S = 2.0  # a lease may be seen to end so much later than it was reckoned to
+_BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
+_LIMIT_AGE_S = 5.0  # squeue does not tell when a user raises the limit of an array
+
+
+class MovedBegins:
+    """Begins that users gave their jobs after submission.
+
+    Only Slurm's begin tells of them, where a lease stands too: one that no lease explains is a
+    user's, and stays his until it is seen earlier. A requeued job's begin is Slurm's own.
+
+    Args:
+        lease_s: asks for the lease that holds now.
+    """
+
+    def __init__(self, lease_s: Callable[[], float]) -> None:
+        self._lease_s = lease_s
+        self._known: dict[int, float] = {}  # by record number
+
+    def stamp(self, jobs: Sequence[QueuedJob], at_epoch_s: float) -> tuple[QueuedJob, ...]:
+        """Stamp the jobs of a dump with the begins that their users gave them later."""
+        before, self._known = self._known, {}
+        latest_s = at_epoch_s + self._lease_s() + _LATE_S
+        return tuple(self._stamped(job, latest_s, before) for job in jobs)
+
+    def _stamped(self, job: QueuedJob, latest_s: float, before: Mapping[int, float]) -> QueuedJob:
+        stamp, begin_s = parse_stamp(job.admin_comment), job.start_epoch_s
+        waits = job.is_pending and job.reason in _BEFORE_BEGIN and not job.restart_count
+        if stamp is None or begin_s is None or not waits:
+            return job
+        moved_s = begin_s if begin_s > latest_s else before.get(job.number)
+        if moved_s is None or moved_s > begin_s or moved_s == stamp.begin_epoch_s:
+            return job
+        self._known[job.number] = moved_s
+        return replace(job, admin_comment=str(replace(stamp, begin_epoch_s=int(moved_s))))
+
+
+class DetailCache:
+    """Details of the jobs in the queue; asked for when a job is new or asks for something else.
+
+    Attributes:
+        known: by record number, with what the details hang on.
+
+    Args:
+        show_all: asks for every job's details.
+        show_one: asks for one job's; None when it is gone, or its record is forged.
+    """
+
+    def __init__(
+        self,
+        show_all: Callable[[], Awaitable[dict[int, JobDetail]]],
+        show_one: Callable[[str], Awaitable[JobDetail | None]],
+    ) -> None:
+        self._show_all, self._show_one = show_all, show_one
+        self.known: dict[int, tuple[object, JobDetail]] = {}
+        self._unreadable: set[int] = set()  # records asked for by themselves, in vain
+        self._limits_read_s = time.monotonic()
+
+    async def look_up(self, jobs: Sequence[QueuedJob]) -> None:
+        """Fill in the details of jobs that are new or asked for something else since."""
+        keys = {job.number: _detail_key(job) for job in jobs if job.is_pending or job.is_holding}
+        self.known = {number: known for number, known in self.known.items() if number in keys}
+        missing = [n for n, key in keys.items() if self.known.get(n, (None,))[0] != key]
+        missing += self._aged_limits(jobs, missing)
+        found: dict[int, JobDetail] = {}
+        if len(missing) > _BULK_COUNT:
+            found = await self._show_all()
+        # Forged records among all jobs' cost their victims a question of their own. The forgers'
+        # stay unreadable: they go behind, or a dozen of them would use up every look's questions.
+        unread = [number for number in missing if number not in found]
+        singly = sorted(unread, key=lambda number: number in self._unreadable)[:_BULK_COUNT]
+        for detail in await asyncio.gather(*(self._show_one(str(number)) for number in singly)):
+            if detail is not None:
+                found[detail.number] = detail
+        self._unreadable.update(singly)
+        self._unreadable &= keys.keys() - found.keys()
+        for number in missing:
+            if number in found:
+                self.known[number] = (keys[number], found[number])
+            else:
+                self.known.pop(number, None)
+
+    def _aged_limits(self, jobs: Sequence[QueuedJob], missing: Sequence[int]) -> list[int]:
+        """Records of waiting arrays whose limits are to be read again."""
+        now_s = time.monotonic()
+        if now_s - self._limits_read_s < _LIMIT_AGE_S:
+            return []
+        self._limits_read_s = now_s
+        limited = {n for n, (_, detail) in self.known.items() if detail.task_limit is not None}
+        return [
+            job.number
+            for job in jobs
+            if job.is_pending and job.number in limited.difference(missing)
+        ]
+
+
+def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
+    """Return the begin times that users asked for, seconds since the epoch."""
+    stamps = ((job, parse_stamp(job.admin_comment)) for job in jobs)
+    return {
+        JobId(job_id): stamp.begin_epoch_s
+        for job, stamp in stamps
+        if stamp is not None and stamp.begin_epoch_s is not None
+        for job_id in job.job_ids
+    }
+
+
+def comments_of(
+    jobs: Iterable[QueuedJob], sentences: Mapping[JobId, str]
+) -> dict[str, list[JobId]]:
+    """Return the admin comments to write, each with the leased jobs that are to have it."""
+    groups: dict[str, list[JobId]] = {}
+    for job in jobs:
+        if not job.is_pending or parse_stamp(job.admin_comment) is None:
+            continue
+        job_ids = [JobId(job_id) for job_id in job.job_ids]
+        said = next((sentences[job_id] for job_id in job_ids if job_id in sentences), None)
+        comment = None if said is None else advice(job.admin_comment, said)
+        if comment is not None and comment != job.admin_comment:
+            groups.setdefault(comment, []).extend(job_ids)
+    return groups
+
+
+def by_begin(
+    job_ids: Iterable[JobId], begins: Mapping[JobId, int], now_s: float
+) -> dict[int | None, list[JobId]]:
+    """Group jobs by the begin that their users asked for; None: none, or it is past."""
+    groups: dict[int | None, list[JobId]] = {}
+    for job_id in job_ids:
+        begin_s = begins.get(job_id)
+        is_past = begin_s is None or begin_s <= now_s
+        groups.setdefault(None if is_past else begin_s, []).append(job_id)
+    return groups
+
+
+def _detail_key(job: QueuedJob) -> object:
+    """What a job's details hang on: not its priority, reason, or turns between running states."""
+    return (
+        job.submit_epoch_s,
+        job.restart_count,
+        job.is_holding,
+        job.nodes,
+        job.tres,
+        job.node_count,
+        job.required_nodes,
+        job.admin_comment,
+    )

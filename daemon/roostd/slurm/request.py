@@ -1,0 +1,127 @@
+"""A job's request as Slurm has it, and the updates that change it. Pure: no clock, no I/O."""
+
+from collections.abc import Iterable, Mapping
+
+from roost_engine.domain.errors import SlurmRefused
+from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
+from roost_slurm import commands
+from roost_slurm.commands import Argv
+from roost_slurm.hostlist import expand
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import JobState
+from roost_slurm.stamp import Stamp, parse_stamp
+from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
+from roost_slurm.versions import Traits
+
+_REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
+
+
+def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
+    """Refuse to stop a job that Roost could not care for afterwards.
+
+    Raises:
+        SlurmRefused: it does not run, or has no lease stamp: plain Slurm would start it again.
+    """
+    if detail is None or detail.state is not JobState.RUNNING:
+        is_what = "gone" if detail is None else detail.state.lower()
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} is {is_what}, not running")
+    if parse_stamp(detail.admin_comment) is None:
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} was not placed by Roost")
+
+
+def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
+    """Build the update that pins a job as it is now.
+
+    Raises:
+        SlurmRefused: the job asks for no GPUs, so that there is no telling how this Slurm spells
+            a request.
+    """
+    request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
+    spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
+    if not spelled:
+        raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} asks for no GPUs")
+    stamp = parse_stamp(detail.admin_comment) or Stamp()
+    node_count = len(placement.nodes)
+    asked_nodes = (detail.min_node_count, detail.max_node_count)
+    was = [
+        *request,
+        *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else []),
+        *([("NumNodes", _node_range(asked_nodes))] if asked_nodes != (node_count,) * 2 else []),
+    ]
+    return commands.pin(
+        job_id,
+        nodes=placement.nodes,
+        gpu_indices=placement.gpu_indices,
+        asks_per_node="TresPerNode" in detail.tres,
+        has_cpus_per_gpu="CpusPerTres" in detail.tres,
+        kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
+        # For --gpus=16 without -N, 24.11 shows the two nodes it reckons with, but takes one.
+        node_count_changes=node_count > 1 or asked_nodes not in ((1, None), (1, 1)),
+        kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
+        admin_comment=str(stamp.pinned_from(tuple(was))),
+        prefix=prefix_of(spelled[0]),
+    )
+
+
+def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
+    """Build the update that takes back a job's pin, as far as the release can."""
+    was = (parse_stamp(detail.admin_comment) or Stamp()).was
+    request = [(name, value) for name, value in was if name in _REQUEST_FIELDS]
+    return commands.unpin(
+        job_id,
+        request=request if traits.can_untype else [],
+        required_nodes=dict(was).get("ReqNodeList", ""),
+        lease_s=lease_s,
+    )
+
+
+def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
+    """Turn what Slurm says a job holds into the engine's terms."""
+    return tuple(
+        NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
+        for node in detail.allocated
+    )
+
+
+def _node_range(counts: tuple[int, int | None]) -> str:
+    return str(counts[0]) if counts[1] is None else f"{counts[0]}-{counts[1]}"
+
+
+def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
+    """Say how what a job got differs from what was chosen; None when it does not."""
+    got = {share.node: share.gpu_indices for share in shares}
+    wanted = dict(placement.by_node())
+    if got == wanted:
+        return None
+    return f"chosen {_spell(wanted)}, allocated {_spell(got)}"
+
+
+def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
+    return " ".join(f"{n}:{','.join(map(str, gpus[n]))}" for n in sorted(gpus)) or "nothing"
+
+
+def is_pinned(detail: JobDetail, placement: Placement) -> bool:
+    """Whether a job has, or asks for, exactly a placement."""
+    if detail.allocated:
+        return difference(placement, shares_of(detail)) is None
+    asked = [
+        typed_indices(parse_gres(detail.tres[name]))
+        for name in ("TresPerNode", "TresPerJob")
+        if name in detail.tres
+    ]
+    nodes = expand(detail.required_nodes)
+    return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
+
+
+def asked(detail: JobDetail) -> object:
+    """What a job asks for, to be compared."""
+    return (
+        detail.tres,
+        detail.min_node_count,
+        detail.max_node_count,
+        detail.required_nodes,
+        detail.excluded_nodes,
+        detail.memory_per_node_bytes,
+        detail.memory_per_cpu_bytes,
+        detail.is_exclusive,
+    )

@@ -1,0 +1,5 @@
+"""What the probes report, checked and put into the engine's terms.
+
+Lives here: the newest report of each node, and how busy the links of running jobs are.
+Does not belong here: gRPC streams (rpc).
+"""

@@ -1,0 +1,156 @@
+"""What the probes told last, by node: the newest sample wins, older ones are forgotten."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen, TopologySeen
+from roost_engine.domain.model import NodeName
+from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.telemetry.probe_messages import ProbeHello, faults, read_load
+
+
+@dataclass(slots=True)
+class NodeReport:
+    """The newest from one node.
+
+    Attributes:
+        hello: the static side.
+        sample: the newest sample; None before the first.
+        sample_at_s: engine time of it, or of the Hello before the first.
+        faults: by gres index; stays until a Hello of another session with GPUs: somebody restarted
+            the node or the driver.
+        faults_session_id: of the session whose faults these are.
+        stream: whose messages count; None while the probe is away.
+    """
+
+    hello: ProbeHello
+    sample_at_s: float
+    sample: pb.Sample | None = None
+    faults: dict[int, str] = field(default_factory=dict)
+    faults_session_id: str = ""
+    stream: object | None = None
+
+
+class ProbeBoard:
+    """Keeps the newest report of every node and turns it into events when asked.
+
+    Args:
+        now_s: engine time.
+        emit: takes events that must not wait: topology and health.
+    """
+
+    def __init__(self, now_s: Callable[[], float], emit: Callable[[Event], None]) -> None:
+        self._now_s, self._emit = now_s, emit
+        self._reports: dict[NodeName, NodeReport] = {}
+        self._fresh: dict[NodeName, None] = {}
+        self._named: set[NodeName] = set()  # by Slurm
+
+    def report(self, node: NodeName) -> NodeReport | None:
+        """The newest from a node; None: it never had a probe."""
+        return self._reports.get(node)
+
+    def reports(self) -> Iterator[NodeReport]:
+        """Of every node that ever had a probe."""
+        return iter(self._reports.values())
+
+    def count_since(self, at_s: float) -> int:
+        """Nodes of Slurm's that have reported since that engine time."""
+        return sum(
+            node in self._named and report.sample_at_s >= at_s
+            for node, report in self._reports.items()
+        )
+
+    def silent_s(self, report: NodeReport) -> float:
+        """How long the node has not been heard of."""
+        return self._now_s() - report.sample_at_s
+
+    def greet(self, hello: ProbeHello, stream: object) -> NodeReport:
+        """Take in a Hello; from now on only this stream speaks for the node."""
+        before = self._reports.get(hello.node)
+        report = NodeReport(hello, self._now_s(), faults_session_id=hello.session_id, stream=stream)
+        self._reports[hello.node] = report
+        self._fresh.pop(hello.node, None)
+        if before is not None:
+            before.stream = None
+        if before is not None:
+            self._inherit_faults(report, before)
+        # Without GPUs nothing is known of links, so the engine keeps what it was told before.
+        if hello.gpus and (before is None or before.hello.links != hello.links):
+            self._tell_topology(report)
+        return report
+
+    def take_in(self, report: NodeReport, sample: pb.Sample) -> None:
+        """Keep a checked sample."""
+        report.sample, report.sample_at_s = sample, self._now_s()
+        if not report.hello.gpus:
+            return
+        self._fresh[report.hello.node] = None
+        for index, fault in faults(sample, report.hello.order).items():
+            if report.faults.get(index) != fault:
+                report.faults[index] = fault
+                self._tell_health(report.hello.node, index, fault)
+
+    def leave(self, node: NodeName, stream: object) -> None:
+        """A stream ended."""
+        report = self._reports.get(node)
+        if report is not None and report.stream is stream:
+            report.stream = None
+            if node not in self._named:
+                self._drop(node)  # anybody may make up names, without end
+
+    def forget(self, node: NodeName) -> None:
+        """Slurm no longer knows the node."""
+        self._named.discard(node)
+        report = self._reports.get(node)
+        if report is not None and report.stream is None:
+            self._drop(node)
+
+    def take_loads(self) -> Iterator[LoadSeen]:
+        """The load of every node that sent a sample since the last call, once."""
+        at_s = self._now_s()
+        for node in list(self._fresh):
+            del self._fresh[node]
+            report = self._reports[node]
+            if report.sample is not None:
+                load = read_load(report.sample, report.hello.order)
+                yield LoadSeen(at_s=at_s, name=node, load=load)
+
+    def introduce(self, node: NodeName) -> Iterator[Event]:
+        """All a fresh engine must be told of a node that Slurm has just named."""
+        self._named.add(node)
+        report = self._reports.get(node)
+        if report is None or not report.hello.gpus:
+            return
+        at_s = self._now_s()
+        hello = report.hello
+        yield TopologySeen(at_s=at_s, name=node, links=hello.links, gpu_uuids=hello.gpu_uuids)
+        for index, fault in report.faults.items():
+            yield GpuHealthChanged(at_s=at_s, name=node, gpu_index=index, fault=fault)
+        if report.sample is not None:
+            load = read_load(report.sample, hello.order)
+            yield LoadSeen(at_s=at_s, name=node, load=load)
+
+    def _drop(self, node: NodeName) -> None:
+        del self._reports[node]
+        self._fresh.pop(node, None)
+
+    def _inherit_faults(self, report: NodeReport, before: NodeReport) -> None:
+        if not report.hello.gpus or before.faults_session_id == report.hello.session_id:
+            report.faults = before.faults
+            report.faults_session_id = before.faults_session_id
+            return
+        for index in before.faults:
+            self._tell_health(report.hello.node, index, "")
+
+    def _tell_topology(self, report: NodeReport) -> None:
+        hello = report.hello
+        self._emit(
+            TopologySeen(
+                at_s=self._now_s(), name=hello.node, links=hello.links, gpu_uuids=hello.gpu_uuids
+            )
+        )
+
+    def _tell_health(self, node: NodeName, gpu_index: int, fault: str) -> None:
+        self._emit(
+            GpuHealthChanged(at_s=self._now_s(), name=node, gpu_index=gpu_index, fault=fault)
+        )

@@ -1,0 +1,291 @@
+"""What probes say, checked and put into Roost's terms.
+
+A probe counts GPUs as NVML does; Slurm counts them by gres index, which is the order of their
+/dev/nvidiaN numbers. Everything that leaves this module is in gres order
+(docs/design/0004-gpu-numbering.md).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import ProbeError
+from roost_engine.domain.events import LOAD_COLUMNS
+from roost_engine.domain.model import GpuUuid, NodeName
+from roost_engine.domain.topology import Level, Link, LinkMatrix
+from roost_proto.v1 import telemetry_pb2 as pb
+
+SCHEMA_VERSION = 1
+MAX_GPUS = 64  # bits of a presence mask
+
+_TEXT_LIMIT = 256
+_NIC_LIMIT = 64
+_PROBLEM_LIMIT = 64
+
+# Beyond these a driver or a probe is wrong: five times NVLink 5, ten times a GPU's power, and
+# a little over 1 for rounding.
+_MAX_FRAC = 1.01
+_MAX_BYTES_PER_S = 1e13
+_MAX_POWER_W = 10_000.0
+_MAX_TEMPERATURE_C = 200.0
+_MAX_CLOCK_HZ = 1e11
+_MAX_MEMORY_BYTES = 1 << 46
+_FLOAT_LIMITS = {
+    "sm_frac": _MAX_FRAC,
+    "memory_activity_frac": _MAX_FRAC,
+    "power_w": _MAX_POWER_W,
+    "temperature_c": _MAX_TEMPERATURE_C,
+    "pcie_tx_bytes_per_s": _MAX_BYTES_PER_S,
+    "pcie_rx_bytes_per_s": _MAX_BYTES_PER_S,
+    "nvlink_tx_bytes_per_s": _MAX_BYTES_PER_S,
+    "nvlink_rx_bytes_per_s": _MAX_BYTES_PER_S,
+    "sm_clock_hz": _MAX_CLOCK_HZ,
+}
+_UINT_LIMITS = {
+    "memory_used_bytes": _MAX_MEMORY_BYTES,
+    "ecc_uncorrected_count": 1 << 62,
+}
+
+# After these a GPU must not get jobs until somebody has reset it (NVIDIA's XID catalogue): double
+# bit ECC, NVLink, fallen off the bus, uncontained ECC, GSP and its RPC.
+FATAL_XIDS = frozenset({48, 74, 79, 95, 119, 120, 140})
+
+_Column: TypeAlias = pb.FloatColumn | pb.UintColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeHello:
+    """The static side of a node.
+
+    Attributes:
+        gpus: none where the driver is missing or does not start, which problems then tells;
+            otherwise in gres order, as the probe sent them; Gpu.index stays NVML's.
+        order: order[gres index] is the NVML index.
+        links: in gres order.
+        nvswitch_pairs: pairs of gres indices whose lanes go through an NVSwitch.
+        lane_counts: NVLink lanes of each GPU, in gres order.
+        nearest_nics: positions in `nics` of those that are closest to each GPU, in gres order; only
+            such whose speed is known.
+    """
+
+    node: NodeName
+    session_id: str
+    probe_version: str
+    gpus: tuple[pb.Gpu, ...]
+    order: tuple[int, ...]
+    links: LinkMatrix
+    nvswitch_pairs: frozenset[tuple[int, int]]
+    lane_counts: tuple[int, ...]
+    nearest_nics: tuple[tuple[int, ...], ...]
+    nics: tuple[pb.Nic, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def gpu_uuids(self) -> tuple[GpuUuid, ...]:
+        """In gres order."""
+        return tuple(GpuUuid(gpu.uuid) for gpu in self.gpus)
+
+
+def read_hello(message: pb.Hello) -> ProbeHello:
+    """Check a Hello and renumber its GPUs.
+
+    Raises:
+        ProbeError: it contradicts itself, or is of a later schema.
+    """
+    if message.schema_version != SCHEMA_VERSION:
+        raise ProbeError(
+            "schema_version",
+            f"want {SCHEMA_VERSION}, got {message.schema_version}; upgrade roostd before probes",
+        )
+    _check_texts(message)
+    count = len(message.gpus)
+    if count > MAX_GPUS:
+        raise ProbeError("gpus", f"want at most {MAX_GPUS}, got {count}")
+    for position, gpu in enumerate(message.gpus):
+        if gpu.index != position:
+            raise ProbeError("gpus", f"GPU at position {position} has index {gpu.index}")
+    _check_distinct("uuid", [gpu.uuid for gpu in message.gpus])
+    _check_distinct("pci_bus_id", [gpu.pci_bus_id for gpu in message.gpus])
+    order = gres_order(message.gpus)
+    links, nvswitch_pairs = _read_links(message.links, order)
+    return ProbeHello(
+        node=NodeName(message.node),
+        session_id=message.session_id,
+        probe_version=message.probe_version,
+        gpus=tuple(message.gpus[nvml] for nvml in order),
+        order=order,
+        links=links,
+        nvswitch_pairs=nvswitch_pairs,
+        lane_counts=_lane_counts(links, nvswitch_pairs),
+        nearest_nics=tuple(_nearest_nics(message.nics, nvml) for nvml in order),
+        nics=tuple(message.nics),
+        problems=tuple(message.problems),
+    )
+
+
+def gres_order(gpus: Sequence[pb.Gpu]) -> tuple[int, ...]:
+    """NVML indices in gres order: by /dev minor where every GPU told a different one, else as is.
+
+    gres.conf lists /dev/nvidia0, 1, ... in that order; NVML goes by PCI bus id.
+    """
+    minors = {gpu.minor_number for gpu in gpus if gpu.HasField("minor_number")}
+    if len(minors) < len(gpus):
+        return tuple(range(len(gpus)))
+    return tuple(sorted(range(len(gpus)), key=lambda nvml: gpus[nvml].minor_number))
+
+
+def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
+    """Check that a sample can be true.
+
+    Raises:
+        ProbeError: another number of GPUs, a value that is no number, negative or absurd.
+    """
+    count = len(hello.gpus)
+    if sample.gpu_count != count:
+        raise ProbeError("gpu_count", f"want {count} as in the Hello, got {sample.gpu_count}")
+    for name, limit in _FLOAT_LIMITS.items():
+        _check_column(name, getattr(sample, name), count, limit)
+    for name, uint_limit in _UINT_LIMITS.items():
+        _check_column(name, getattr(sample, name), count, uint_limit)
+    for name in ("nic_tx_bytes_per_s", "nic_rx_bytes_per_s"):
+        _check_column(name, getattr(sample, name), len(hello.nics), _MAX_BYTES_PER_S)
+    if sample.lost_mask >> count:
+        raise ProbeError("lost_mask", f"names a GPU beyond {count - 1}")
+    for event in sample.xid_events:
+        if event.gpu_index >= count:
+            raise ProbeError("xid_events", f"names GPU {event.gpu_index} of {count}")
+
+
+def column(packed: _Column, order: Sequence[int]) -> list[float | None]:
+    """Unpack one checked quantity: [gpu] in gres order, None where the driver did not say."""
+    mask = packed.present_mask
+    if not mask:
+        return [None] * len(order)
+    values = iter(packed.values)
+    by_nvml = [next(values) if mask >> nvml & 1 else None for nvml in range(len(order))]
+    return [by_nvml[nvml] for nvml in order]
+
+
+def read_load(sample: pb.Sample, order: Sequence[int]) -> NDArray[np.float32]:
+    """The quantities that policies look at.
+
+    Returns:
+        float32 [gpu, 4] in gres order, columns domain.events.LOAD_COLUMNS, NaN where unknown.
+    """
+    load = np.full((len(order), len(LOAD_COLUMNS)), np.nan, dtype=np.float32)
+    sources = (
+        (sample.sm_frac,),
+        (sample.memory_activity_frac,),
+        (sample.pcie_tx_bytes_per_s, sample.pcie_rx_bytes_per_s),
+        (sample.nvlink_tx_bytes_per_s, sample.nvlink_rx_bytes_per_s),
+    )
+    for position, directions in enumerate(sources):
+        told = [packed for packed in directions if packed.present_mask]
+        if told:
+            columns = [np.array(column(packed, order), dtype=np.float32) for packed in told]
+            load[:, position] = np.sum(columns, axis=0)
+    np.minimum(load[:, :2], 1.0, out=load[:, :2])
+    return load
+
+
+def faults(sample: pb.Sample, order: Sequence[int]) -> dict[int, str]:
+    """GPUs (gres index) that a sample says are broken, and how."""
+    if not sample.lost_mask and not sample.xid_events:
+        return {}
+    gres = {nvml: index for index, nvml in enumerate(order)}
+    found = {
+        gres[event.gpu_index]: f"XID {event.code}"
+        for event in sample.xid_events
+        if event.code in FATAL_XIDS
+    }
+    found |= {index: "lost" for nvml, index in gres.items() if sample.lost_mask >> nvml & 1}
+    return found
+
+
+def _check_texts(message: pb.Hello) -> None:
+    if not message.node or not message.session_id:
+        raise ProbeError("node" if not message.node else "session_id", "missing")
+    speeds = [nic.bytes_per_s for nic in message.nics]
+    if not all(0 <= speed <= _MAX_BYTES_PER_S for speed in speeds):
+        raise ProbeError("nics", f"want speeds of 0 to {_MAX_BYTES_PER_S:g} bytes/s, got {speeds}")
+    if len(message.nics) > _NIC_LIMIT or len(message.problems) > _PROBLEM_LIMIT:
+        raise ProbeError("nics", f"more than {_NIC_LIMIT} NICs or {_PROBLEM_LIMIT} problems")
+    texts = [message.node, message.session_id, message.probe_version, *message.problems]
+    texts += [text for gpu in message.gpus for text in (gpu.uuid, gpu.pci_bus_id, gpu.model)]
+    texts += [text for nic in message.nics for text in (nic.name, nic.pci_bus_id)]
+    longest = max(texts, key=len)
+    if len(longest) > _TEXT_LIMIT:
+        raise ProbeError("hello", f"text of {len(longest)} characters: {longest[:40]!r}")
+
+
+def _check_distinct(quantity: str, ids: Sequence[str]) -> None:
+    twice = next((one for one in ids if not one or ids.count(one) > 1), None)
+    if twice is not None:
+        raise ProbeError(quantity, f"{twice!r} stands twice" if twice else "missing")
+
+
+def _read_links(
+    sent: Sequence[pb.Link], order: Sequence[int]
+) -> tuple[LinkMatrix, frozenset[tuple[int, int]]]:
+    count = len(order)
+    gres = {nvml: index for index, nvml in enumerate(order)}
+    matrix: list[list[Link | None]] = [[None] * count for _ in range(count)]
+    nvswitch_pairs = set()
+    for link in sent:
+        if not link.a < link.b < count:
+            raise ProbeError("links", f"pair {link.a},{link.b}: want a < b < {count}")
+        a, b = gres[link.a], gres[link.b]
+        if matrix[a][b] is not None:
+            raise ProbeError("links", f"pair {link.a},{link.b} stands twice")
+        if link.level not in Level._value2member_map_:
+            raise ProbeError("links", f"pair {link.a},{link.b} has level {link.level}")
+        if link.nvlink_count > 99:
+            raise ProbeError("links", f"pair {link.a},{link.b} has {link.nvlink_count} lanes")
+        matrix[a][b] = matrix[b][a] = Link(Level(link.level), link.nvlink_count)
+        if link.nvswitch:
+            nvswitch_pairs.add((min(a, b), max(a, b)))
+    wanted = count * (count - 1) // 2
+    if len(sent) != wanted:
+        raise ProbeError("links", f"want every pair of {count} GPUs, {wanted}, got {len(sent)}")
+    return LinkMatrix(tuple(map(tuple, matrix))), frozenset(nvswitch_pairs)
+
+
+def _lane_counts(links: LinkMatrix, nvswitch_pairs: frozenset[tuple[int, int]]) -> tuple[int, ...]:
+    """Every pair behind an NVSwitch names all lanes of the GPU; linked ones share them out."""
+    counts = list[int]()
+    for gpu, row in enumerate(links.links):
+        switched = direct = 0
+        for peer, link in enumerate(row):
+            if link is None:
+                continue
+            if (min(gpu, peer), max(gpu, peer)) in nvswitch_pairs:
+                switched = max(switched, link.nvlink_count)
+            else:
+                direct += link.nvlink_count
+        counts.append(switched + direct)
+    return tuple(counts)
+
+
+def _nearest_nics(nics: Sequence[pb.Nic], nvml: int) -> tuple[int, ...]:
+    levels = {
+        position: nic.gpu_levels[nvml]
+        for position, nic in enumerate(nics)
+        if nic.bytes_per_s > 0 and nvml < len(nic.gpu_levels)
+    }
+    least = min(levels.values(), default=0)
+    return tuple(position for position, level in levels.items() if level == least)
+
+
+def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:
+    mask, values = packed.present_mask, packed.values
+    if mask >> count or mask.bit_count() != len(values):
+        raise ProbeError(name, f"{len(values)} values for mask {mask:#x} of {count} GPUs")
+    if not mask:
+        return
+    # A NaN makes the sum NaN; min and max alone may step over it.
+    if not math.isfinite(sum(values)) or min(values) < 0 or max(values) > limit:
+        raise ProbeError(name, f"want 0 to {limit:g}, got {[float(value) for value in values]}")

@@ -1,0 +1,169 @@
+"""On how many nodes each index set of one size is free, counted for all sets at once.
+
+The counts stand side by side in one int, a lane of bits for each set in the order of their masks.
+A node adds 1 to the lanes of all sets that are free on it: one addition, however many these are.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from math import comb
+
+from roost_engine.cluster.link_table import MAX_GPUS, mask_of, subsets
+from roost_engine.cluster.node_sets import RowSet
+
+_LANE_BITS = 24  # half of what they hold must exceed the number of nodes
+_LANE = (1 << _LANE_BITS) - 1
+_CACHE_LIMIT = 4096
+_CHANGE_LIMIT = 32  # of nodes; for more it is quicker to count again
+LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
+
+
+class SetCounts:
+    """Counts of the index sets of one size.
+
+    Attributes:
+        size: GPUs in a set.
+    """
+
+    __slots__ = ("_lanes", "size")
+
+    def __init__(self, size: int, nodes: Iterable[tuple[int, int]]) -> None:
+        """Count.
+
+        Args:
+            size: GPUs in a set.
+            nodes: free masks, none of which is too large to be counted, and how many nodes have
+                each.
+        """
+        self.size = size
+        self._lanes = 0
+        for mask, count in nodes:
+            self._lanes += count * _lanes_of(mask, size)
+
+    def change(self, before: int, now: int) -> None:
+        """Take in that on one node another mask is free than before."""
+        self._lanes += _lanes_of(now, self.size) - _lanes_of(before, self.size)
+
+    def of(self, mask: int) -> int:
+        """On how many nodes one set is free."""
+        return self._lanes >> _LANE_BITS * _rank(mask) & _LANE
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SetCounts):
+            return NotImplemented
+        return (self.size, self._lanes) == (other.size, other._lanes)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
+    def reach(self, count: int) -> bool:
+        """Whether any set is free on so many nodes; count is above 0."""
+        return bool(self._where(count))
+
+    def reaching(self, count: int) -> list[int]:
+        """The sets that are free on so many nodes, ascending; count is above 0."""
+        where, found = self._where(count), list[int]()
+        sets = _sets(self.size)
+        while where:
+            lowest = where & -where
+            found.append(sets[(lowest.bit_length() - 1) // _LANE_BITS])
+            where ^= lowest
+        return found
+
+    def _where(self, count: int) -> int:
+        """The highest bit of each lane that holds as much."""
+        ones = _ones(-(-self._lanes.bit_length() // _LANE_BITS))
+        highest = 1 << _LANE_BITS - 1
+        return self._lanes + ones * (highest - count) & ones * highest
+
+
+class FreeSets:
+    """On how many nodes of a cluster each index set is free, whoever may use them.
+
+    A size is counted when it is first asked for. Changes are taken in when somebody asks again:
+    while nobody does, one costs next to nothing.
+    """
+
+    def __init__(self, nodes: Mapping[tuple[int, int], RowSet]) -> None:
+        """Begin.
+
+        Args:
+            nodes: the rows that have exactly this set free, by (kind, free mask). Whoever changes
+                it tells `change` of it then.
+        """
+        self._nodes = nodes
+        self._counts: dict[int, SetCounts] = {}  # by size
+        self._changes: list[tuple[int, int]] = []  # which the counts do not hold yet
+        self._widest = 0  # of all free masks that there ever were
+
+    def change(self, before: int, now: int) -> None:
+        """Take in that on one node another mask is free than before."""
+        if now > self._widest:
+            self._widest = now
+        self._changes.append((before, now))
+        if len(self._changes) > _CHANGE_LIMIT:
+            self._changes.clear()
+            self._counts.clear()
+
+    def reach(self, size: int, count: int) -> bool:
+        """Whether any set of a size is free on so many nodes; count is above 0.
+
+        True also where it would cost too much to know.
+        """
+        if not is_countable(self._widest, size):
+            return True
+        if self._changes:
+            self._catch_up()
+        counts = self._counts.get(size)
+        if counts is None:
+            counts = self._counts[size] = self._count(size)
+        return counts.reach(count)
+
+    def check(self) -> None:
+        """Raise AssertionError where a count has drifted from the nodes."""
+        self._catch_up()
+        for size, counts in self._counts.items():
+            assert counts == self._count(size), f"counts of free sets of {size} GPUs drifted"
+
+    def _catch_up(self) -> None:
+        for size, counts in list(self._counts.items()):
+            if not is_countable(self._widest, size):
+                del self._counts[size]
+                continue
+            for before, now in self._changes:
+                counts.change(before, now)
+        self._changes.clear()
+
+    def _count(self, size: int) -> SetCounts:
+        nodes = self._nodes.items()
+        return SetCounts(size, [(free, rows.bit_count()) for (_, free), rows in nodes])
+
+
+def is_countable(mask: int, size: int) -> bool:
+    """Whether a free mask's sets are few enough to be counted."""
+    return comb(mask.bit_length(), size) <= LANE_LIMIT
+
+
+@lru_cache(_CACHE_LIMIT)
+def _lanes_of(mask: int, size: int) -> int:
+    """1 in the lane of each set within a mask."""
+    return sum(1 << _LANE_BITS * _rank(each) for each in subsets(mask, size))
+
+
+@cache
+def _rank(mask: int) -> int:
+    """Its place among the sets of its size in the order of their masks."""
+    gpus = (gpu for gpu in range(MAX_GPUS) if mask >> gpu & 1)
+    return sum(comb(gpu, position) for position, gpu in enumerate(gpus, start=1))
+
+
+@cache
+def _sets(size: int) -> tuple[int, ...]:
+    """The sets of one size, by rank, as far as they are counted."""
+    width = max(width for width in range(MAX_GPUS + 1) if comb(width, size) <= LANE_LIMIT)
+    return tuple(sorted(subsets(mask_of(tuple(range(width))), size)))
+
+
+@cache
+def _ones(lane_count: int) -> int:
+    """1 in each of so many lanes."""
+    return sum(1 << _LANE_BITS * lane for lane in range(lane_count))

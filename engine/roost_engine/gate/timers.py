@@ -1,0 +1,244 @@
+"""The delay timers: one waiting curve a class and tier, and what follows from it.
+
+A timer is the q-quantile of the waits of those that did not get the tier at once. Waits of nothing
+are counted, so that people see how rare waiting is, but a job with a worse offer in hand knows
+that it is none of them. A class that knows few waits of its own goes by those of all jobs of about
+as many GPUs, then of all jobs: how soon room comes depends little on who waits for it.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+from math import inf
+
+from roost_engine.domain.tier import Tier
+from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
+from roost_engine.gate.waiting_curve import Wait, WaitHistory, WaitingCurve, exponential_prior
+from roost_engine.prediction.job_class import TimerClass
+
+TARGETS = (Tier.NODE, Tier.RACK)  # tiers that may be waited for
+_ENOUGH_WEIGHT = 5.0  # waits of its own from which on a class goes by them alone
+_HOUR_S = 3_600.0  # weights are those of the last full hour, so that curves can be kept
+_DALLY_LEASE_S, _DALLY_HIST_LEASES = 3_600.0, 24.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerConfig:
+    """The numbers that curves are made of.
+
+    Attributes:
+        quantile_frac: how many waits a timer lets come true, above 0 and below 1.
+        half_life_s: a wait that ended so long ago counts half.
+        window_count: the newest waits of a class that count.
+        prior_wait_s: mean wait that is assumed before any is known.
+        prior_count: how many known waits outweigh that.
+    """
+
+    quantile_frac: float = 0.9
+    half_life_s: float = 86_400.0
+    window_count: int = 100
+    prior_wait_s: float = 1_800.0
+    prior_count: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quantile_frac < 1:
+            raise ValueError(f"want a quantile between 0 and 1, got {self.quantile_frac:g}")
+        for name in ("half_life_s", "window_count", "prior_wait_s", "prior_count"):
+            if not 0 < getattr(self, name) < inf:
+                raise ValueError(f"want {name} above 0, got {getattr(self, name):g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerView:
+    """What people see of one timer class.
+
+    Attributes:
+        name: "8/high": GPUs and sensitivity.
+        node_timer_s: how long at most a job waits for one node.
+        rack_timer_s: how long at most it waits before it goes across racks.
+        sample_count: spells of waiting that ended, those of no length included.
+        waited_count: of those, how many waited for something better than was offered.
+        censored_frac: of the latter, how many ended without it; None: there was none.
+        tuned_s: engine time of the newest wait that moved the timers; None: none has.
+        pinned_s: what an operator set both to; None: nobody has.
+        dally_node_timer_s, dally_rack_timer_s: what Dally would make of the same waits, with
+            leases of an hour.
+    """
+
+    name: str
+    node_timer_s: float
+    rack_timer_s: float
+    sample_count: int
+    waited_count: int
+    censored_frac: float | None
+    tuned_s: float | None
+    pinned_s: float | None
+    dally_node_timer_s: float
+    dally_rack_timer_s: float
+
+
+@dataclass(slots=True)
+class ClassCounts:
+    """How the spells of waiting of one class came out, all time."""
+
+    sample_count: int = 0
+    waited_count: int = 0
+    censored_count: int = 0
+    tuned_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimersState:
+    """Everything that timers know, as plain data.
+
+    Attributes:
+        waits: (pool, tier, wait), each pool's oldest first.
+        counts: by class.
+        pins: (class, seconds).
+    """
+
+    waits: tuple[tuple[str, int, Wait], ...] = ()
+    counts: tuple[tuple[str, ClassCounts], ...] = ()
+    pins: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Digest:
+    """What the waits of a pool come to at some hour."""
+
+    hour_s: float
+    weight: float
+    curve: WaitingCurve
+    quantile_s: float
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The waits of a class, of a bucket or of everybody, for one tier."""
+
+    history: WaitHistory
+    digest: _Digest | None = None
+
+
+@dataclass(slots=True)
+class Timers:
+    """Waiting curves by class and tier.
+
+    Attributes:
+        config: the numbers.
+        pins: by class name, seconds.
+    """
+
+    config: TimerConfig = field(default_factory=TimerConfig)
+    pins: dict[str, float] = field(default_factory=dict)
+    _pools: dict[tuple[str, int], _Pool] = field(default_factory=dict)
+    _counts: dict[str, ClassCounts] = field(default_factory=dict)
+
+    def count(self, timers: TimerClass, *, has_waited: bool, is_answered: bool) -> None:
+        """Count a spell of waiting, whether or not it tells how long waits are."""
+        counts = self._counts.setdefault(str(timers), ClassCounts())
+        counts.sample_count += 1
+        counts.waited_count += has_waited
+        counts.censored_count += has_waited and not is_answered
+
+    def add(self, timers: TimerClass, target: int, wait: Wait) -> None:
+        """Learn from a wait for a tier."""
+        for name in _pool_names(timers):
+            pool = self._pool(name, target)
+            pool.history.add(wait)
+            pool.digest = None
+        self._counts.setdefault(str(timers), ClassCounts()).tuned_s = wait.at_s
+
+    def curve(self, timers: TimerClass, target: int, at_s: float) -> WaitingCurve:
+        """The waiting curve that a class goes by."""
+        return self._digest(timers, target, at_s).curve
+
+    def timer_s(self, timers: TimerClass, target: int, at_s: float) -> float:
+        """T_M for a node, T_R for a rack: T_R = T_M + the quantile of waits for a rack."""
+        node_s = self._digest(timers, Tier.NODE, at_s).quantile_s
+        if target == Tier.NODE:
+            return node_s
+        return node_s + self._digest(timers, Tier.RACK, at_s).quantile_s
+
+    def views(self, at_s: float) -> tuple[TimerView, ...]:
+        """Every class that a job of was seen or that is pinned, by GPUs and sensitivity."""
+        named = dict.fromkeys((*self._counts, *self.pins))
+        classes = (timers for name in named if (timers := TimerClass.parse(name)) is not None)
+        return tuple(self._view(timers, at_s) for timers in sorted(classes))
+
+    def state(self) -> TimersState:
+        """Everything learned, as plain data."""
+        return TimersState(
+            waits=tuple(
+                (name, target, wait)
+                for (name, target), pool in self._pools.items()
+                for wait in pool.history.waits()
+            ),
+            counts=tuple(self._counts.items()),
+            pins=tuple(self.pins.items()),
+        )
+
+    def restore(self, state: TimersState) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        self._pools = {}
+        for name, target, wait in state.waits:
+            self._pool(name, target).history.add(wait)
+        self._counts, self.pins = dict(state.counts), dict(state.pins)
+
+    def _view(self, timers: TimerClass, at_s: float) -> TimerView:
+        name = str(timers)
+        counts = self._counts.get(name, ClassCounts())
+        pinned_s = self.pins.get(name)
+        leases = {
+            target: [
+                wait.waited_s / _DALLY_LEASE_S
+                for wait in self._pool(name, target).history.waits()
+                if wait.is_answered and wait.waited_s >= _DALLY_LEASE_S
+            ]
+            for target in TARGETS
+        }
+        waited = counts.waited_count
+        return TimerView(
+            name=name,
+            node_timer_s=self.timer_s(timers, Tier.NODE, at_s) if pinned_s is None else pinned_s,
+            rack_timer_s=self.timer_s(timers, Tier.RACK, at_s) if pinned_s is None else pinned_s,
+            sample_count=counts.sample_count,
+            waited_count=waited,
+            censored_frac=counts.censored_count / waited if waited else None,
+            tuned_s=counts.tuned_s,
+            pinned_s=pinned_s,
+            dally_node_timer_s=_DALLY_LEASE_S
+            * node_timer_leases(leases[Tier.NODE], _DALLY_HIST_LEASES),
+            dally_rack_timer_s=_DALLY_LEASE_S
+            * rack_timer_leases(leases[Tier.RACK], _DALLY_HIST_LEASES),
+        )
+
+    def _pool(self, name: str, target: int) -> _Pool:
+        pool = self._pools.get((name, target))
+        if pool is None:
+            config = self.config
+            pool = _Pool(WaitHistory(config.half_life_s, config.window_count))
+            self._pools[name, target] = pool
+        return pool
+
+    def _digest(self, timers: TimerClass, target: int, at_s: float) -> _Digest:
+        """Of the narrowest pool that knows enough, else of the widest."""
+        hour_s = at_s // _HOUR_S * _HOUR_S
+        for name in _pool_names(timers):
+            digest = self._fresh(self._pool(name, target), hour_s)
+            if digest.weight >= _ENOUGH_WEIGHT:
+                break
+        return digest
+
+    def _fresh(self, pool: _Pool, hour_s: float) -> _Digest:
+        if pool.digest is None or pool.digest.hour_s != hour_s:
+            prior = exponential_prior(self.config.prior_wait_s, self.config.prior_count)
+            curve = pool.history.curve(hour_s, prior)
+            quantile_s = curve.quantile_s(self.config.quantile_frac)
+            pool.digest = _Digest(hour_s, pool.history.weight(hour_s), curve, quantile_s)
+        return pool.digest
+
+
+@cache
+def _pool_names(timers: TimerClass) -> tuple[str, ...]:
+    """The narrowest first."""
+    return str(timers), f"{timers.gpu_bucket} GPUs", "all"

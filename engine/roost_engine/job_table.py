@@ -1,0 +1,336 @@
+"""Where every job stands, and what follows when that changes: holdings, queue, alarms.
+
+The engine and its preemption decide; this keeps the books, so that a job is in one state only.
+"""
+
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+from heapq import heappush
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.actions import Action, LetGo, Preempt, Wait
+from roost_engine.domain.config import EngineConfig
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
+from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.job_record import JobRecord, JobState, room_wanted, shares_of, tier_of
+from roost_engine.placement.candidates import Candidates
+from roost_engine.policies import (
+    AlwaysOpen,
+    GatePolicy,
+    OrderPolicy,
+    RunEnded,
+    TunedGate,
+    WaitEnded,
+)
+from roost_engine.queue.job_queue import JobQueue
+
+MAX_BACKOFF_S = 300.0
+_WAIT_GOES_ON = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
+
+
+class Ledger:
+    """Every job, in exactly one state.
+
+    Attributes:
+        jobs: all that have not ended, in the order they were first seen.
+        waiting, clearing, placing: those in that state.
+        running: those that a preemption policy may ask to stop.
+        stopping: those that were asked.
+        ended: the last of those that have.
+        alarms: heap of (engine time, job): when to look at a job again.
+    """
+
+    def __init__(self, config: EngineConfig, order: OrderPolicy, gate: GatePolicy) -> None:
+        self.config = config
+        self.cluster = Cluster()
+        self.queue = JobQueue(order)
+        self.refused_count = 0
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.waiting: dict[JobId, None] = {}
+        self.clearing: dict[JobId, None] = {}
+        self.placing: dict[JobId, None] = {}
+        self.running: dict[JobId, None] = {}
+        self.stopping: dict[JobId, None] = {}
+        self.ended: OrderedDict[JobId, JobRecord] = OrderedDict()  # the oldest leaves soonest
+        self.alarms: list[tuple[float, JobId]] = []
+        self._gate = gate
+        self._tuned = gate if isinstance(gate, TunedGate) else None
+        self._gate_listens = not isinstance(gate, AlwaysOpen)
+
+    def record(self, job_id: JobId) -> JobRecord:
+        """What is known of a job.
+
+        Raises:
+            UnknownJob: never heard of, or ended too long ago.
+        """
+        found = self.jobs.get(job_id) or self.ended.get(job_id)
+        if found is None:
+            raise UnknownJob(job_id)
+        return found
+
+    def take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
+        """Let a job wait, one that is new or one that ran and came back."""
+        job_id = job.job_id
+        known = self.jobs.get(job_id)
+        record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
+        if known is not None:
+            self.cluster.release(job_id)
+            self.unqueue(job_id)
+            if known.state in _WAIT_GOES_ON:
+                record.queued_s = max(known.queued_s, job.eligible_s)
+            record.remember_runs(known, at_s)
+        self.jobs[job_id] = record
+        self.ended.pop(job_id, None)
+        self.waiting[job_id] = None
+        if job.eligible_s > at_s:
+            self.alarm(job.eligible_s, job_id)
+            self.wait(job_id, record, "has a later begin time", job.eligible_s, actions)
+        else:
+            self.queue.add(record, at_s)
+
+    def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
+        """Take in that a waiting job asks for something else, or only that its priority aged."""
+        known = self.jobs.get(job.job_id)
+        if known is None or known.spec is None or not _asks_the_same(known.spec, job):
+            self.take_job(job, at_s, actions)
+            return
+        known.spec = job  # its priority aged
+        if job.job_id in self.queue:
+            self.queue.add(known, at_s)
+
+    def offer_later(self, job_id: JobId, at_s: float) -> None:
+        """Let the next pass try a waiting job, unless it is known to have no room."""
+        record = self.jobs[job_id]
+        assert record.spec is not None
+        if self.is_ready(record, at_s):
+            self.queue.add(record, at_s)
+
+    def is_ready(self, record: JobRecord, at_s: float) -> bool:
+        """Whether a waiting job may be offered GPUs now."""
+        assert record.spec is not None
+        decided = record.placement is not None and not record.spec.binding
+        return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
+
+    def unqueue(self, job_id: JobId) -> None:
+        """Take a job out of whatever state it is in."""
+        self.waiting.pop(job_id, None)
+        self.clearing.pop(job_id, None)
+        self.placing.pop(job_id, None)
+        self.running.pop(job_id, None)
+        self.stopping.pop(job_id, None)
+        self.queue.remove(job_id)
+
+    def withdraw(self, event: JobWithdrawn) -> None:
+        """Give a waiting job up to whoever else takes care of it."""
+        record = self.jobs.get(event.job_id)
+        if record is None:
+            return
+        self.unqueue(event.job_id)
+        self.note_unplaced(record, event.at_s)
+        record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
+        self.cluster.release(event.job_id)
+
+    def start(self, event: JobStarted) -> JobRecord | None:
+        """Book what Slurm allocated. Returns the record when a run begins, not when it goes on."""
+        record = self.jobs.get(event.job_id)
+        if record is None:
+            self.ended.pop(event.job_id, None)
+            record = self.jobs[event.job_id] = JobRecord(
+                spec=event.job,
+                state=JobState.RUNNING,
+                queued_s=event.at_s if event.since_s is None else event.since_s,
+            )
+        if event.job_id in self.running or event.job_id in self.stopping:
+            self.cluster.hold(event.job_id, event.shares)
+            record.shares = event.shares
+            return None
+        self.unqueue(event.job_id)
+        self._note_started(record, event.at_s)
+        self.cluster.hold(event.job_id, event.shares)
+        record.state, record.shares = JobState.RUNNING, event.shares
+        record.reason, record.until_s = "", None
+        if record.started_s is not None:
+            return None
+        record.started_s = event.at_s if event.since_s is None else event.since_s
+        return record
+
+    def end(self, event: JobEnded) -> None:
+        """Close a job's account."""
+        self.cluster.release(event.job_id)
+        self.unqueue(event.job_id)
+        record = self.jobs.pop(event.job_id, None)
+        if record is not None:
+            self.note_unplaced(record, event.at_s)
+            record.state, record.ended_s, record.reason = JobState.ENDED, event.at_s, ""
+            self._note_run(record, event.at_s)
+            self.ended[event.job_id] = record
+            if len(self.ended) > self.config.ended_job_count:
+                self.ended.popitem(last=False)
+
+    def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
+        """Let a placed job wait again; after too many refusals hand it back to plain Slurm."""
+        record = self.jobs.get(job_id)
+        if record is None or record.spec is None or record.state is not JobState.PLACING:
+            return
+        self.refused_count += 1
+        self.cluster.release(job_id)
+        del self.placing[job_id]
+        record.placement = None
+        record.refusal_count += 1
+        if record.refusal_count >= self.config.refusal_limit:
+            refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
+            self.let_go(job_id, record, refusals, at_s, actions)
+            return
+        pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
+        record.state = JobState.WAITING
+        record.not_before_s = at_s + min(pause_s, MAX_BACKOFF_S)
+        self.waiting[job_id] = None
+        self.alarm(record.not_before_s, job_id)
+        self.wait(job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
+
+    def begin_placing(
+        self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float
+    ) -> None:
+        """Hold what a job was given until Slurm has started it there."""
+        self.placing[job_id] = None
+        self.cluster.hold(job_id, shares_of(placement))
+        record.state, record.reason, record.until_s = JobState.PLACING, "", None
+        record.start_deadline_s = at_s + self.config.start_timeout_s
+        self.alarm(record.start_deadline_s, job_id)
+
+    def ask_to_stop(
+        self,
+        record: JobRecord,
+        reason: str,
+        for_job: JobId | None,
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        """Have a running job stopped. If it has not in time, it is left alone."""
+        job_id = record.job_id
+        self.running.pop(job_id, None)
+        self.stopping[job_id] = None
+        record.state, record.reason = JobState.STOPPING, reason
+        record.safe_until_s = at_s + self.config.stop_timeout_s
+        self.alarm(record.safe_until_s, job_id)
+        actions.append(Preempt(job_id=job_id, reason=reason, for_job=for_job))
+
+    def wait_for_room(
+        self, job_id: JobId, record: JobRecord, nothing: Candidates, actions: list[Action]
+    ) -> None:
+        """Note why a job found no room."""
+        record.last_try = nothing
+        assert record.spec is not None
+        self.wait(job_id, record, room_wanted(record.spec.shapes[0]), None, actions)
+
+    def wait(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        reason: str,
+        until_s: float | None,
+        actions: list[Action],
+    ) -> None:
+        """Say why a job waits and until when, unless that is known."""
+        if (record.reason, record.until_s) != (reason, until_s):
+            record.reason, record.until_s = reason, until_s
+            explain = partial(_explain_wait, job_id, reason, until_s, record.last_try)
+            actions.append(Wait.later(explain, job_id=job_id, reason=reason, until_s=until_s))
+
+    def let_go(
+        self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]
+    ) -> None:
+        """Hand a job back to plain Slurm."""
+        self.unqueue(job_id)
+        self.note_unplaced(record, at_s)
+        record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
+        actions.append(LetGo(job_id=job_id, reason=reason))
+
+    def alarm(self, at_s: float, job_id: JobId) -> None:
+        """Look at a job again at this time."""
+        heappush(self.alarms, (at_s, job_id))
+
+    def is_awaited(self, alarm_s: float, job_id: JobId) -> bool:
+        """Whether an alarm still means something to its job."""
+        if job_id in self.running or job_id in self.stopping:
+            return self.jobs[job_id].safe_until_s == alarm_s
+        return job_id in self.placing or job_id in self.waiting or job_id in self.clearing
+
+    # -- what the gate hears -----------------------------------------------------------------
+
+    def pin(self, event: TimerPinned) -> None:
+        """Set a timer of the gate; whoever waits by it is offered GPUs anew."""
+        if self._tuned is not None:
+            self._tuned.pin(event.timer, event.pinned_s)
+            self.queue.recall_all()
+
+    def _note_started(self, record: JobRecord, at_s: float) -> None:
+        """Tell the gate how a wait came out."""
+        if not self._gate_listens:
+            return
+        if record.state is JobState.PLACING:
+            self._note_wait(record, tier_of(record), at_s)
+        else:
+            self.note_unplaced(record, at_s)
+
+    def note_unplaced(self, record: JobRecord, at_s: float) -> None:
+        """Tell the gate of a wait that ended otherwise than by its leave."""
+        if record.state in (JobState.WAITING, JobState.CLEARING) and record.spec is not None:
+            self._note_wait(record, None, at_s)
+
+    def _note_wait(self, record: JobRecord, tier: int | None, at_s: float) -> None:
+        if not self._gate_listens:
+            return
+        waited_s = max(0.0, at_s - record.queued_s)
+        self._gate.note(WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s))
+
+    def _note_run(self, record: JobRecord, at_s: float) -> None:
+        if self._tuned is not None and record.spec is not None and record.started_s is not None:
+            self._tuned.ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
+
+    # -- for tests -------------------------------------------------------------------------
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where the state contradicts itself."""
+        self.cluster.check_invariants()
+        claimed: dict[tuple[str, int], JobId] = {}
+        for job_id in self.placing:
+            record = self.jobs[job_id]
+            assert record.state is JobState.PLACING, f"{job_id} is {record.state}, not placing"
+            assert record.placement is not None
+            assert self.cluster.shares(job_id) == shares_of(record.placement)
+            for share in self.cluster.shares(job_id):
+                for gpu in share.gpu_indices:
+                    other = claimed.setdefault((share.node, gpu), job_id)
+                    assert other == job_id, f"{share.node} GPU {gpu}: {other} and {job_id}"
+        self.queue.check_invariants()
+        awaited = {job_id for _, job_id in self.alarms}
+        for job_id in self.waiting:
+            is_decided = self.jobs[job_id].placement is not None
+            assert job_id in self.queue or job_id in awaited or is_decided, f"{job_id} is lost"
+            assert self.jobs[job_id].state is JobState.WAITING, f"{job_id} is not waiting"
+            assert not self.cluster.shares(job_id), f"{job_id} waits and holds GPUs"
+        for job_id, record in self.jobs.items():
+            waits, is_placing = job_id in self.waiting, job_id in self.placing
+            assert waits == (record.state is JobState.WAITING), f"{job_id} is {record.state}"
+            assert is_placing == (record.state is JobState.PLACING), f"{job_id} is {record.state}"
+            assert waits or job_id not in self.queue, f"{job_id} is queued and {record.state}"
+            is_clearing = record.state is JobState.CLEARING
+            assert is_clearing == (job_id in self.clearing), f"{job_id} is {record.state}"
+            if job_id in self.running:
+                assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
+            is_stopping = record.state is JobState.STOPPING
+            assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
+
+
+def _explain_wait(
+    job_id: JobId, reason: str, until_s: float | None, last_try: Candidates | None
+) -> Wait:
+    excluded = () if last_try is None else last_try.exclusions
+    return Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded)
+
+
+def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
+    return replace(one, priority=other.priority) == other

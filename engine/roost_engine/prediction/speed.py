@@ -1,0 +1,385 @@
+"""How much of its speed a job keeps where it could go, how that is known, and how well.
+
+Best known is a job that names its model: the speed table says. Else runs of the same user and job
+name tell, by the speed that was seen on each tier and, weakly, by how busy its links were. Else
+what is typical of so many GPUs:
+
+    speed(tier) = (Σ seen + few · typical(tier)) / (count + few)
+
+Sums are over earlier runs on that tier; `few` says how many runs it takes to be believed.
+
+Tables hold what a job reaches alone. Other jobs share the links between nodes and between racks,
+so exposed communication is stretched, tier by tier, as runs of all jobs showed:
+
+    stretch(tier) = (Σ w · exposed seen + few) / (Σ w · exposed as believed + few)
+
+with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
+
+Of a job that runs farther apart than it might, its links tell too. Closer together, the share b of
+its time in which the network cards nearest to its GPUs are busy (where these cannot be read: PCIe,
+the way to them) would take a quarter as long:
+
+    v = 1 - b · (1 - 1 / 4)              its speed, of that on the closest tier that it could have
+    achieved = (v + (runs + few) · believed) / (1 + runs + few)
+
+Counters see bytes, not steps: b is a lower bound where transfers wait for each other. So this run
+is worth one earlier run, no more, and nothing where a table knows the model.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isfinite
+from typing import Protocol
+
+import numpy as np
+
+from roost_engine.cluster.features import LOAD_QUANTITIES
+from roost_engine.cluster.tiers import closest_tier, tier_of
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import RunEnded
+from roost_engine.prediction.job_class import GPU_BUCKETS
+
+_FEW_COUNT = 2.0
+_COUNTERS_COUNT = 1.0  # counters of any number of runs are worth as much as one run that was seen
+_PROFILE_CONFIDENCE_FRAC = 0.9
+_MOST_KINDS = 10_000
+_LEAST_SPEED_FRAC = 1e-3
+_MOST_EXPOSED = 100.0  # one job that stood still must not decide for all
+_STRETCH_HALF_LIFE_S = 86_400.0
+# A rule of thumb: links between nodes are a quarter as fast, per GPU, as those inside one, halfway
+# between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what compute
+# hides, so this is worth one run and no more.
+_NETWORK_SLOWDOWN = 4.0
+_LINK_COLUMNS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
+
+
+@dataclass(frozen=True, slots=True)
+class TierSpeeds:
+    """Speed on one node, in one rack and across racks, above 0; only their ratios matter.
+
+    Made of numbers that are no speeds, or that grow with the distance, it holds what is left of
+    them: a farther tier is never faster.
+    """
+
+    node_frac: float
+    rack_frac: float
+    across_frac: float
+
+    def __post_init__(self) -> None:
+        at_most = 1.0
+        for name in ("node_frac", "rack_frac", "across_frac"):
+            value = getattr(self, name)
+            known = min(max(value, _LEAST_SPEED_FRAC), at_most) if isfinite(value) else at_most
+            object.__setattr__(self, name, known)
+            at_most = known
+
+    def at(self, tier: int) -> float:
+        """Speed on a tier: 0 one node, 1 one rack, 2 across racks."""
+        return (self.node_frac, self.rack_frac, self.across_frac)[tier]
+
+    def lost_frac(self, closest: int) -> float:
+        """What a job loses one tier out from the closest that it can have; 0 at the last tier.
+
+        For a job that fits on a node: 1 - speed(rack) / speed(node).
+        """
+        next_out = min(closest + 1, Tier.CLUSTER)
+        return 1.0 - self.at(next_out) / self.at(closest)
+
+
+UNKNOWN_SPEEDS = TierSpeeds(1.0, 0.7, 0.6)
+"""Without any table: about the median of public profiles on 8 GPUs."""
+
+
+class SpeedTable(Protocol):
+    """Speeds of models that jobs may name."""
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        """Of one model on so many GPUs; None: no such model."""
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        """Of a job of which nothing else is known."""
+
+
+class NoTable:
+    """Knows no model."""
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        """See SpeedTable."""
+        return None
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        """See SpeedTable. One GPU communicates with nobody."""
+        return UNKNOWN_SPEEDS if gpu_count > 1 else TierSpeeds(1.0, 1.0, 1.0)
+
+
+class Source(StrEnum):
+    """Where an estimate comes from."""
+
+    PROFILE = "speed profile of the model it names"
+    RUNS = "speed of earlier runs of the same user and name"
+    COUNTERS = "link counters of earlier runs of the same user and name"
+    OWN_LINKS = "link counters of this run"
+    PLACE = "its place: as close together as it could be"
+    PRIOR = "what is typical of so many GPUs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What is believed of a job.
+
+    Attributes:
+        speeds: by tier.
+        source: what weighed most.
+        confidence_frac: 0, nothing but typical jobs known, to 1.
+        run_count: earlier runs that it rests on.
+    """
+
+    speeds: TierSpeeds
+    source: Source
+    confidence_frac: float
+    run_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Achieved:
+    """How fast a running job is believed to go.
+
+    Attributes:
+        speed_frac: of its speed on the closest tier that it could have, 0 to 1.
+        source: what weighed most.
+        confidence_frac: 0, nothing but typical jobs known, to 1.
+    """
+
+    speed_frac: float
+    source: Source
+    confidence_frac: float
+
+
+@dataclass(slots=True)
+class SeenRuns:
+    """What earlier runs of one user, name and GPU bucket showed.
+
+    Attributes:
+        speed_sum, speed_count: by tier.
+        busy_sum, busy_count: how busy links were in runs on one node, fractions.
+        run_count: runs that told anything.
+    """
+
+    speed_sum: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    speed_count: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    busy_sum: float = 0.0
+    busy_count: float = 0.0
+    run_count: int = 0
+
+
+@dataclass(slots=True)
+class Stretch:
+    """How much more communication is exposed on one tier than tables have it.
+
+    Attributes:
+        at_s: as of when the sums are.
+        seen, believed: weighted sums of exposed communication over compute.
+    """
+
+    at_s: float = 0.0
+    seen: float = 0.0
+    believed: float = 0.0
+
+    @property
+    def factor(self) -> float:
+        """1 before anything was seen; at least 1: links are never better than alone."""
+        return max((self.seen + _FEW_COUNT) / (self.believed + _FEW_COUNT), 1.0)
+
+    def add(self, seen: float, believed: float, at_s: float) -> None:
+        """Take in a run."""
+        fade = 2.0 ** min(0.0, (self.at_s - at_s) / _STRETCH_HALF_LIFE_S)
+        self.at_s = max(at_s, self.at_s)
+        self.seen = self.seen * fade + min(seen, _MOST_EXPOSED)
+        self.believed = self.believed * fade + min(believed, _MOST_EXPOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class SensitivityState:
+    """Everything learned, as plain data."""
+
+    seen: tuple[tuple[str, SeenRuns], ...] = ()
+    stretches: tuple[Stretch, ...] = ()
+
+
+class SensitivityModel:
+    """Estimates the speeds of jobs, and learns from those that ended.
+
+    Args:
+        table: speeds of models.
+    """
+
+    def __init__(self, table: SpeedTable | None = None) -> None:
+        self._table: SpeedTable = table or NoTable()
+        self._seen: dict[str, SeenRuns] = {}  # the one that was told of last comes last
+        self._stretches = [Stretch() for _ in range(3)]
+
+    def estimate(self, job: JobSpec) -> Estimate:
+        """What is believed of a job now."""
+        named = self._table.speeds(job.model, job.gpu_count) if job.model else None
+        if named is not None:
+            return Estimate(
+                speeds=self._stretched(named),
+                source=Source.PROFILE,
+                confidence_frac=_PROFILE_CONFIDENCE_FRAC,
+            )
+        typical = self._stretched(self._table.typical(job.gpu_count))
+        seen = self._seen.get(_kind(job))
+        if seen is None:
+            return Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
+        return _mixed(seen, typical)
+
+    def achieved(self, job: JobRecord, tier: int, closest: int) -> Achieved:
+        """How fast a running job is believed to go on a tier; see the module.
+
+        Args:
+            job: whose spec is known.
+            tier: that it is on.
+            closest: tier that it could have had.
+        """
+        assert job.spec is not None
+        if tier <= closest:
+            return Achieved(
+                speed_frac=1.0, source=Source.PLACE, confidence_frac=_PROFILE_CONFIDENCE_FRAC
+            )
+        found = self.estimate(job.spec)
+        believed_frac = found.speeds.at(tier) / found.speeds.at(closest)
+        busy_frac = job.pcie_frac if job.nic_frac is None else job.nic_frac
+        if found.source is Source.PROFILE or busy_frac is None:
+            return Achieved(
+                speed_frac=believed_frac,
+                source=found.source,
+                confidence_frac=found.confidence_frac,
+            )
+        seen_frac = 1.0 - min(busy_frac, 1.0) * (1.0 - 1.0 / _NETWORK_SLOWDOWN)
+        known = found.run_count + _COUNTERS_COUNT
+        total = known + _FEW_COUNT
+        return Achieved(
+            speed_frac=(_COUNTERS_COUNT * seen_frac + (total - _COUNTERS_COUNT) * believed_frac)
+            / total,
+            source=found.source if found.run_count else Source.OWN_LINKS,
+            confidence_frac=known / total * _PROFILE_CONFIDENCE_FRAC,
+        )
+
+    def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
+        rack, across = (
+            1.0 / (1.0 + self._stretches[tier].factor * _exposed(speeds.at(tier)))
+            for tier in (Tier.RACK, Tier.CLUSTER)
+        )
+        return TierSpeeds(speeds.node_frac, rack, across)
+
+    def learn(self, run: RunEnded) -> None:
+        """Take in how a job ran; a job that was on several tiers, or on one GPU, tells nothing."""
+        job = run.job
+        tier = tier_of(run.cluster, job.shares)
+        if job.spec is None or tier is None or job.stop_count or job.spec.gpu_count < 2:
+            return
+        speed_frac = job.efficiency(run.at_s)
+        busy_frac = _busy_frac(run) if tier == Tier.NODE else None
+        told = isfinite(speed_frac) and speed_frac > 0
+        if not told and busy_frac is None:
+            return
+        kind = _kind(job.spec)
+        seen = self._seen.pop(kind, None) or SeenRuns()
+        self._seen[kind] = seen
+        seen.run_count += 1
+        if told:
+            seen.speed_sum[tier] += min(speed_frac, 1.0)
+            seen.speed_count[tier] += 1.0
+            self._learn_stretch(run, tier, speed_frac)
+        if busy_frac is not None:
+            seen.busy_sum += busy_frac
+            seen.busy_count += 1.0
+        while len(self._seen) > _MOST_KINDS:
+            del self._seen[next(iter(self._seen))]
+
+    def _learn_stretch(self, run: RunEnded, tier: int, speed_frac: float) -> None:
+        job = run.job.spec
+        assert job is not None
+        believed = self._table.speeds(job.model, job.gpu_count) if job.model else None
+        if believed is None:
+            return
+        closest = closest_tier(run.cluster, job)
+        exposed_best = _exposed(believed.at(closest))
+        seen = (1.0 + exposed_best) / min(speed_frac, 1.0) - 1.0
+        self._stretches[tier].add(seen, _exposed(believed.at(tier)), run.at_s)
+
+    def state(self) -> SensitivityState:
+        """Everything learned, as plain data."""
+        return SensitivityState(tuple(self._seen.items()), tuple(self._stretches))
+
+    def restore(self, state: SensitivityState) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        self._seen = dict(state.seen)
+        self._stretches = list(state.stretches) or [Stretch() for _ in range(3)]
+
+
+def work_s(
+    job: JobRecord, speeds: TierSpeeds, tier: int | None, closest: int, at_s: float
+) -> float:
+    """How long a job's run would have been at full speed.
+
+    By the speeds it was told of; without any, by what it is believed to have on the tier it had.
+    """
+    efficiency = job.efficiency(at_s)
+    if efficiency <= 0:
+        efficiency = 1.0 if tier is None else speeds.at(tier) / speeds.at(closest)
+    return job.run_s(at_s) * min(efficiency, 1.0)
+
+
+def _mixed(seen: SeenRuns, typical: TierSpeeds) -> Estimate:
+    sums, counts = list(seen.speed_sum), list(seen.speed_count)
+    runs = sum(counts)
+    if seen.busy_count:
+        weight = min(seen.busy_count, _COUNTERS_COUNT)
+        outside_frac = 1.0 / (1.0 + _NETWORK_SLOWDOWN * seen.busy_sum / seen.busy_count)
+        for tier, speed_frac in enumerate((1.0, outside_frac, outside_frac)):
+            sums[tier] += weight * speed_frac
+            counts[tier] += weight
+    best = typical.node_frac
+    mixed = [
+        (sums[tier] + _FEW_COUNT * typical.at(tier) / best) / (counts[tier] + _FEW_COUNT)
+        for tier in range(3)
+    ]
+    known = sum(counts) / 3
+    return Estimate(
+        speeds=TierSpeeds(*mixed),
+        source=Source.RUNS if runs else Source.COUNTERS,
+        confidence_frac=known / (known + _FEW_COUNT) * _PROFILE_CONFIDENCE_FRAC,
+        run_count=seen.run_count,
+    )
+
+
+def _exposed(speed_frac: float) -> float:
+    """Exposed communication over compute."""
+    return 1.0 / speed_frac - 1.0
+
+
+def _kind(job: JobSpec) -> str:
+    bucket = max(size for size in GPU_BUCKETS if size <= max(job.gpu_count, 1))
+    return f"{job.user_id} {bucket} {job.name}"
+
+
+def _busy_frac(run: RunEnded) -> float | None:
+    """How busy the links of a job's GPUs were, 0 to 1: the busier kind of link.
+
+    In all of its run, where somebody has watched; else as they last were.
+    """
+    told = [frac for frac in (run.job.nvlink_frac, run.job.pcie_frac) if frac is not None]
+    if told:
+        return min(max(told), 1.0)
+    cluster = run.cluster
+    found = list[float]()
+    for share in run.job.shares:
+        row = cluster.row[share.node]
+        if not cluster.loads.known_frac[row]:
+            return None
+        load = cluster.loads.by_gpu[row, list(share.gpu_indices)][:, _LINK_COLUMNS]
+        found += load.max(axis=1).tolist()
+    return float(np.mean(found)) if found else None

@@ -1,0 +1,267 @@
+"""Stopping running jobs for waiting ones: plans that wait until their room is clear.
+
+A plan names the waiting job's GPUs and the jobs in its way. These are asked to stop; as they leave,
+their GPUs pass to the waiting job, so nobody else slips in; when the last has left, it is placed.
+"""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from roost_engine.cluster.node_sets import NO_ROWS, RowSet
+from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
+from roost_engine.job_record import JobRecord, JobState, shares_of
+from roost_engine.job_table import MAX_BACKOFF_S, Ledger
+from roost_engine.placement.candidates import Candidates
+from roost_engine.policies import (
+    CandidatePolicy,
+    Defer,
+    GateVerdict,
+    JudgingPreemption,
+    MovingPreemption,
+    PreemptPolicy,
+)
+from roost_engine.preemption.displacement import find_room, holders, vacated
+from roost_engine.preemption.migration import Moves
+from roost_engine.scoring.scorer import Chooser
+
+AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+
+
+class Preemption:
+    """Asks a preemption policy whom to stop, and sees each stop through."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        policy: PreemptPolicy,
+        candidates: CandidatePolicy,
+        chooser: Chooser,
+        ask_gate: AskGate,
+    ) -> None:
+        self._ledger, self._policy, self._candidates = ledger, policy, candidates
+        self._chooser, self._ask_gate = chooser, ask_gate
+        self._judge = policy if isinstance(policy, JudgingPreemption) else None
+        self._moves = (
+            Moves(ledger, policy, candidates, chooser)
+            if isinstance(policy, MovingPreemption)
+            else None
+        )
+        self._in_vain: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
+        self._in_vain_at = 0
+
+    def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
+        """Note from when on a job that starts may be asked to stop."""
+        if record.spec is None or not record.spec.binding:
+            return
+        record.safe_until_s = at_s + self._policy.lease_s(record)
+        if record.safe_until_s < inf:
+            self._let_run(job_id, record)
+
+    def _let_run(self, job_id: JobId, record: JobRecord) -> None:
+        self._ledger.running[job_id] = None
+        if self._policy.rebids:
+            self._ledger.alarm(record.safe_until_s, job_id)
+
+    def consider(self, kept: RowSet, at_s: float, actions: list[Action]) -> None:
+        """Stop those whose lease has ended, or that a waiting job may displace, or that move.
+
+        Args:
+            kept: nodes kept free for a job that waits; nobody moves there.
+            at_s: engine time.
+            actions: what is asked for is added.
+        """
+        if self._policy.rebids or self._ledger.queue.has_blocked():
+            self._stop_for_others(at_s, actions)
+        if self._moves is not None and self._moves.is_due:
+            self._moves.consider(self._over(at_s), kept, at_s, actions)
+
+    def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
+        policy, over = self._policy, self._over(at_s)
+        if not over:
+            return
+        ranked = policy.first_to_go(over, at_s)
+        if policy.rebids:
+            for record in ranked:
+                self._ledger.ask_to_stop(record, "its lease ended", None, at_s, actions)
+            return
+        for job_id in self._ledger.queue.blocked():
+            record = self._ledger.jobs[job_id]
+            self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
+
+    def _over(self, at_s: float) -> list[JobRecord]:
+        """Running jobs whose lease has ended, in the order they began to run."""
+        jobs = self._ledger.jobs
+        return [
+            record
+            for job_id in self._ledger.running
+            if (record := jobs[job_id]).safe_until_s <= at_s
+        ]
+
+    def _victims(
+        self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
+    ) -> Sequence[JobRecord]:
+        """The front part of those that may be stopped, as far as this job may displace them."""
+        victims = []
+        for record in ranked:
+            if record.state is JobState.RUNNING:
+                if not self._policy.displaces(job, record, at_s):
+                    break
+                victims.append(record)
+        return victims
+
+    def _displace(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        victims: Sequence[JobRecord],
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        """Plan a waiting job's placement where victims run, and ask those in its way to stop."""
+        job, cluster = record.spec, self._ledger.cluster
+        assert job is not None
+        if not job.binding or not victims or not self._could_suffice(job, victims):
+            return
+        ids = [victim.job_id for victim in victims]
+        if self._is_in_vain(record, ids):
+            return
+        found = find_room(
+            cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
+        )
+        if found is None:
+            self._in_vain[job_id] = record, frozenset(ids)
+        if found is None or not found[1]:
+            return
+        candidates, count = found
+        verdict = self._ask_gate(record, candidates, at_s)
+        if isinstance(verdict, Defer):
+            if record.until_s != verdict.until_s:
+                self._ledger.alarm(verdict.until_s, job_id)
+            self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+            return
+        with cluster.without(ids[:count]):
+            placement, decision = self._chooser.choose(cluster, candidates, at_s)
+        leaving = holders(cluster, ids[:count], shares_of(placement))
+        if not leaving:
+            return  # there is room, but it is kept for somebody else
+        if not self._is_approved(record, leaving, at_s):
+            return
+        record.decision = decision
+        self._begin_clearing(job_id, record, placement, leaving, at_s)
+        for victim in victims:
+            if victim.job_id in record.awaited:
+                self._ledger.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+
+    def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
+        if self._judge is None:
+            return True
+        return self._judge.approve(record, [self._ledger.jobs[one] for one in leaving], at_s)
+
+    def _is_in_vain(self, record: JobRecord, ids: Sequence[JobId]) -> bool:
+        """Whether more victims did not suffice, and nothing has got more room since."""
+        if self._in_vain_at != self._ledger.cluster.roomier_count:
+            self._in_vain_at = self._ledger.cluster.roomier_count
+            self._in_vain.clear()
+        tried = self._in_vain.get(record.job_id)
+        return tried is not None and tried[0] is record and tried[1].issuperset(ids)
+
+    def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
+        """Whether there are GPUs enough by their number: a quick way to say no."""
+        wanted = min(shape.gpu_count for shape in job.shapes)
+        held = sum(len(s.gpu_indices) for v in victims for s in self._shares(v))
+        return held + self._ledger.cluster.free_count() >= wanted
+
+    def _shares(self, victim: JobRecord) -> Sequence[NodeShare]:
+        return self._ledger.cluster.shares(victim.job_id)
+
+    def _begin_clearing(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        placement: Placement,
+        leaving: Sequence[JobId],
+        at_s: float,
+    ) -> None:
+        self._ledger.unqueue(job_id)
+        self._ledger.clearing[job_id] = None
+        record.placement, record.state, record.until_s = placement, JobState.CLEARING, None
+        have = "has" if len(leaving) == 1 else "have"
+        record.reason = f"waits until {', '.join(leaving)} {have} stopped"
+        record.awaited = dict.fromkeys(leaving)
+        record.start_deadline_s = at_s + self._ledger.config.stop_timeout_s
+        self._ledger.alarm(record.start_deadline_s, job_id)
+        self._hold_vacated(job_id, record, placement)
+
+    def _hold_vacated(self, job_id: JobId, record: JobRecord, placement: Placement) -> None:
+        cluster = self._ledger.cluster
+        free_now = vacated(cluster, job_id, shares_of(placement), record.awaited)
+        cluster.hold(job_id, free_now)
+
+    def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+        """A running job was stopped: it waits again."""
+        record = self._ledger.jobs.get(job_id)
+        stoppable = (JobState.RUNNING, JobState.STOPPING)
+        if record is not None and record.spec is not None and record.state in stoppable:
+            self._ledger.take_job(record.spec, at_s, actions)
+
+    def keep_running(self, job_id: JobId, at_s: float) -> None:
+        """Leave a job alone that was asked to stop."""
+        record = self._ledger.jobs.get(job_id)
+        if record is None or record.state is not JobState.STOPPING:
+            return
+        del self._ledger.stopping[job_id]
+        record.state, record.reason = JobState.RUNNING, ""
+        record.safe_until_s = at_s + MAX_BACKOFF_S
+        self._let_run(job_id, record)
+
+    @property
+    def has_plans(self) -> bool:
+        """Whether somebody waits for a stop that was asked for to be carried out."""
+        return bool(self._ledger.clearing) or bool(self._moves)
+
+    def go_on(self, at_s: float, actions: list[Action]) -> None:
+        """Place those whose room is free now; drop the plans of those whose will not be."""
+        if self._moves is not None:
+            self._moves.go_on(at_s, actions)
+        cluster = self._ledger.cluster
+        for job_id in tuple(self._ledger.clearing):
+            record = self._ledger.jobs[job_id]
+            assert record.placement is not None
+            assert record.decision is not None
+            states = {victim: self._state(victim) for victim in record.awaited}
+            record.awaited = {v: None for v, s in states.items() if s is JobState.STOPPING}
+            if JobState.RUNNING in states.values() or at_s >= record.start_deadline_s:
+                self._drop_plan(job_id, record, at_s, actions)
+                continue
+            self._hold_vacated(job_id, record, record.placement)
+            if record.awaited:
+                continue
+            cluster.release(job_id)
+            if not cluster.has_free(shares_of(record.placement)):
+                self._drop_plan(job_id, record, at_s, actions)
+                continue
+            del self._ledger.clearing[job_id]
+            self._ledger.begin_placing(job_id, record, record.placement, at_s)
+            actions.append(
+                Place(job_id=job_id, placement=record.placement, decision=record.decision)
+            )
+
+    def _state(self, job_id: JobId) -> JobState:
+        record = self._ledger.jobs.get(job_id)
+        return JobState.ENDED if record is None else record.state
+
+    def _drop_plan(
+        self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
+    ) -> None:
+        """Let a job wait on whose room did not become free; who was to stop for it runs on."""
+        self._ledger.unqueue(job_id)
+        self._ledger.cluster.release(job_id)
+        for victim in record.awaited:
+            self.keep_running(victim, at_s)
+        record.awaited, record.placement, record.state = {}, None, JobState.WAITING
+        record.not_before_s = at_s + self._ledger.config.refusal_backoff_s
+        self._ledger.waiting[job_id] = None
+        self._ledger.alarm(record.not_before_s, job_id)
+        dropped = "pauses: what should have made room for it did not stop"
+        self._ledger.wait(job_id, record, dropped, record.not_before_s, actions)

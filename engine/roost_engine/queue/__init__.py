@@ -1,0 +1,5 @@
+"""The waiting jobs, grouped by what they ask for.
+
+Lives here: which jobs a pass offers GPUs to, in which order, and which need not be tried again.
+Does not belong here: what becomes of an offer.
+"""

@@ -1,0 +1,143 @@
+"""Policies that do as a test says."""
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import Allow, GateVerdict, Offer, WaitEnded
+
+
+class FakeScore:
+    """Prefers the candidate at one position; records what it was asked."""
+
+    name = "fake"
+
+    def __init__(self, favourite: int = 0) -> None:
+        self.favourite = favourite
+        self.asked: list[NDArray[np.float32]] = []
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See policies.ScorePolicy."""
+        self.asked.append(features)
+        wanted = self.favourite % len(features)
+        return np.asarray(np.arange(len(features)) == wanted, dtype=np.float32)
+
+
+class FailingScore:
+    """Cannot answer."""
+
+    name = "failing"
+
+    def __init__(self, reason: str = "the model is broken") -> None:
+        self.reason = reason
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See policies.ScorePolicy."""
+        raise PolicyError(self.reason)
+
+
+class WrongScore:
+    """Answers something that no policy may answer: another shape, NaN, infinity."""
+
+    name = "wrong"
+
+    def __init__(self, answer: Callable[[int], NDArray[np.float32]]) -> None:
+        """Answer `answer(number of candidates)`."""
+        self.answer = answer
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See policies.ScorePolicy."""
+        return self.answer(len(features))
+
+
+class ScriptedGate:
+    """Gives its verdicts in turn, then allows everything; records what it was asked."""
+
+    def __init__(self, *verdicts: GateVerdict) -> None:
+        self._verdicts = list(verdicts)
+        self.asked: list[tuple[JobId, float, int]] = []
+        self.noted: list[tuple[JobId, float, int | None]] = []
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        """See policies.GatePolicy."""
+        self.asked.append((offer.job.job_id, offer.waited_s, offer.tier))
+        return self._verdicts.pop(0) if self._verdicts else Allow()
+
+    def note(self, outcome: WaitEnded) -> None:
+        """See policies.GatePolicy."""
+        self.noted.append((outcome.job.job_id, outcome.waited_s, outcome.tier))
+
+
+class FakePreemption:
+    """Lets jobs of a higher Slurm priority displace those of a lower one, the lowest first.
+
+    Attributes:
+        rebids: see policies.PreemptPolicy.
+        asked: the jobs of each call of first_to_go.
+    """
+
+    def __init__(
+        self, *, lease_s: float = 0.0, rebids: bool = False, review_every_s: float = inf
+    ) -> None:
+        """Keep started jobs safe for `lease_s`; look again at multiples of `review_every_s`."""
+        self.rebids = rebids
+        self.asked: list[tuple[JobId, ...]] = []
+        self._lease_s, self._review_every_s = lease_s, review_every_s
+
+    def lease_s(self, job: JobRecord) -> float:
+        """See policies.PreemptPolicy."""
+        return self._lease_s
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See policies.PreemptPolicy."""
+        self.asked.append(tuple(job.job_id for job in running))
+        return sorted(running, key=_priority)
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """See policies.PreemptPolicy."""
+        return _priority(job) > _priority(victim)
+
+    def review_s(self, at_s: float) -> float:
+        """See policies.PreemptPolicy."""
+        if self._review_every_s == inf:
+            return inf
+        return (at_s // self._review_every_s + 1) * self._review_every_s
+
+
+class FakeMoving(FakePreemption):
+    """Also wants every job moved, in the order they began to run."""
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """See policies.MovingPreemption."""
+        return running
+
+
+def _priority(job: JobRecord) -> int:
+    assert job.spec is not None
+    return job.spec.priority
+
+
+class FixedOrder:
+    """Serves jobs in the order of a list; those not in it come last, by id. Counts its calls."""
+
+    def __init__(self, *job_ids: str) -> None:
+        self.job_ids = job_ids
+        self.call_count = 0
+
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+        """See policies.OrderPolicy."""
+        self.call_count += 1
+        known = {job_id: position for position, job_id in enumerate(self.job_ids)}
+        return sorted(
+            (job.job_id for job in jobs), key=lambda job_id: (known.get(job_id, len(known)), job_id)
+        )
+
+
+async def nobody_listens(event: Event) -> None:
+    """Stands where an engine would be told of a change."""

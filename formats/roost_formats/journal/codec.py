@@ -1,0 +1,158 @@
+"""Dataclasses to bytes and back, for the journal: typed, exact, readable by later versions.
+
+A record is four bytes of length, that much JSON, then the raw bytes of its arrays. Dataclasses
+are objects with their name under "$"; fields go by name, so that a field added later with a
+default still reads old journals. Floats survive exactly (JSON text of `repr`, NaN included).
+"""
+
+import dataclasses
+import json
+import struct
+import types
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import cache
+from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import JournalError
+
+FORMAT = 1
+
+_T = TypeVar("_T")
+_LENGTH = struct.Struct("<I")
+_AnyArray: TypeAlias = NDArray[np.generic]
+
+
+def encode(value: object) -> bytes:
+    """Turn a dataclass, or a tuple of them, into bytes.
+
+    Raises:
+        JournalError: it holds something that has no encoding.
+    """
+    arrays: list[bytes] = []
+    head = json.dumps(_plain(value, arrays), separators=(",", ":")).encode()
+    return b"".join((_LENGTH.pack(len(head)), head, *arrays))
+
+
+def decode(data: bytes, kind: type[_T]) -> _T:
+    """Turn bytes back into what they were.
+
+    Args:
+        data: what `encode` returned.
+        kind: the type of the value; may be a union or tuple[X, ...].
+
+    Raises:
+        JournalError: the bytes are damaged, or of a type that this version does not know.
+    """
+    try:
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        value: _T = _Reader(memoryview(data)[end:]).read(json.loads(data[_LENGTH.size : end]), kind)
+    except (struct.error, ValueError, KeyError, TypeError) as error:
+        raise JournalError(f"record cannot be read: {error}") from error
+    return value
+
+
+def _plain(value: object, arrays: list[bytes]) -> object:
+    match value:
+        case None | bool() | str():
+            return value
+        case Enum():
+            return value.value
+        case int() | float():
+            return value
+        case np.generic():
+            return value.item()
+        case np.ndarray():
+            arrays.append(np.ascontiguousarray(value).tobytes())
+            return {"dtype": value.dtype.str, "shape": value.shape}
+        case tuple() | list():
+            return [_plain(item, arrays) for item in value]
+        case Mapping():
+            return [[_plain(key, arrays), _plain(item, arrays)] for key, item in value.items()]
+    if not dataclasses.is_dataclass(value):
+        raise JournalError(f"{type(value).__name__} has no encoding")
+    record: dict[str, object] = {"$": type(value).__name__}
+    kind: type = type(value)
+    for name in _field_names(kind):
+        record[name] = _plain(getattr(value, name), arrays)
+    return record
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+@cache
+def _field_types(kind: type) -> Mapping[str, Any]:
+    return get_type_hints(kind)
+
+
+class _Reader:
+    """Rebuilds one record; arrays are taken from the tail in the order they were written."""
+
+    def __init__(self, arrays: memoryview) -> None:
+        self._arrays, self._offset = arrays, 0
+
+    def read(self, plain: Any, kind: Any) -> Any:
+        if isinstance(kind, NewType):
+            return self.read(plain, kind.__supertype__)
+        origin = get_origin(kind)
+        # With numpy 2.5 on Python 3.12 NDArray is a lazy alias (PEP 695): read what it stands for.
+        alias = getattr(kind if origin is None else origin, "__value__", None)
+        if alias is not None:
+            return self.read(plain, alias)
+        if origin in (Union, types.UnionType):
+            return self._one_of(plain, get_args(kind))
+        if origin is np.ndarray or kind is np.ndarray:
+            return self._array(plain)
+        if origin is tuple:
+            return self._tuple(plain, get_args(kind))
+        if origin is not None and issubclass(origin, Mapping):
+            key, item = get_args(kind)
+            return {self.read(k, key): self.read(v, item) for k, v in plain}
+        if origin is not None and issubclass(origin, Sequence):
+            (item,) = get_args(kind)
+            return [self.read(part, item) for part in plain]
+        if dataclasses.is_dataclass(kind):
+            return self._record(plain, kind)
+        if isinstance(kind, type) and issubclass(kind, Enum | float):
+            return kind(plain)
+        return plain
+
+    def _one_of(self, plain: Any, kinds: tuple[Any, ...]) -> Any:
+        if plain is None and types.NoneType in kinds:
+            return None
+        if isinstance(plain, dict) and "$" in plain:
+            named = {getattr(kind, "__name__", ""): kind for kind in kinds}
+            if plain["$"] not in named:
+                raise ValueError(f"unknown record {plain['$']!r}")
+            return self.read(plain, named[plain["$"]])
+        (kind,) = (kind for kind in kinds if kind is not types.NoneType)
+        return self.read(plain, kind)
+
+    def _tuple(self, plain: Any, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        if len(kinds) == 2 and kinds[1] is Ellipsis:
+            return tuple(self.read(item, kinds[0]) for item in plain)
+        return tuple(self.read(item, kind) for item, kind in zip(plain, kinds, strict=True))
+
+    def _array(self, plain: Any) -> _AnyArray:
+        dtype, shape = np.dtype(plain["dtype"]), tuple(plain["shape"])
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        part = self._arrays[self._offset : self._offset + size]
+        if len(part) != size:
+            raise ValueError("array is cut short")
+        self._offset += size
+        return np.frombuffer(part, dtype=dtype).reshape(shape)
+
+    def _record(self, plain: Any, kind: Any) -> Any:
+        if plain["$"] != kind.__name__:
+            raise ValueError(f"want {kind.__name__}, got {plain['$']!r}")
+        hints = _field_types(kind)
+        return kind(
+            **{name: self.read(value, hints[name]) for name, value in plain.items() if name != "$"}
+        )

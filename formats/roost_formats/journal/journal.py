@@ -1,0 +1,374 @@
+"""The record of every event the engine was given and every action it returned, in SQLite.
+
+A *run* is one engine from its birth on: fed the run's events in order, a fresh engine of the same
+configuration and policy returns the run's actions byte for byte. A daemon start, a reload and a
+gap in the record begin a new run, so a run is also what is thrown away when space is needed.
+
+Nothing is asked of Slurm before the action that asks for it is on disk: such writes are synced
+(`synchronous=FULL`). Entries without such an action are not worth a sync each: a power cut may
+lose the last of them, the death of the process does not. `journal_reader` reads it back.
+Page: docs/operations.md.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from roost_engine.domain.actions import Action, LetGo, Place, Preempt
+from roost_engine.domain.errors import JournalError
+from roost_engine.domain.events import Event
+from roost_engine.domain.model import JobId
+from roost_formats.journal.codec import FORMAT, decode, encode
+
+FILE_NAME = "journal.sqlite"
+
+_PRUNE_ROWS = 5_000  # a transaction, so that writes never wait long
+_REMEMBERED_PLACES = 20_000  # jobs whose last placement outlives its run
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (
+    run INTEGER PRIMARY KEY,
+    format INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    epoch_of_zero_s REAL NOT NULL,
+    began_s REAL NOT NULL,
+    config BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS entry (
+    sequence INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    event BLOB NOT NULL,
+    actions BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS entry_run ON entry (run);
+CREATE TABLE IF NOT EXISTS place (
+    job_id TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    action BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS run_plugins (
+    run INTEGER PRIMARY KEY,
+    plugins BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS memo (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    knowledge BLOB NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunHead:
+    """What a replay must know before the first event.
+
+    Attributes:
+        version: of the daemon.
+        policy: who scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
+        epoch_of_zero_s: the wall clock at engine time 0, seconds since 1970.
+        began_s: engine time.
+        config: the engine's configuration, encoded by journal.codec.
+        plugins: which policies it has and what they know, plugins.Plugins, encoded likewise;
+            empty: the defaults.
+    """
+
+    version: str
+    policy: str
+    epoch_of_zero_s: float
+    began_s: float
+    config: bytes
+    plugins: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Memo:
+    """What policies know by now, encoded; each takes the place of the one before."""
+
+    knowledge: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the engine: what it was told, and what it answered."""
+
+    event: Event
+    actions: tuple[Action, ...]
+
+
+Record: TypeAlias = RunHead | Step | Memo
+
+# Unions are no `type` to mypy, but they are what the codec reads.
+EVENT: type[Event] = Event  # type: ignore[assignment]
+ACTIONS: type[tuple[Action, ...]] = tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is kept."""
+
+    max_bytes: int = 1 << 30
+    max_age_s: float = 30 * 86_400.0
+
+
+class Journal:
+    """An open journal. Not safe for threads at once; any one thread at a time may use it.
+
+    Args:
+        connection: an open database with the schema in it.
+        limits: how much is kept.
+        quarantined: where a damaged predecessor was put; None: there was none.
+
+    Attributes:
+        last_at_s: engine time of the newest entry; 0 in an empty journal.
+        epoch_of_zero_s: the wall clock at engine time 0; None in an empty journal.
+        run_bytes: what the current run has written so far.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, limits: Limits, quarantined: Path | None = None
+    ) -> None:
+        self._db, self._limits, self.quarantined = connection, limits, quarantined
+        self._run: int = connection.execute("SELECT ifnull(max(run), 0) FROM run").fetchone()[0]
+        self._is_full_sync = True
+        self.run_bytes = 0
+        self.last_at_s, self.epoch_of_zero_s = self._last_times()
+
+    @classmethod
+    def open(cls, folder: Path, limits: Limits | None = None) -> "Journal":
+        """Open the journal of a folder, or start one. A damaged file is put aside, not deleted.
+
+        Raises:
+            JournalError: there can be no journal: the folder cannot be written.
+        """
+        path, quarantined = folder / FILE_NAME, None
+        try:
+            try:
+                connection = _connect(path)
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                quarantined = _put_aside(path)
+                connection = _connect(path)
+            return cls(connection, limits or Limits(), quarantined)
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"{path}: {error}") from error
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append records in one transaction, synced if anybody acts on any of it.
+
+        Raises:
+            JournalError: nothing of it was written.
+        """
+        is_asking = any(map(_must_be_on_disk, records))
+        try:
+            self._sync_fully(is_asking)
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                for record in records:
+                    match record:
+                        case Step():
+                            self._write_step(record)
+                        case RunHead():
+                            self._write_head(record)
+                        case Memo():
+                            self._write_memo(record)
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+
+    def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
+        """The last placement of each of these jobs, of whatever run; jobs without one are left out.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        found: dict[JobId, Place] = {}
+        try:
+            for job_id in job_ids:
+                row = self._db.execute(
+                    "SELECT action FROM place WHERE job_id = ?", (job_id,)
+                ).fetchone()
+                if row:
+                    found[job_id] = decode(row[0], Place)
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+        return found
+
+    def memo(self) -> bytes | None:
+        """What policies knew when they were last asked; None: nobody has written it down.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        try:
+            row = self._db.execute("SELECT knowledge FROM memo").fetchone()
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+        return row[0] if row else None
+
+    def prune(self) -> bool:
+        """Delete a few thousand rows that are too old or too many, the oldest run first.
+
+        Returns:
+            Whether there is more to delete.
+
+        Raises:
+            JournalError: the disk does not take it.
+        """
+        try:
+            run = self._run_to_drop()
+            if run is None:
+                return False
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                dropped = self._db.execute(
+                    "DELETE FROM entry WHERE sequence IN "
+                    "(SELECT sequence FROM entry WHERE run = ? ORDER BY sequence LIMIT ?)",
+                    (run, _PRUNE_ROWS),
+                ).rowcount
+                if dropped < _PRUNE_ROWS:
+                    self._db.execute("DELETE FROM run WHERE run = ?", (run,))
+                    self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
+                    self._forget_places()
+            self._db.execute("PRAGMA incremental_vacuum").fetchall()
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+        return True
+
+    def check(self) -> None:
+        """Write something of no importance.
+
+        Raises:
+            JournalError: the disk does not take it.
+        """
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.execute("CREATE TABLE IF NOT EXISTS room (filler BLOB)")
+                self._db.execute("INSERT INTO room VALUES (zeroblob(65536))")
+                self._db.execute("DROP TABLE room")
+        except sqlite3.Error as error:
+            raise JournalError(str(error)) from error
+
+    def size_bytes(self) -> int:
+        """What the file holds, without pages that are free."""
+        page_bytes, pages, free = (
+            self._db.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
+        return int(page_bytes * (pages - free))
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it."""
+        self._db.close()
+
+    def _write_head(self, head: RunHead) -> None:
+        cursor = self._db.execute(
+            "INSERT INTO run (format, version, policy, epoch_of_zero_s, began_s, config)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                FORMAT,
+                head.version,
+                head.policy,
+                head.epoch_of_zero_s,
+                head.began_s,
+                head.config,
+            ),
+        )
+        self._run = cursor.lastrowid or 0
+        self.run_bytes = 0
+        if head.plugins:
+            self._db.execute("INSERT INTO run_plugins VALUES (?, ?)", (self._run, head.plugins))
+
+    def _write_memo(self, memo: Memo) -> None:
+        self._db.execute("INSERT OR REPLACE INTO memo VALUES (1, ?)", (memo.knowledge,))
+
+    def _write_step(self, step: Step) -> None:
+        event, actions = encode(step.event), encode(step.actions)
+        cursor = self._db.execute(
+            "INSERT INTO entry (run, event, actions) VALUES (?, ?, ?)", (self._run, event, actions)
+        )
+        self.run_bytes += len(event) + len(actions)
+        for action in step.actions:
+            if isinstance(action, Place):
+                self._db.execute(
+                    "INSERT OR REPLACE INTO place VALUES (?, ?, ?)",
+                    (action.job_id, cursor.lastrowid, encode(action)),
+                )
+
+    def _sync_fully(self, wanted: bool) -> None:
+        if wanted != self._is_full_sync:
+            self._db.execute(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
+            self._is_full_sync = wanted
+
+    def _last_times(self) -> tuple[float, float | None]:
+        run = self._db.execute(
+            "SELECT began_s, epoch_of_zero_s FROM run ORDER BY run DESC LIMIT 1"
+        ).fetchone()
+        if run is None:
+            return 0.0, None
+        entry = self._db.execute(
+            "SELECT event FROM entry ORDER BY sequence DESC LIMIT 1"
+        ).fetchone()
+        last_s = decode(entry[0], EVENT).at_s if entry else 0.0
+        return max(run[0], last_s), run[1]
+
+    def _run_to_drop(self) -> int | None:
+        row = self._db.execute(
+            "SELECT a.run, b.epoch_of_zero_s + b.began_s FROM run a JOIN run b ON b.run > a.run"
+            " ORDER BY a.run, b.run LIMIT 1"
+        ).fetchone()
+        if row is None:
+            return None
+        is_old = row[1] < time.time() - self._limits.max_age_s
+        return int(row[0]) if is_old or self.size_bytes() > self._limits.max_bytes else None
+
+    def _forget_places(self) -> None:
+        self._db.execute(
+            "DELETE FROM place WHERE sequence <= ifnull("
+            "(SELECT sequence FROM place ORDER BY sequence DESC LIMIT 1 OFFSET ?), -1)",
+            (_REMEMBERED_PLACES,),
+        )
+
+
+def _must_be_on_disk(record: Record) -> bool:
+    """Whether somebody waits for it to be safe: Slurm is asked next, or an operator answered."""
+    if isinstance(record, Step):
+        return any(isinstance(action, Place | LetGo | Preempt) for action in record.actions)
+    return isinstance(record, Memo)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open, check and prepare a file; sqlite3.DatabaseError when it is no sound database."""
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    try:
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(f"quick_check: {verdict}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
+        connection.executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Whether the file is broken, rather than the disk full or the folder not ours."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename a damaged file, and the log beside it, to a name with the time in it."""
+    aside = path.with_name(f"{path.name}.damaged-{int(time.time())}")
+    for suffix in ("-wal", "-shm"):
+        log = Path(f"{path}{suffix}")
+        if log.exists():
+            log.rename(f"{aside}{suffix}")
+    return path.rename(aside)

@@ -1,0 +1,258 @@
+"""Reads a journal, also one that a daemon is writing: its runs, and every step of each.
+
+The file is opened for reading only and read in short pieces, each a transaction of its own. So a
+reader never holds up the daemon's writes, nor the folding of its write-ahead log into the file.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from roost_engine.domain.actions import Action
+from roost_engine.domain.errors import JournalError
+from roost_engine.domain.events import Event
+from roost_formats.journal.codec import FORMAT, decode
+from roost_formats.journal.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
+
+_T = TypeVar("_T")
+_MAGIC = b"SQLite format 3\x00"
+_PIECE_ROWS = 2_000
+_DAMAGED = (
+    "the file is damaged or was cut short; copy it anew, with journal.sqlite-wal where there is one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One engine's life in a journal that is being read, as far as it had come by then.
+
+    Attributes:
+        last_sequence: number of its newest entry; 0 without entries.
+    """
+
+    number: int
+    head: RunHead
+    step_count: int
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One step as it was written: the codec's bytes."""
+
+    sequence: int
+    event: bytes
+    actions: bytes
+
+
+class JournalReader:
+    """Reads a journal.
+
+    Args:
+        path: the file, or the folder that has it.
+
+    Attributes:
+        path: the file.
+
+    Raises:
+        JournalError: it is not a journal, or cannot be read; names the file and the cure.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path / FILE_NAME if path.is_dir() else path
+        _check_header(self.path)
+        self._at_rest = _rest(self.path)
+        try:
+            self._db = _connect(self.path, is_at_rest=self._at_rest is not None)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def runs(self) -> list[Run]:
+        """Every run, oldest first.
+
+        Raises:
+            JournalError: one was written by a later version of Roost, or the file is damaged.
+        """
+        runs = []
+        plugins = dict(self._plugins())
+        for number, form, *head, count, last in self._rows(
+            "SELECT run, format, version, policy, epoch_of_zero_s, began_s, config,"
+            " (SELECT count(*) FROM entry WHERE entry.run = run.run),"
+            " (SELECT ifnull(max(sequence), 0) FROM entry WHERE entry.run = run.run)"
+            " FROM run ORDER BY run",
+            (),
+            "its list of runs",
+        ):
+            if form > FORMAT:
+                raise JournalError(
+                    f"{self.path}: run {number} has format {form}; this version reads {FORMAT}:"
+                    " update Roost"
+                )
+            version, policy, epoch_of_zero_s, began_s, config = head
+            told = RunHead(
+                version=version,
+                policy=policy,
+                epoch_of_zero_s=epoch_of_zero_s,
+                began_s=began_s,
+                config=config,
+                plugins=plugins.get(number, b""),
+            )
+            runs.append(Run(number, told, count, last))
+        return runs
+
+    def _plugins(self) -> list[tuple[Any, ...]]:
+        """(run, its plug-ins); a journal of before there were any has no such table."""
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'run_plugins'"
+        what = "the policies of its runs"
+        if not self._rows(named, (), what):
+            return []
+        return self._rows("SELECT run, plugins FROM run_plugins", (), what)
+
+    def entries(self, run: Run) -> Iterator[Entry]:
+        """Every entry of a run that was there when `runs` was asked, in order.
+
+        Raises:
+            JournalError: the file is damaged, or the daemon pruned the run meanwhile.
+        """
+        sequence = count = 0
+        while count < run.step_count:
+            piece = self._rows(
+                "SELECT sequence, event, actions FROM entry"
+                " WHERE run = ? AND sequence > ? AND sequence <= ? ORDER BY sequence LIMIT ?",
+                (run.number, sequence, run.last_sequence, _PIECE_ROWS),
+                f"what follows entry {sequence}",
+            )
+            if not piece:
+                raise JournalError(
+                    f"{self.path}: run {run.number} has {count} entries left of {run.step_count}:"
+                    " roostd deletes its oldest runs; read the journal again"
+                )
+            for row in piece:
+                yield Entry(*row)
+            sequence, count = piece[-1][0], count + len(piece)
+
+    def steps(self, run: Run) -> Iterator[Step]:
+        """Every step of a run, in order.
+
+        Raises:
+            JournalError: as `entries`, or a record cannot be read.
+        """
+        for entry in self.entries(run):
+            yield Step(self.event(entry), self.actions(entry))
+
+    def event(self, entry: Entry) -> Event:
+        """What the engine was told.
+
+        Raises:
+            JournalError: the record cannot be read; names it.
+        """
+        return self._decode(entry, entry.event, EVENT)
+
+    def actions(self, entry: Entry) -> tuple[Action, ...]:
+        """What the engine answered.
+
+        Raises:
+            JournalError: the record cannot be read; names it.
+        """
+        return self._decode(entry, entry.actions, ACTIONS)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def _decode(self, entry: Entry, record: bytes, kind: type[_T]) -> _T:
+        try:
+            return decode(record, kind)
+        except JournalError as error:
+            raise JournalError(
+                f"{self.path}: entry {entry.sequence}: {error}; was it written by a later version"
+                " of Roost, or changed?"
+            ) from error
+
+    def _rows(self, query: str, arguments: tuple[int, ...], what: str) -> list[tuple[Any, ...]]:
+        """All at once: a cursor that is left open would hold its view of the log."""
+        try:
+            rows = self._db.execute(query, arguments).fetchall()
+        except sqlite3.Error as error:
+            if not self._has_woken():
+                raise self._unreadable(error, f"{what}: ") from error
+            return self._rows(query, arguments, what)
+        return self._rows(query, arguments, what) if self._has_woken() else rows
+
+    def _has_woken(self) -> bool:
+        """Whether a daemon has begun to write what lay at rest; if so, open it as one that is."""
+        if self._at_rest is None or self._at_rest == _rest(self.path):
+            return False
+        self._at_rest = None
+        self._db.close()
+        try:
+            self._db = _connect(self.path, is_at_rest=False)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+        return True
+
+    def _unreadable(self, error: sqlite3.Error, what: str = "") -> JournalError:
+        if "no such table" in str(error) or "no such column" in str(error):
+            return JournalError(
+                f"{self.path}: an SQLite file, but no journal of roostd ({error}); want"
+                f" {FILE_NAME} of roostd's paths.state_dir"
+            )
+        return JournalError(f"{self.path}: {what}{error}: {_cure(error)}")
+
+
+def _check_header(path: Path) -> None:
+    """Tell what is no database from a database that is damaged.
+
+    Raises:
+        JournalError: it cannot be opened, is empty, or something else.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_MAGIC))
+    except OSError as error:
+        raise JournalError(
+            f"{path}: {error.strerror}; want {FILE_NAME} of roostd's paths.state_dir"
+        ) from error
+    if begin != _MAGIC:
+        what = "is no journal of roostd" if begin else "the file is empty"
+        raise JournalError(f"{path}: {what}; want {FILE_NAME} of roostd's paths.state_dir")
+
+
+def _rest(path: Path) -> tuple[int, int] | None:
+    """Size and time of a file that has no log beside it: it is whole. None: it has one."""
+    if path.with_name(f"{path.name}-wal").exists():
+        return None
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def _connect(path: Path, *, is_at_rest: bool) -> sqlite3.Connection:
+    """Open for reading only.
+
+    Args:
+        path: a database.
+        is_at_rest: nobody writes it, so no log need be made beside it: the folder may be somebody
+            else's, and roostd could not write a log that is.
+    """
+    address = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_at_rest else ''}"
+    connection = sqlite3.connect(address, uri=True, isolation_level=None)
+    try:
+        connection.execute("SELECT 1 FROM run, entry LIMIT 1").fetchall()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_unopened(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+
+
+def _cure(error: sqlite3.Error) -> str:
+    if _is_unopened(error):
+        return "copy the journal, with its -wal file, to a folder of your own and read that"
+    return _DAMAGED

@@ -1,0 +1,289 @@
+"""What an ONNX file holds, read without trusting it and before any runtime sees it.
+
+A model file may come from anywhere, and runtimes have had holes (external data that reads other
+files, attributes that allocate memory). So this reader takes the little that a score policy needs
+and refuses the rest: a flat graph of allowed operators over small float matrices.
+
+Source of the field numbers: onnx.proto of ONNX 1.23. Page: docs/policy.md.
+"""
+
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import PolicyError
+
+ALLOWED_OPERATORS = frozenset(
+    {
+        "Add",
+        "Concat",
+        "Div",
+        "Gemm",
+        "Identity",
+        "MatMul",
+        "Mul",
+        "Relu",
+        "Sigmoid",
+        "Softmax",
+        "Sub",
+        "Tanh",
+    }
+)
+MAX_NODES = 256
+# With rank and dimensions bounded, no broadcast and no folded product of weights gets large:
+# the worst file that passes costs seconds and tens of megabytes, not the machine.
+MAX_RANK = 2
+MAX_DIMENSION = 1024
+OLDEST_OPSET, NEWEST_OPSET = 13, 25
+
+_FLOAT = 1  # TensorProto.DataType.FLOAT
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf wire types
+_MAX_VARINT_BYTES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """One operation of the graph."""
+
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, float | int]
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxValue:
+    """An input or output of the graph: None stands for a dimension that is not fixed."""
+
+    name: str
+    is_float32: bool
+    dimensions: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxGraph:
+    """A model that passed every check of this module. Weights are float32 and finite."""
+
+    opset: int
+    nodes: tuple[OnnxNode, ...]
+    weights: Mapping[str, NDArray[np.float32]]
+    inputs: tuple[OnnxValue, ...]
+    outputs: tuple[OnnxValue, ...]
+
+
+def read_onnx(model: bytes) -> OnnxGraph:
+    """Read and check a model.
+
+    Args:
+        model: the file's bytes.
+
+    Raises:
+        PolicyError: damaged, or holds something that a score policy has no need of.
+    """
+    fields = _Fields(model, "model")
+    fields.refuse({20: "training information", 25: "functions of its own"})
+    graph = _Fields(fields.one_bytes(7), "graph")
+    graph.refuse({15: "sparse weights", 14: "quantization"})
+    nodes = tuple(_node(node) for node in graph.all_bytes(1))
+    if not 1 <= len(nodes) <= MAX_NODES:
+        raise PolicyError(f"the model has {len(nodes)} operations; want 1 to {MAX_NODES}")
+    weights: dict[str, NDArray[np.float32]] = {}
+    for tensor in graph.all_bytes(5):
+        name, weight = _weight(tensor)
+        if name in weights:
+            raise PolicyError(f"the model has two weights named {name!r}")
+        weights[name] = weight
+    return OnnxGraph(
+        opset=_opset(fields),
+        nodes=nodes,
+        weights=weights,
+        inputs=tuple(_value(value) for value in graph.all_bytes(11)),
+        outputs=tuple(_value(value) for value in graph.all_bytes(12)),
+    )
+
+
+class _Fields:
+    """The fields of one protobuf message, by number, in the order they stand in."""
+
+    def __init__(self, message: bytes, what: str) -> None:
+        self.what = what
+        self._by_number: dict[int, list[int | bytes]] = {}
+        for number, value in _walk(message, what):
+            self._by_number.setdefault(number, []).append(value)
+
+    def refuse(self, numbers: Mapping[int, str]) -> None:
+        """Raise if any of these fields is there."""
+        for number, name in numbers.items():
+            if number in self._by_number:
+                raise PolicyError(f"the {self.what} has {name}; a score policy may not")
+
+    def all_bytes(self, number: int) -> list[bytes]:
+        """Every value of a field of texts, blobs or messages."""
+        values = list[bytes]()
+        for value in self._by_number.get(number, []):
+            if not isinstance(value, bytes):
+                raise PolicyError(f"damaged model: field {number} of the {self.what} is a number")
+            values.append(value)
+        return values
+
+    def one_bytes(self, number: int) -> bytes:
+        """The one value of a field; two would let readers disagree on which counts."""
+        values = self.all_bytes(number)
+        if len(values) != 1:
+            raise PolicyError(
+                f"damaged model: the {self.what} has field {number} {len(values)} times, want once"
+            )
+        return values[0]
+
+    def text(self, number: int) -> str:
+        """The text of a field, empty where it is absent."""
+        if number not in self._by_number:
+            return ""
+        try:
+            return self.one_bytes(number).decode()
+        except UnicodeDecodeError as error:
+            raise PolicyError(f"damaged model: a name in the {self.what} is no text") from error
+
+    def texts(self, number: int) -> tuple[str, ...]:
+        """Every text of a field."""
+        try:
+            return tuple(value.decode() for value in self.all_bytes(number))
+        except UnicodeDecodeError as error:
+            raise PolicyError(f"damaged model: a name in the {self.what} is no text") from error
+
+    def integers(self, number: int) -> list[int]:
+        """Every integer of a field, packed or not."""
+        values = list[int]()
+        for value in self._by_number.get(number, []):
+            if isinstance(value, int):
+                values.append(value)
+                continue
+            position = 0
+            while position < len(value):
+                integer, position = _varint(value, position, self.what)
+                values.append(integer)
+        return [value - (1 << 64) if value >> 63 else value for value in values]
+
+    def integer(self, number: int) -> int | None:
+        """The one integer of a field, None where it is absent."""
+        values = self.integers(number)
+        if len(values) > 1:
+            raise PolicyError(f"damaged model: the {self.what} has field {number} twice")
+        return values[0] if values else None
+
+
+def _walk(message: bytes, what: str) -> Iterator[tuple[int, int | bytes]]:
+    position = 0
+    while position < len(message):
+        key, position = _varint(message, position, what)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == _VARINT:
+            value, position = _varint(message, position, what)
+            yield number, value
+            continue
+        if wire_type == _BYTES:
+            length, position = _varint(message, position, what)
+        elif wire_type in (_FIXED32, _FIXED64):
+            length = 4 if wire_type == _FIXED32 else 8
+        else:
+            raise PolicyError(f"damaged model: wire type {wire_type} in the {what}")
+        if number == 0 or length > len(message) - position:
+            raise PolicyError(f"damaged model: the {what} ends early or is not an ONNX file")
+        yield number, message[position : position + length]
+        position += length
+
+
+def _varint(message: bytes, position: int, what: str) -> tuple[int, int]:
+    value = 0
+    for count in range(_MAX_VARINT_BYTES):
+        if position + count >= len(message):
+            break
+        byte = message[position + count]
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            return value & (1 << 64) - 1, position + count + 1
+    raise PolicyError(f"damaged model: the {what} ends inside a number")
+
+
+def _opset(fields: _Fields) -> int:
+    versions = list[int]()
+    for message in fields.all_bytes(8):
+        entry = _Fields(message, "operator set")
+        if entry.text(1) not in ("", "ai.onnx"):
+            raise PolicyError(f"the model uses the operator set {entry.text(1)!r}; want ai.onnx")
+        versions.append(entry.integer(2) or 0)
+    if len(versions) != 1 or not OLDEST_OPSET <= versions[0] <= NEWEST_OPSET:
+        raise PolicyError(
+            f"the model's operator set versions are {versions};"
+            f" want one of {OLDEST_OPSET} to {NEWEST_OPSET}"
+        )
+    return versions[0]
+
+
+def _node(message: bytes) -> OnnxNode:
+    fields = _Fields(message, "operation")
+    operator, domain = fields.text(4), fields.text(7)
+    if domain not in ("", "ai.onnx") or operator not in ALLOWED_OPERATORS:
+        name = f"{domain}.{operator}" if domain else operator
+        allowed = ", ".join(sorted(ALLOWED_OPERATORS))
+        raise PolicyError(f"the model uses the operator {name!r}; allowed are {allowed}")
+    fields.refuse({8: "an overload"})
+    attributes: dict[str, float | int] = {}
+    for attribute in fields.all_bytes(5):
+        name, value = _attribute(attribute, operator)
+        attributes[name] = value
+    return OnnxNode(operator, fields.texts(1), fields.texts(2), attributes)
+
+
+def _attribute(message: bytes, operator: str) -> tuple[str, float | int]:
+    fields = _Fields(message, "attribute")
+    name, integer, floats = fields.text(1), fields.integer(3), fields.all_bytes(2)
+    others = {4: "text", 5: "a tensor", 6: "a subgraph", 7: "a list", 8: "a list", 9: "a list"}
+    others |= {10: "tensors", 11: "subgraphs", 21: "a reference", 22: "a sparse tensor"}
+    fields.refuse({number: f"{kind} ({name!r} of {operator})" for number, kind in others.items()})
+    if len(floats) == 1 and integer is None and len(floats[0]) == 4:
+        return name, float(struct.unpack("<f", floats[0])[0])
+    if integer is not None and not floats:
+        return name, integer
+    raise PolicyError(f"damaged model: attribute {name!r} of {operator} has no single number")
+
+
+def _weight(message: bytes) -> tuple[str, NDArray[np.float32]]:
+    fields = _Fields(message, "weight")
+    name = fields.text(8)
+    if fields.all_bytes(13) or fields.integer(14):
+        raise PolicyError(f"weight {name!r} lies in another file; want all weights in the model")
+    if fields.integer(2) != _FLOAT:
+        raise PolicyError(f"weight {name!r} is not of type float32")
+    fields.refuse({3: f"a segment ({name!r})"})
+    dimensions = fields.integers(1)
+    if len(dimensions) > MAX_RANK or any(not 1 <= d <= MAX_DIMENSION for d in dimensions):
+        raise PolicyError(
+            f"weight {name!r} has the shape {dimensions};"
+            f" want at most {MAX_RANK} dimensions of 1 to {MAX_DIMENSION}"
+        )
+    if fields.all_bytes(9) and fields.all_bytes(4):
+        raise PolicyError(f"damaged model: weight {name!r} holds its numbers twice")
+    payload = fields.one_bytes(9) if fields.all_bytes(9) else b"".join(fields.all_bytes(4))
+    if len(payload) != 4 * math.prod(dimensions):
+        raise PolicyError(
+            f"weight {name!r} has {len(payload)} bytes; want {4 * math.prod(dimensions)}"
+        )
+    weight = np.frombuffer(payload, dtype="<f4").astype(np.float32).reshape(dimensions)
+    if not np.isfinite(weight).all():
+        raise PolicyError(f"weight {name!r} holds NaN or infinity")
+    return name, weight
+
+
+def _value(message: bytes) -> OnnxValue:
+    fields = _Fields(message, "graph input or output")
+    tensor = _Fields(_Fields(fields.one_bytes(2), "type").one_bytes(1), "tensor type")
+    dimensions = list[int | None]()
+    for shape in tensor.all_bytes(2):
+        for entry in _Fields(shape, "shape").all_bytes(1):
+            dimensions.append(_Fields(entry, "dimension").integer(1))
+    return OnnxValue(fields.text(1), tensor.integer(1) == _FLOAT, tuple(dimensions))

@@ -1,0 +1,133 @@
+"""Small ONNX files for tests, good and bad, encoded here so that no test needs the onnx package."""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, SCHEMA_VERSION, HeuristicScore
+from roost_formats.models.manifest import PolicyManifest, manifest_path
+from roost_formats.models.onnx_policy import INPUT_NAME, OUTPUT_NAME
+
+_FLOAT = 1
+
+
+def varint(value: int) -> bytes:
+    """A protobuf varint."""
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def number(position: int, value: int) -> bytes:
+    """A protobuf field that holds an integer."""
+    return varint(position << 3) + varint(value)
+
+
+def blob(position: int, value: bytes | str) -> bytes:
+    """A protobuf field that holds a text, a blob or a message."""
+    raw = value.encode() if isinstance(value, str) else value
+    return varint(position << 3 | 2) + varint(len(raw)) + raw
+
+
+def single(position: int, value: float) -> bytes:
+    """A protobuf field that holds a float32."""
+    return varint(position << 3 | 5) + struct.pack("<f", value)
+
+
+def tensor(name: str, values: NDArray[np.float32]) -> bytes:
+    """A TensorProto."""
+    dimensions = b"".join(number(1, size) for size in values.shape)
+    return dimensions + number(2, _FLOAT) + blob(8, name) + blob(9, values.astype("<f4").tobytes())
+
+
+def value_info(name: str, dimensions: Sequence[int | str], element: int = _FLOAT) -> bytes:
+    """A ValueInfoProto; a text is a dimension that is not fixed."""
+    shape = b"".join(
+        blob(1, number(1, size) if isinstance(size, int) else blob(2, size)) for size in dimensions
+    )
+    return blob(1, name) + blob(2, blob(1, number(1, element) + blob(2, shape)))
+
+
+def operation(
+    operator: str, inputs: Sequence[str], outputs: Sequence[str], extra: bytes = b""
+) -> bytes:
+    """A NodeProto; `extra` is appended as it is."""
+    names = b"".join(blob(1, name) for name in inputs) + b"".join(blob(2, n) for n in outputs)
+    return names + blob(4, operator) + extra
+
+
+@dataclass(slots=True)
+class ModelParts:
+    """A model that answers as the heuristic does, in parts that a test can spoil.
+
+    Attributes:
+        nodes: encoded NodeProto.
+        weights: encoded TensorProto.
+        inputs: encoded ValueInfoProto.
+        outputs: encoded ValueInfoProto.
+        opsets: encoded OperatorSetIdProto.
+        graph_extra: appended to the GraphProto.
+        model_extra: appended to the ModelProto.
+    """
+
+    nodes: list[bytes] = field(
+        default_factory=lambda: [operation("MatMul", [INPUT_NAME, "weight"], [OUTPUT_NAME])]
+    )
+    weights: list[bytes] = field(
+        default_factory=lambda: [tensor("weight", HEURISTIC_WEIGHTS[:, None])]
+    )
+    inputs: list[bytes] = field(
+        default_factory=lambda: [value_info(INPUT_NAME, ["candidate", len(COLUMNS)])]
+    )
+    outputs: list[bytes] = field(
+        default_factory=lambda: [value_info(OUTPUT_NAME, ["candidate", 1])]
+    )
+    opsets: list[bytes] = field(default_factory=lambda: [number(2, 17)])
+    graph_extra: bytes = b""
+    model_extra: bytes = b""
+
+    def encode(self) -> bytes:
+        """The file."""
+        graph = blob(2, "test") + self.graph_extra
+        for position, messages in ((1, self.nodes), (5, self.weights)):
+            graph += b"".join(blob(position, message) for message in messages)
+        for position, messages in ((11, self.inputs), (12, self.outputs)):
+            graph += b"".join(blob(position, message) for message in messages)
+        opsets = b"".join(blob(8, message) for message in self.opsets)
+        return number(1, 8) + opsets + blob(7, graph) + self.model_extra
+
+
+def install_model(
+    folder: Path,
+    model: bytes,
+    *,
+    schema_version: int = SCHEMA_VERSION,
+    columns: tuple[str, ...] = COLUMNS,
+    canary_scores: NDArray[np.float32] | None = None,
+) -> Path:
+    """Write a model and a manifest that fits it, unless told otherwise.
+
+    Returns:
+        The model's path.
+    """
+    features = np.random.default_rng(0).random((4, len(COLUMNS))).astype(np.float32)
+    manifest = PolicyManifest(
+        schema_version=schema_version,
+        columns=columns,
+        sha256=hashlib.sha256(model).hexdigest(),
+        size_bytes=len(model),
+        canary_features=features,
+        canary_scores=HeuristicScore().score(features) if canary_scores is None else canary_scores,
+        card={"name": "test"},
+    )
+    path = folder / "policy.onnx"
+    path.write_bytes(model)
+    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    return path

@@ -1,0 +1,242 @@
+"""Policies by name: compositions of an order, a placement rule, a gate and a preemption rule.
+
+Keeping the four apart lets a comparison say which of them made the difference. Any composition can
+be written `order+placement+gate+preemption`; parts left off at the end take the default.
+Page: docs/simulator/README.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from roost_engine.engine import EngineConfig, Policies
+from roost_sim.catalogue.gate_parts import GATES, gate_part
+from roost_sim.catalogue.order_parts import ORDERS
+from roost_sim.catalogue.placement_parts import PLACEMENTS
+from roost_sim.catalogue.preemption_parts import PREEMPTIONS
+from roost_sim.errors import SimError
+from roost_sim.information.knowledge import Knowledge
+from roost_sim.policies.gate.delay_gates import TUNABLE
+from roost_sim.traces.shapes import JobShapeRule, ShapeRule
+from roost_sim.worlds.fidelity import Regime
+
+__all__ = [
+    "GATES",
+    "ORDERS",
+    "PLACEMENTS",
+    "POLICIES",
+    "PREEMPTIONS",
+    "Composition",
+    "Knowledge",
+    "PolicyNameError",
+    "Regime",
+    "ShapeRule",
+    "find_policy",
+]
+
+
+class PolicyNameError(SimError):
+    """No policy or part of one has this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """A policy: one part of each kind, by id."""
+
+    name: str
+    order: str
+    placement: str = "consolidation"
+    gate: str = "open"
+    preemption: str = "none"
+
+    @property
+    def regime(self) -> Regime:
+        """What it is told of run times: the most that any part is."""
+        parts = (
+            ORDERS[self.order].regime,
+            PLACEMENTS[self.placement].regime,
+            gate_part(self.gate).regime,
+            PREEMPTIONS[self.preemption].regime,
+        )
+        return min(parts, key=list(Regime).index)
+
+    @property
+    def asks_speed(self) -> bool:
+        """Whether a part of it goes by how fast jobs run."""
+        return ORDERS[self.order].asks_speed or gate_part(self.gate).asks_speed
+
+    @property
+    def asks_limits(self) -> bool:
+        """Whether jobs have time limits because a part of it goes by them."""
+        return gate_part(self.gate).regime is Regime.LIMIT
+
+    @property
+    def shapes(self) -> ShapeRule:
+        """How GPU counts become shapes."""
+        return PLACEMENTS[self.placement].shapes
+
+    def shapes_by_job(self, knowledge: Knowledge) -> JobShapeRule | None:
+        """How they do where it hangs on the job too; None: it does not."""
+        rule = PLACEMENTS[self.placement].shapes_by_job
+        return None if rule is None else rule(knowledge)
+
+    @property
+    def source(self) -> str:
+        """Where its parts are defined."""
+        parts = [ORDERS[self.order].source, PLACEMENTS[self.placement].source]
+        if self.gate != "open":
+            parts.append(gate_part(self.gate).source)
+        if self.preemption != "none":
+            parts.append(PREEMPTIONS[self.preemption].source)
+        return "; ".join(parts)
+
+    def build(self, knowledge: Knowledge) -> Policies:
+        """Make the engine's plug-ins."""
+        return Policies(
+            order=ORDERS[self.order].build(knowledge),
+            gate=gate_part(self.gate).build(knowledge),
+            candidates=PLACEMENTS[self.placement].candidates(knowledge),
+            score=PLACEMENTS[self.placement].score(knowledge),
+            preemption=PREEMPTIONS[self.preemption].build(knowledge),
+        )
+
+    def engine_config(self, default: EngineConfig) -> EngineConfig:
+        """The engine's numbers, with what the policy is defined by."""
+        gate = gate_part(self.gate)
+        patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
+        return replace(default, patience_s=patience_s, passing=gate.passing)
+
+
+# Which six TopDRL was compared with is not known; these are the best documented, and its own
+# choice of GPUs without learning. "DRF" and "Tetris" are what its laboratory calls them.
+TOPDRL_BASELINES = (
+    ("fcfs-ff", "fifo", "first-fit"),
+    ("fcfs-lb", "fifo", "load-balance-tree"),
+    ("sjf-lb", "sjf", "load-balance-tree"),
+    ("drf-lb", "smallest-first", "load-balance-tree"),
+    ("tetris-lb", "largest-first", "load-balance-tree"),
+    ("random", "random-order", "random"),
+    ("fcfs-knn", "fifo", "knn"),
+    ("sjf-knn", "sjf", "knn"),
+)
+
+NOT_PREEMPTIVE = (
+    *("fifo", "sjf", "ssf", "drf", "optimus", "asrpt"),
+    *("smallest-first", "largest-first", "random-order"),
+)
+
+
+def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> Composition:
+    return Composition(
+        name=name, order=order, placement=placement or "consolidation", preemption=preemption
+    )
+
+
+_STOPPING = (
+    ("srtf", "srtf-pays-moves"),
+    ("srsf", "srsf-moves"),
+    ("las", "las-moves"),
+    ("gittins-2d", "gittins-moves"),
+)
+
+BASELINES = (
+    *(_preemptive(name, name, rule) for name, rule in _STOPPING),
+    *(_preemptive(f"{name}-strict", name, rule, "strict") for name, rule in _STOPPING),
+    _preemptive("tiresias", "tiresias", "tiresias-moves", "skew"),
+    _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew-scattered"),
+    _preemptive("tiresias-consolidated", "tiresias", "tiresias-moves"),
+    _preemptive("tiresias-strict", "tiresias", "tiresias-moves", "strict"),
+    _preemptive("tiresias-lucid", "tiresias-lucid", "tiresias-lucid"),
+    _preemptive("tiresias-blox", "least-run-time", "least-run-time"),
+    _preemptive("tiresias-dally", "las", "leases", "skew-dally"),
+    _preemptive("gandiva", "longest-waiting", "time-slices"),
+    _preemptive("gandiva-strict", "longest-waiting", "time-slices", "strict"),
+    _preemptive("gandiva-dally", "latest-start", "leases", "machine-or-random"),
+    _preemptive("themis", "themis", "themis-leases"),
+    _preemptive("s-rank", "s-rank", "leases"),
+    Composition(
+        name="dally", order="s-rank", placement="first-found", gate="dally", preemption="leases"
+    ),
+    Composition(name="tetris", order="tetris", placement="tetris"),
+    Composition(name="lif", order="fifo", placement="lif"),
+    Composition(name="lwf", order="fifo", placement="lwf-1"),
+    Composition(name="first-fit", order="fifo", placement="first-fit"),
+    Composition(name="load-balance", order="fifo", placement="load-balance"),
+    Composition(name="lwf-srsf", order="srsf", placement="lwf-1", preemption="srsf"),
+    Composition(name="random", order="random-order", placement="random"),
+    Composition(name="slurm", order="fifo", placement="slurm-24.05", gate="easy"),
+    Composition(name="slurm-22.05", order="fifo", placement="slurm-22.05", gate="easy"),
+    Composition(
+        name="slurm-switches", order="fifo", placement="slurm-switches", gate="easy-switches"
+    ),
+)
+
+# The best full stacks found that are told nothing of run times: docs/results/README.md.
+ROOST = (
+    Composition(
+        name="roost", order="las", placement="consolidation", gate="delay", preemption="las-moves"
+    ),
+    Composition(
+        name="roost-makespan",
+        order="s-rank",
+        placement="strict",
+        gate="delay",
+        preemption="leases",
+    ),
+    Composition(name="roost-no-preemption", order="fifo", placement="strict", gate="patient-delay"),
+)
+
+POLICIES: Mapping[str, Composition] = {
+    composition.name: composition
+    for composition in (
+        *ROOST,
+        *(Composition(name=order, order=order) for order in NOT_PREEMPTIVE),
+        *BASELINES,
+        Composition(name="fifo-easy", order="fifo", gate="easy"),
+        Composition(name="fifo-block", order="fifo", gate="block"),
+        *(
+            Composition(name=f"{order}-strict", order=order, placement="strict")
+            for order in ("fifo", "sjf")
+        ),
+        *(
+            Composition(name=f"topdrl-{name}", order=order, placement=placement)
+            for name, order, placement in TOPDRL_BASELINES
+        ),
+    )
+}
+
+_KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
+    ("order", ORDERS),
+    ("placement", PLACEMENTS),
+    ("gate", GATES),
+    ("preemption", PREEMPTIONS),
+)
+
+
+def find_policy(name: str) -> Composition:
+    """Look a policy up by its name, or put it together from `order+placement+gate+preemption`.
+
+    Raises:
+        PolicyNameError: there is none, or no such part; names the nearest.
+    """
+    if name in POLICIES:
+        return POLICIES[name]
+    parts = name.split("+")
+    if len(parts) == 1:
+        raise PolicyNameError(_no_such("policy", name, POLICIES))
+    if len(parts) > len(_KINDS):
+        raise PolicyNameError(f"{name}: want at most order+placement+gate+preemption")
+    chosen: dict[str, str] = {}
+    for (kind, known), part in zip(_KINDS, parts, strict=False):
+        if kind == "gate" and part.startswith(f"{TUNABLE}:"):
+            gate_part(part)
+        elif part not in known:
+            raise PolicyNameError(_no_such(kind, part, known))
+        chosen[kind] = part
+    return Composition(name=name, **chosen)
+
+
+def _no_such(kind: str, name: str, known: Mapping[str, object]) -> str:
+    near = get_close_matches(name, known, n=1)
+    cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"no {kind} {name!r}: {cure}"

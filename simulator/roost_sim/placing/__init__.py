@@ -1,1 +1,0 @@
-"""Placement rules by name: which GPUs a job is offered."""

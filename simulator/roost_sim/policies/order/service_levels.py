@@ -1,0 +1,44 @@
+"""Tiresias' queues: whoever has had little service comes before whoever has had more.
+
+Source: Gu et al., Tiresias, NSDI 2019, discretised two-dimensional least attained service; limits
+of its released simulator. Differences: docs/simulator/policies.md.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import SortKey
+
+TIRESIAS_LIMITS_GPU_S = (3250.0, 7200.0, 18000.0)
+LUCID_LIMITS_GPU_S = (18000.0,)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLevels:
+    """The queue that a job is in, by its GPU-seconds; first come, first served within one.
+
+    Attributes:
+        limits_gpu_s: ascending; a job that has reached one is in the next queue.
+    """
+
+    limits_gpu_s: tuple[float, ...]
+
+    def value(self, job: JobRecord, at_s: float) -> SortKey:
+        """See roost_sim.policies.order.job_values.Value."""
+        assert job.spec is not None
+        return bisect_right(self.limits_gpu_s, job.attained_gpu_s(at_s)), job.spec.submit_s
+
+    def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
+        """When the first of some running jobs falls into the next queue."""
+        return min((self._falls_s(job, at_s) for job in running), default=inf)
+
+    def _falls_s(self, job: JobRecord, at_s: float) -> float:
+        assert job.spec is not None
+        attained_gpu_s = job.attained_gpu_s(at_s)
+        level = bisect_right(self.limits_gpu_s, attained_gpu_s)
+        if level == len(self.limits_gpu_s):
+            return inf
+        return at_s + (self.limits_gpu_s[level] - attained_gpu_s) / job.spec.gpu_count

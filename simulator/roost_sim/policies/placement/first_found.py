@@ -1,0 +1,59 @@
+"""Dally's choice: the first domain that holds the job, smallest kind of domain first.
+
+Source: Sharma et al., arXiv 2401.16492, as coded: not the best fit, though a comment there says so.
+Whether a rack or the whole cluster is accepted yet is for its gate to say.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.link_table import LinkTable, mask_of
+from roost_engine.placement.eligibility import POPCOUNT
+from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
+from roost_sim.policies.placement.scatter_rules import fill
+from roost_sim.policies.placement.stock_slurm import sockets_of
+
+
+class FirstFound:
+    """First a slot, then a node, a rack, anywhere. See scatter.ScatterRule.
+
+    A slot is the GPUs of a node that no system link parts. Within the domain the first free GPUs
+    are taken.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[LinkTable, tuple[int, ...]] = {}
+
+    def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
+        """See ScatterRule."""
+        here = self._slot(free)
+        if here is None:
+            holds = free.counts >= free.wanted
+            here = free.masks
+            if holds.any():
+                here = _only(free.masks, int(np.argmax(holds)))
+            else:
+                in_rack = free.rack_counts()[free.racks]
+                fits = np.flatnonzero(in_rack >= free.wanted)
+                if len(fits):
+                    here = np.where(free.racks == free.racks[fits].min(), free.masks, 0)
+        return lowest_of(here, fill(POPCOUNT[here], free.wanted))
+
+    def _slot(self, free: FreeGpus) -> NDArray[np.int64] | None:
+        """The free GPUs of the first slot that has enough; None when none has."""
+        first: tuple[int, int] | None = None
+        for table, here in free.cluster.by_kind(free.rows):
+            if table not in self._slots:
+                self._slots[table] = tuple(mask_of(slot) for slot in sockets_of(table.links))
+            slots = np.array(self._slots[table])
+            node, slot = np.nonzero(POPCOUNT[free.masks[here][:, None] & slots] >= free.wanted)
+            if len(node) and (first is None or here[node[0]] < first[0]):
+                first = int(here[node[0]]), int(slots[slot[0]])
+        return None if first is None else _only(free.masks, first[0], first[1])
+
+
+def _only(masks: NDArray[np.int64], node: int, within: int = -1) -> NDArray[np.int64]:
+    """Nothing but one node's GPUs, or some of them."""
+    alone = np.zeros_like(masks)
+    alone[node] = masks[node] & within
+    return alone

@@ -1,0 +1,120 @@
+"""LWF-k: least workload first, jobs of more than k GPUs together.
+
+Source: Wang et al., "Communication Contention Aware Scheduling of Multiple Deep Learning Training
+Jobs", arXiv 2002.10105. There jobs share GPUs, a GPU's workload is what its jobs have left, and a
+large job fills whole servers. Here a free GPU has none, so that the workload of its node decides;
+and a server that is partly taken is none to fill, unless it holds its part of the job whole.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import RowSet
+from roost_engine.domain.model import JobId, JobSpec, Shape
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import Chance
+from roost_engine.policies import CandidatePolicy
+from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
+from roost_sim.policies.placement.residents import Residents, Shares
+from roost_sim.policies.placement.scatter import Scattered
+from roost_sim.policies.placement.whole_pieces import WholePieces
+
+_MS_PER_S = 1000  # workloads are summed as ints: what is added and taken off again leaves 0
+
+
+class LeastWorkload:
+    """The nodes whose jobs have the least left to do. See policies.CandidatePolicy.
+
+    Remembers when it was last asked for each job: that is when the job started. A job is taken to
+    run at its ideal speed, and what it had done before it was stopped is not known here.
+
+    Args:
+        work_s: ideal run time of each job; what is missing counts as none.
+        apart_gpus: k. A job of at most so many GPUs takes each where there is the least to do;
+            a larger one takes nodes that hold its parts whole.
+    """
+
+    def __init__(self, work_s: Mapping[JobId, float], apart_gpus: int) -> None:
+        self._work_s, self._apart_gpus = work_s, apart_gpus
+        self._residents = Residents()
+        self._asked_s: dict[JobId, float] = {}
+        self._ends_ms: dict[JobId, int] = {}  # of those that have something left
+        self._next_ends: list[tuple[int, JobId]] = []  # a heap; those that left stay in
+        # By row, over the jobs that have something left: sums of end times, and of GPUs.
+        self._end_sums = self._gpu_sums = np.zeros(0, dtype=np.int64)
+        self._together, self._apart = WholePieces(self), Scattered(self)
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        return self._rule(job).propose(cluster, job, kept, at_s)
+
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+        """See CandidatePolicy."""
+        return self._rule(job).chances(cluster, job, rows)
+
+    def _rule(self, job: JobSpec) -> CandidatePolicy:
+        return self._apart if job.gpu_count <= self._apart_gpus else self._together
+
+    def costs(
+        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+    ) -> NDArray[np.float64]:
+        """See whole_pieces.NodeCost."""
+        return self._workloads(cluster, job, at_s)[rows]
+
+    def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
+        """See scatter.ScatterRule."""
+        workloads = self._workloads(free.cluster, free.job, at_s)[free.rows]
+        job_id, counts = free.job.job_id, np.zeros_like(free.counts)
+        for _ in range(free.wanted):
+            node = int(np.argmin(workloads))
+            counts[node] += 1
+            workloads[node] += _ms(self._work_s.get(job_id, 0.0))
+            if counts[node] == free.counts[node]:
+                workloads[node] = np.inf
+        return lowest_of(free.masks, counts)
+
+    def _workloads(self, cluster: Cluster, job: JobSpec, at_s: float) -> NDArray[np.float64]:
+        """By row, now that a job asks."""
+        now_ms = _ms(at_s)
+        self._look(cluster, now_ms)
+        self._asked_s[job.job_id] = at_s
+        return (self._end_sums - now_ms * self._gpu_sums).astype(np.float64)
+
+    def _look(self, cluster: Cluster, now_ms: int) -> None:
+        """Bring the sums up to date: who left, who came, who ought to have ended by now."""
+        missing = (0, len(cluster) - len(self._end_sums))
+        self._end_sums, self._gpu_sums = (
+            np.pad(sums, missing) for sums in (self._end_sums, self._gpu_sums)
+        )
+        left, come = self._residents.changes(cluster)
+        for job_id, shares in left:
+            self._take_off(cluster, job_id, shares)
+        for job_id in come:
+            begun_ms = _ms(self._asked_s.pop(job_id)) if job_id in self._asked_s else now_ms
+            end_ms = begun_ms + _ms(self._work_s.get(job_id, 0.0))
+            self._ends_ms[job_id] = end_ms
+            self._add(cluster, cluster.shares(job_id), end_ms, 1)
+            heappush(self._next_ends, (end_ms, job_id))
+        while self._next_ends and self._next_ends[0][0] <= now_ms:
+            end_ms, job_id = heappop(self._next_ends)
+            if self._ends_ms.get(job_id) == end_ms:
+                self._take_off(cluster, job_id, cluster.shares(job_id))
+
+    def _take_off(self, cluster: Cluster, job_id: JobId, shares: Shares) -> None:
+        end_ms = self._ends_ms.pop(job_id, None)
+        if end_ms is not None:
+            self._add(cluster, shares, end_ms, -1)
+
+    def _add(self, cluster: Cluster, shares: Shares, end_ms: int, sign: int) -> None:
+        for share in shares:
+            row, gpu_count = cluster.row[share.node], len(share.gpu_indices)
+            self._end_sums[row] += sign * end_ms * gpu_count
+            self._gpu_sums[row] += sign * gpu_count
+
+
+def _ms(time_s: float) -> int:
+    return round(time_s * _MS_PER_S)

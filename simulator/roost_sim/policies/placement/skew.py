@@ -1,0 +1,62 @@
+"""Tiresias' rule: only models with a skewed tensor are kept together, the others go anywhere.
+
+Source: Gu et al., Tiresias, NSDI 2019. Its profiler looks at the sizes of the messages of a model;
+models whose gradient is mostly one tensor (AlexNet, VGG) suffer when spread, others do not.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import RowSet
+from roost_engine.domain.model import JobId, JobSpec, Shape
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import Chance
+from roost_engine.policies import CandidatePolicy, ShapeByShape
+from roost_sim.traces.shapes import every_even_shape, tightest_shapes
+from roost_sim.worlds.model_sizes import size_of
+
+# The largest tensor is 0.45 of ShuffleNet and less of all that Tiresias leaves alone, 0.62 of
+# AlexNet and more of all that it consolidates.
+SKEW_LIMIT_FRAC = 0.5
+
+_TOGETHER = ShapeByShape()
+
+
+def is_skewed(family: str) -> bool:
+    """Whether a model must be consolidated; one of unknown size need not be."""
+    size = size_of(family)
+    return size is not None and size.skew_frac > SKEW_LIMIT_FRAC
+
+
+@dataclass(frozen=True, slots=True)
+class SkewRule:
+    """Strict consolidation for some jobs, another rule for the others.
+
+    See policies.CandidatePolicy. Jobs of both sorts must never ask for the same shapes, as
+    `shapes` sees to: the engine takes the failure of one job for that of all that ask alike.
+
+    Attributes:
+        is_bound: whether a job must be consolidated.
+        anywhere: where the others go.
+    """
+
+    is_bound: Callable[[JobId], bool]
+    anywhere: CandidatePolicy
+
+    def shapes(self, job_id: JobId, gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
+        """What a job asks for: see roost_sim.traces.shapes."""
+        if self.is_bound(job_id):
+            return tightest_shapes(gpu_count, gpus_per_node)
+        shapes = every_even_shape(gpu_count, gpus_per_node)
+        return (*shapes, shapes[-1])  # one more than a bound job of as many GPUs has
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
+        return rule.propose(cluster, job, kept, at_s)
+
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+        """See CandidatePolicy."""
+        rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
+        return rule.chances(cluster, job, rows)

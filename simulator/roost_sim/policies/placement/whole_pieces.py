@@ -1,0 +1,121 @@
+"""Published rules about nodes, with a job's part of a node as the task that they place.
+
+Tetris, LIF and LWF say which server a task goes to. Papers that train with parameter servers have
+tasks of one GPU, and a gang of GPUs placed so is spread over many nodes. A gang is together first
+here: it is cut into as few equal parts as it can, a part goes where the rule likes it best among
+the nodes that hold it whole, and where there are too few of those the job waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import RowSet, row_array, rows_in
+from roost_engine.domain.model import JobSpec, Shape
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import POPCOUNT, Chance, chances_in, required_rows, room_for
+from roost_sim.policies.placement.free_gpus import lowest_of
+from roost_sim.policies.placement.scatter import nothing, the_one
+
+
+class NodeCost(Protocol):
+    """How much a rule dislikes each node for a part of a job."""
+
+    def costs(
+        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+    ) -> NDArray[np.float64]:
+        """Judge nodes.
+
+        Args:
+            cluster: to be read only.
+            job: who asks.
+            shape: in which; every part of it is alike.
+            rows: int64 [node], ascending: each holds a part.
+            at_s: engine time.
+
+        Returns:
+            float64 [node], finite; the least is best.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class WholePieces:
+    """The first of a job's shapes that has room, on the nodes that a rule likes best.
+
+    Within one rack where one has enough of these nodes, the one that costs least; else in as few
+    racks as hold it. Of nodes that cost the same the fullest, then the first. See
+    policies.CandidatePolicy.
+    """
+
+    rule: NodeCost
+
+    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        chances: tuple[Chance, ...] = ()
+        for shape in job.shapes:
+            room = room_for(cluster, job, shape, kept)
+            required = required_rows(cluster, job, room.rows)
+            if required is not None and room.row_count >= shape.node_count >= required.bit_count():
+                rows = row_array(room.rows)
+                cost = self.rule.costs(cluster, job, shape, rows, at_s)
+                chosen = _best(cluster, shape, rows, cost, tuple(rows_in(required)))
+                sizes = np.full(len(chosen), shape.gpus_per_node)
+                masks = lowest_of(cluster.free_mask[chosen], sizes)
+                return the_one(cluster, shape, chosen, masks, room)
+            chances += room.chances(shape)
+        return nothing(job, room, chances)
+
+    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+        """See CandidatePolicy."""
+        return chances_in(cluster, job, rows)
+
+
+class WholeFreeNode:
+    """Tetris: the node whose free resources point most where the part's needs do.
+
+    The score is the dot product of what is free and what is asked for, in GPUs, CPUs and memory,
+    each as a part of what the node has. See NodeCost.
+    """
+
+    def costs(
+        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+    ) -> NDArray[np.float64]:
+        """See NodeCost."""
+        score = np.zeros(len(rows))
+        for free, whole, asked in (
+            (cluster.gpu_free, cluster.gpu_count, shape.gpus_per_node),
+            (cluster.cpu_free, cluster.cpu_count, shape.cpus_per_node),
+            (cluster.memory_free, cluster.memory_bytes, shape.memory_per_node_bytes),
+        ):
+            if asked:
+                score += free.of(rows) / whole[rows] * (asked / whole[rows])
+        return -score
+
+
+def _best(
+    cluster: Cluster,
+    shape: Shape,
+    rows: NDArray[np.int64],
+    cost: NDArray[np.float64],
+    required: tuple[int, ...],
+) -> NDArray[np.int64]:
+    """The rows of the parts, ascending."""
+    left = POPCOUNT[cluster.free_mask[rows]]
+    order = np.lexsort((rows, left, cost, ~np.isin(rows, required)))  # best first
+    wanted = shape.node_count
+    if wanted == 1:
+        return rows[order[:1]]
+    racks = cluster.rack_id[rows]
+    parts_of = np.bincount(racks)
+    if not required and int(parts_of.max()) >= wanted:
+        enough = np.flatnonzero(parts_of >= wanted)
+        first = [order[racks[order] == rack][:wanted] for rack in enough]
+        return np.sort(rows[first[int(np.argmin([cost[each].sum() for each in first]))]])
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    fewest_racks = np.lexsort((place, -parts_of[racks], ~np.isin(rows, required)))
+    return np.sort(rows[fewest_racks[:wanted]])

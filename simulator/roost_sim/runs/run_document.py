@@ -1,0 +1,41 @@
+"""The figures of one run as the JSON object that `run` and `compare` print."""
+
+from typing import TypeAlias
+
+from roost_sim.runs.simulation import Report
+
+Figure: TypeAlias = float | int | str | None
+
+
+def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figure]:
+    """The JSON object of one run. Page: docs/simulator/README.md."""
+    figures = report.metrics
+    return {
+        "policy": policy_name,
+        "seed": seed,
+        "jobs": figures.jobs,
+        "completed": figures.completed,
+        "avg_jct_s": figures.avg_jct_s,
+        "median_jct_s": figures.median_jct_s,
+        "p95_jct_s": figures.p95_jct_s,
+        "p99_jct_s": figures.p99_jct_s,
+        "makespan_s": figures.makespan_s,
+        "avg_queue_s": figures.avg_queue_s,
+        "comm_share": figures.comm_share,
+        "occupancy": figures.occupancy,
+        "preemptions": figures.preemptions,
+        "decisions": figures.decisions,
+        "decision_p99_ms": figures.decision_p99_ms,
+        "bound_avg_jct_s": figures.bound_avg_jct_s,
+        "wall_s": report.wall_s,
+        "regime": report.knowledge.value,
+        "avg_comm_s": figures.avg_comm_s,
+        "occupancy_loss": figures.occupancy_loss,
+        "fairness_mean": None if figures.fairness is None else figures.fairness.mean,
+        "fairness_max": None if figures.fairness is None else figures.fairness.most,
+        "fairness_jain": None if figures.fairness is None else figures.fairness.jain,
+        "decision_p50_ms": figures.decision_p50_ms,
+        "placed_node": figures.tier_counts[0],
+        "placed_rack": figures.tier_counts[1],
+        "placed_across_racks": figures.tier_counts[2],
+    }

@@ -1,0 +1,252 @@
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from roost_engine.domain.errors import ConfigError
+from roost_engine.engine import EngineConfig, Passing
+from roost_engine.gate.delay import DelayConfig
+from roost_engine.gate.timers import TimerConfig
+from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roostd.config.config import Config, Mode, environment_name, leaves, load_config
+from roostd.config.decisions import EngineSection, GateKind, GateSection, PreemptionSection
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "deploy" / "roostd.yaml"
+PAGE = ROOT / "docs" / "configuration.md"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "roostd.yaml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def problems(tmp_path: Path, text: str, **environ: str) -> list[str]:
+    file = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, environ)
+    return [problem.replace(str(file), "roostd.yaml") for problem in caught.value.problems]
+
+
+def test_an_empty_file_is_the_defaults_and_the_default_mode_touches_nothing(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, ""), {}).config
+
+    assert config == Config()
+    assert config.mode_of("any") is Mode.SHADOW
+
+
+def test_every_problem_is_in_one_message_in_the_order_of_the_file(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path,
+        "slurm:\n  leases_s: 3\n  lease_s: '5'\n  poll_interval_s: -1\nmode: sideways\n",
+    )
+
+    assert found == [
+        "roostd.yaml:2: slurm.leases_s: unknown key, did you mean slurm.lease_s?",
+        "roostd.yaml:3: slurm.lease_s: want float, got str",
+        "roostd.yaml:4: slurm.poll_interval_s: want > 0, got -1",
+        "roostd.yaml:5: mode: want off, shadow, advise or enforce, got sideways",
+    ]
+
+
+def test_the_message_joins_the_problems(tmp_path: Path) -> None:
+    file = write(tmp_path, "cluster: 1\npaths: 2\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, {})
+
+    assert str(caught.value) == (
+        f"{file}:1: cluster: want str, got int; {file}:2: paths: want keys with values, got int"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mode: shadow\nmode: off\n", "roostd.yaml:2: mode: stands here and in line 1"),
+        ("a: &x {}\nb: *x\n", "roostd.yaml:2: alias *x: write the value out"),
+        ("- 1\n", "roostd.yaml:1: want keys with values at the top level"),
+        ("mode: [\n", "roostd.yaml:2: not YAML"),
+        ("mode: !!python/name:os.system\n", "roostd.yaml:1: mode: want"),
+        ("mode: !wild 1\n", "roostd.yaml:1: mode: tag !wild is unknown"),
+        ("mode: \x00\n", "roostd.yaml:1: not YAML"),
+        ("nonsense: 1\n", "roostd.yaml:1: nonsense: unknown key, known are cluster, engine"),
+        ("listen: {probes: 7471}\n", "roostd.yaml:1: listen.probes: want str, got int"),
+        ("listen: {probes: here}\n", "roostd.yaml:1: listen.probes: want HOST:PORT, got here"),
+        ("listen: {probes: 'h:70000'}\n", "roostd.yaml:1: listen.probes: want HOST:PORT"),
+        (
+            "listen: {operator_tcp: '0.0.0.0:1'}\n",
+            "roostd.yaml:1: listen.operator_tcp: want an address of this machine",
+        ),
+        (
+            "listen:\n  probes_tls: {key: /k, certificate: /c}\n",
+            "roostd.yaml:2: listen.probes_tls.client_ca: missing",
+        ),
+        ("paths: {state_dir: state}\n", "roostd.yaml:1: paths.state_dir: want an absolute path"),
+        ("engine: {patience_s: .inf}\n", "roostd.yaml:1: engine.patience_s: want float, got str"),
+        ("partitions: {a: {moode: off}}\n", "did you mean partitions.a.mode?"),
+        ("partitions: {a: enforce}\n", "partitions.a: want keys with values, got str"),
+        ("slurm: {lease_s: 1}\n", "roostd.yaml:1: slurm.lease_s: want >= 10, got 1"),
+        ("slurm: {lease_s: true}\n", "roostd.yaml:1: slurm.lease_s: want float, got bool"),
+    ],
+)
+def test_names_line_and_cure(tmp_path: Path, text: str, problem: str) -> None:
+    assert any(found.startswith(problem) or problem in found for found in problems(tmp_path, text))
+
+
+def test_words_that_yaml_1_1_takes_for_truth_values_stay_words(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "mode: off\ncluster: yes\n"), {}).config
+
+    assert (config.mode, config.cluster) == (Mode.OFF, "yes")
+
+
+def test_a_file_that_nests_without_end_is_a_problem_not_a_crash(tmp_path: Path) -> None:
+    assert "not YAML" in problems(tmp_path, "{a: " * 5000)[0]
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
+        load_config(tmp_path / "none.yaml", {})
+    (tmp_path / "latin.yaml").write_bytes(b"cluster: \xe9\n")
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 9"):
+        load_config(tmp_path / "latin.yaml", {})
+
+
+def test_flags_win_over_environment_over_file_over_defaults(tmp_path: Path) -> None:
+    file = write(tmp_path, "mode: advise\nslurm: {lease_s: 30}\ncluster: file\n")
+
+    loaded = load_config(
+        file, {"ROOST_SLURM_LEASE_S": "40", "ROOST_CLUSTER": "env"}, ["cluster=flag"]
+    )
+
+    shown = {key: (value, source) for key, value, source in loaded.rows()}
+    assert shown["mode"] == ("advise", f"{file}:1")
+    assert shown["slurm.lease_s"] == ("40.0", "ROOST_SLURM_LEASE_S")
+    assert shown["cluster"] == ("flag", "--set cluster")
+    assert shown["slurm.bin_dir"] == ("/usr/bin", "default")
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path) -> None:
+    assert problems(tmp_path, "", ROOST_MODE="x") == [
+        "ROOST_MODE: mode: want off, shadow, advise or enforce, got x"
+    ]
+
+
+def test_partitions_differ_from_the_default_mode(tmp_path: Path) -> None:
+    config = load_config(
+        write(tmp_path, "mode: enforce\npartitions:\n  slow: {mode: off}\n"), {}
+    ).config
+
+    assert config.mode_of("slow") is Mode.OFF
+    assert config.mode_of("main") is Mode.ENFORCE
+
+
+def test_no_two_settings_share_a_variable() -> None:
+    names = [environment_name(path) for path, _ in leaves(Config())]
+
+    assert len(names) == len(set(names))
+
+
+def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
+    assert Config().engine.to_core() == EngineConfig()
+    assert GateSection(kind=GateKind.DELAY).to_core() == DelayConfig()
+    partitions = ("a", "b")
+    expected = NetworkPreemptionConfig(partitions=partitions)
+    assert Config().preemption.to_core(["b", "a"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "core", "said_elsewhere"),
+    [
+        (EngineSection, EngineConfig, set()),
+        (GateSection, DelayConfig, {"timers"}),
+        (GateSection, TimerConfig, set()),
+        # Which partitions: partitions.NAME.preemption.
+        (PreemptionSection, NetworkPreemptionConfig, {"partitions"}),
+    ],
+)
+def test_every_number_of_a_decision_can_be_set(
+    section: type[BaseModel], core: type[Any], said_elsewhere: set[str]
+) -> None:
+    names = {field.name for field in fields(core)}
+    assert names - said_elsewhere <= set(section.model_fields)
+
+
+def test_what_is_set_reaches_the_core(tmp_path: Path) -> None:
+    text = "gate: {kind: delay, lease_s: 3600, prior_count: 5}\nengine: {passing: nobody}\n"
+    config = load_config(write(tmp_path, text), {}).config
+    expected = DelayConfig(lease_s=3600.0, timers=TimerConfig(prior_count=5.0))
+    assert config.gate.to_core() == expected
+    assert config.engine.to_core() == EngineConfig(passing=Passing.NOBODY)
+
+
+_DECISIONS = [
+    *(("gate", name) for name in GateSection.model_fields),
+    *(("preemption", name) for name in PreemptionSection.model_fields),
+    *(("engine", name) for name in EngineSection.model_fields),
+]
+
+
+_WRONG = ("-1", "{a: 1}", "soon", "true", ".nan", ".inf")
+_WRONG_DECISIONS = [
+    (section, name, wrong)
+    for section, name in _DECISIONS
+    for wrong in _WRONG
+    if (name, wrong) != ("moves", "true")  # the one switch among the numbers
+]
+
+
+@pytest.mark.parametrize(("section", "name", "wrong"), _WRONG_DECISIONS)
+def test_a_wrong_number_of_a_decision_is_one_problem_with_line_and_cure(
+    tmp_path: Path, section: str, name: str, wrong: str
+) -> None:
+    text = f"mode: shadow\n{section}:\n  {name}: {wrong}\n"
+    (problem,) = problems(tmp_path, text)
+    assert re.match(rf"roostd\.yaml:\d: {section}\.{name}.*: (want|unknown key)", problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("gate: {lease_s: 0}\n", "roostd.yaml:1: gate.lease_s: want > 0, got 0"),
+        ("gate: {leases_s: 60}\n", "did you mean gate.lease_s?"),
+        ("gate: {limit_frac: 1.5}\n", "roostd.yaml:1: gate.limit_frac: want <= 1, got 1.5"),
+        ("preemption: {patience_s: soon}\n", "roostd.yaml:1: preemption.patience_s: want float"),
+        ("engine: {passing: all}\n", "roostd.yaml:1: engine.passing: want easy or nobody, got all"),
+    ],
+)
+def test_says_what_a_number_of_a_decision_may_be(tmp_path: Path, text: str, problem: str) -> None:
+    (found,) = problems(tmp_path, text)
+    assert problem in found
+
+
+def test_nobody_waits_and_nobody_is_stopped_by_default() -> None:
+    config = Config()
+    assert config.gate.to_core() is None
+    assert config.preemption.to_core(config.preempting_partitions()) is None
+
+
+def test_preemption_is_allowed_by_partition(tmp_path: Path) -> None:
+    file = write(tmp_path, "partitions:\n  a: {preemption: true}\n  b: {mode: enforce}\n")
+    assert load_config(file, {}).config.preempting_partitions() == ["a"]
+
+
+def test_the_example_file_says_the_defaults_and_names_every_setting() -> None:
+    loaded = load_config(EXAMPLE, {})
+
+    named = {key for key, _, source in loaded.rows() if source != "default"}
+    every = {".".join(path) for path, _ in leaves(Config())}
+    assert every - named == {"partitions"}  # stands there as partitions.debug.mode
+    assert "partitions.debug.mode" in named
+    assert loaded.config.model_copy(update={"partitions": {}}) == Config()
+
+
+def test_the_page_tells_every_setting_with_its_default() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    missing = [".".join(path) for path, _ in leaves(Config()) if f"`{'.'.join(path)}`" not in page]
+
+    assert missing == []

@@ -1,0 +1,268 @@
+"""Which events a queue gives that changes between two looks."""
+
+from dataclasses import replace
+
+import pytest
+
+from roost_engine.domain.events import (
+    Event,
+    JobChanged,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobWithdrawn,
+    NodeLost,
+    NodeSeen,
+)
+from roost_engine.domain.model import JobId, NodeName, Placement, Shape
+from roost_engine.testing.builders import node
+from roost_slurm.squeue import JobState
+from roost_slurm.versions import SlurmVersion, traits_of
+from roostd.config.config import Mode
+from roostd.slurm.jobs import JobReader
+from roostd.slurm.sync import QueueView, diff, diff_nodes, view
+from roostd.testing.slurm_stand_in import SlurmStandIn
+
+BOOKWORM = SlurmVersion(22, 5, 8)
+NODES = [node("n1", cpu_count=16), node("n2", cpu_count=16)]
+
+
+class Watcher:
+    """An in-memory Slurm, its clock, and what somebody who looks at it is told."""
+
+    def __init__(self, version: SlurmVersion = BOOKWORM) -> None:
+        self.now_s = 1000.0
+        self.slurm = SlurmStandIn(NODES, now=lambda: self.now_s, version=version)
+        self.view = QueueView()
+        self.reader = JobReader(
+            to_engine_s=lambda epoch_s: epoch_s,
+            mode_of=lambda partition: Mode.ENFORCE,
+            traits=traits_of(version),
+            accounts_memory=False,
+        )
+
+    async def look(self) -> tuple[Event, ...]:
+        before, snapshot = self.view, await self.slurm.queue()
+        names = [NodeName("n1"), NodeName("n2")]
+        self.view = view(snapshot, self.reader, names, before, self.now_s)
+        return diff(before, self.view, self.now_s)
+
+    async def kinds(self) -> list[tuple[str, str]]:
+        return [(type(event).__name__, _job_id(event)) for event in await self.look()]
+
+    async def pin(self, job_id: JobId, name: str, *gpu_indices: int) -> None:
+        shape = Shape(node_count=1, gpus_per_node=len(gpu_indices))
+        await self.slurm.pin(job_id, Placement((NodeName(name),), gpu_indices, shape))
+
+
+def _job_id(event: Event) -> str:
+    match event:
+        case JobQueued() | JobChanged():
+            return event.job.job_id
+        case JobWithdrawn() | JobStarted() | JobEnded():
+            return event.job_id
+        case _:
+            raise AssertionError(f"{event} is not about a job")
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
+
+
+async def test_job_is_queued_started_and_ended(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    assert await watcher.kinds() == [("JobQueued", "1")]
+    assert await watcher.kinds() == []
+    await watcher.pin(job_id, "n2", 3, 4)
+    (event,) = await watcher.look()
+    assert isinstance(event, JobStarted)
+    assert [(share.node, share.gpu_indices) for share in event.shares] == [("n2", (3, 4))]
+    watcher.slurm.end(job_id)
+    assert await watcher.kinds() == [("JobEnded", "1")]
+
+
+async def test_pin_that_has_not_started_yet_is_no_change(watcher: Watcher) -> None:
+    first, second = (watcher.slurm.submit(gpus=1)[0] for _ in range(2))
+    await watcher.look()
+    await watcher.pin(first, "n1", 0)
+    await watcher.look()
+    await watcher.pin(second, "n1", 0)
+    assert await watcher.kinds() == []
+
+
+async def test_jobs_that_slurm_placed_itself_are_told_with_all_they_hold(watcher: Watcher) -> None:
+    watcher.slurm.lease_s = None
+    watcher.slurm.submit(gpus=2, tasks=4)
+    watcher.slurm.submit(tasks=3)  # no GPUs, but CPUs of a GPU node
+    shares = [event.shares[0] for event in await watcher.look() if isinstance(event, JobStarted)]
+    assert [(share.gpu_indices, share.cpu_count) for share in shares] == [((0, 1), 4), ((), 3)]
+
+
+async def test_held_job_is_withdrawn_and_comes_back(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=1)
+    await watcher.look()
+    watcher.slurm.hold(job_id)
+    (event,) = await watcher.look()
+    assert isinstance(event, JobWithdrawn)
+    assert event.reason == "is held"
+    watcher.slurm.hold(job_id, release=True)
+    assert await watcher.kinds() == [("JobQueued", "1")]
+
+
+async def test_cancelled_job_ends(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=1)
+    await watcher.look()
+    watcher.slurm.end(job_id)
+    assert await watcher.kinds() == [("JobEnded", "1")]
+
+
+async def test_only_as_many_tasks_as_the_limit_leaves_may_be_placed(watcher: Watcher) -> None:
+    tasks = watcher.slurm.submit(gpus=1, array=range(5), task_limit=2)
+    assert [pair for pair in await watcher.kinds() if pair[0] == "JobQueued"] == [
+        ("JobQueued", tasks[0]),
+        ("JobQueued", tasks[1]),
+    ]
+    assert set(watcher.view.blocked) == set(tasks[2:])
+    await watcher.pin(tasks[0], "n1", 5)
+    assert await watcher.kinds() == [("JobStarted", tasks[0])]
+    watcher.slurm.end(tasks[0])
+    assert await watcher.kinds() == [("JobEnded", tasks[0]), ("JobQueued", tasks[2])]
+
+
+async def test_limit_of_the_waiting_tasks_counts_not_that_of_the_running(watcher: Watcher) -> None:
+    tasks = watcher.slurm.submit(gpus=1, array=range(3), task_limit=1)
+    await watcher.pin(tasks[0], "n1", 5)
+    snapshot = await watcher.slurm.queue()
+    running = next(job.number for job in snapshot.jobs if job.is_holding)
+    details = {
+        number: detail if number == running else replace(detail, task_limit=3)
+        for number, detail in snapshot.details.items()
+    }
+    jobs = tuple(sorted(snapshot.jobs, key=lambda job: job.is_holding))
+    seen = view(
+        replace(snapshot, jobs=jobs, details=details),
+        watcher.reader,
+        [NodeName("n1")],
+        watcher.view,
+        watcher.now_s,
+    )
+    assert set(seen.waiting) == set(tasks[1:])
+
+
+async def test_requeued_job_gives_back_its_gpus_and_waits_again(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.look()
+    watcher.slurm.stop(job_id)
+    (queued,) = await watcher.look()  # no JobEnded: the engine keeps what it knows of its runs
+    assert isinstance(queued, JobQueued)
+    assert queued.job.gpu_count == 2
+    assert queued.job.required_nodes == ()
+
+
+async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Watcher) -> None:
+    """Slurm counts the restart at once, while the processes of the job still end."""
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.look()
+    snapshot = await watcher.slurm.queue()
+    leaving = replace(snapshot.jobs[0], state=JobState.COMPLETING, restart_count=1)
+    names = [NodeName("n1"), NodeName("n2")]
+    before = watcher.view
+    watcher.view = view(replace(snapshot, jobs=(leaving,)), watcher.reader, names, before, 1001.0)
+    assert diff(before, watcher.view, 1001.0) == ()
+    watcher.slurm.stop(job_id)
+    assert await watcher.kinds() == [("JobQueued", "1")]
+
+
+@pytest.mark.parametrize("version", [BOOKWORM, SlurmVersion(24, 11, 5), SlurmVersion(26, 5, 5)])
+async def test_requeued_job_rests_for_slurmds_sake(version: SlurmVersion) -> None:
+    watcher = Watcher(version)
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.look()
+    watcher.slurm.stop(job_id)
+    queued = (await watcher.look())[-1]
+    assert isinstance(queued, JobQueued)
+    assert queued.job.eligible_s == watcher.now_s + 2
+    watcher.now_s += 1
+    assert await watcher.kinds() == []
+
+
+async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    (other,) = watcher.slurm.submit(gpus=2)
+    await watcher.pin(job_id, "n1", 6, 7)
+    watcher.slurm.stop(job_id)
+    events = await watcher.look()
+    queued = {event.job.job_id: event.job for event in events if isinstance(event, JobQueued)}
+    assert queued[job_id].eligible_s == watcher.now_s + 2
+    assert queued[other].eligible_s == 0.0
+    watcher.now_s += 1
+    assert await watcher.kinds() == []
+
+
+async def test_a_daemon_that_finds_a_job_running_is_told_what_it_asked_for(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2, comment="roost:checkpoint=60", name="train")
+    (plain,) = watcher.slurm.submit(gpus=1)
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.slurm.let_go([plain])
+    watcher.now_s += 50.0
+    events = await watcher.look()
+    started = {event.job_id: event for event in events if isinstance(event, JobStarted)}
+    found = started[job_id].job
+    assert found is not None
+    assert (found.gpu_count, found.checkpoint_s, found.name) == (2, 60.0, "train")
+    assert found.required_nodes == (), "as its user submitted it, without its pin"
+    assert started[job_id].since_s == watcher.now_s - 50.0
+    assert (started[plain].job, started[plain].since_s) == (None, None)
+
+
+async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.look()
+    await watcher.pin(job_id, "n1", 6, 7)
+    (started,) = await watcher.look()
+    assert isinstance(started, JobStarted)
+    assert started.job is None
+    again = diff(QueueView(), watcher.view, watcher.now_s)  # as a fresh engine is told
+    assert [event.job.job_id for event in again if isinstance(event, JobStarted) and event.job]
+
+
+async def test_restart_between_two_looks_is_an_end_and_a_start(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=1)
+    await watcher.pin(job_id, "n1", 1)
+    await watcher.look()
+    watcher.slurm.stop(job_id)
+    await watcher.pin(job_id, "n2", 1)
+    assert await watcher.kinds() == [("JobEnded", "1"), ("JobStarted", "1")]
+
+
+async def test_number_that_is_used_again_is_another_job(watcher: Watcher) -> None:
+    watcher.slurm.submit(gpus=1)
+    await watcher.look()
+    snapshot = await watcher.slurm.queue()
+    other = replace(snapshot.jobs[0], submit_epoch_s=5000.0)
+    before = watcher.view
+    after = view(replace(snapshot, jobs=(other,)), watcher.reader, [], before, 5000.0)
+    assert [type(event) for event in diff(before, after, 5000.0)] == [JobEnded, JobQueued]
+
+
+async def test_submission_without_lease_is_left_and_told_once(watcher: Watcher) -> None:
+    watcher.slurm.lease_s = None
+    watcher.slurm.submit(gpus=8, nodes=(2, 2), begin_epoch_s=9000.0)
+    (event,) = await watcher.look()
+    assert isinstance(event, JobWithdrawn)
+    assert "no lease" in event.reason
+    assert await watcher.look() == ()
+
+
+async def test_nodes_are_seen_changed_and_lost() -> None:
+    old, changed = node("n1"), node("n2")
+    now = await SlurmStandIn([replace(changed, usable=False), node("n3")]).nodes()
+    events = diff_nodes([old, changed], now, 7.0)
+    assert [type(event) for event in events] == [NodeLost, NodeSeen, NodeSeen]
+    assert diff_nodes([each.spec for each in now], now, 8.0) == ()

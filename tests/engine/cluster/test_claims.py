@@ -1,0 +1,44 @@
+"""claims: GPUs are free when nobody claims them any more."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roost_engine.cluster.claims import Claims
+from roost_engine.cluster.link_table import mask_of
+
+SETS = st.frozensets(st.integers(0, 7), max_size=8)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), SETS), max_size=12), st.randoms())
+def test_a_gpu_is_claimed_while_it_has_a_holder(
+    holders: list[tuple[int, frozenset[int]]], random: Random
+) -> None:
+    claims, counts = Claims(), [[0] * 8, [0] * 8]
+    claims.add_row()
+    claims.add_row()
+    for row, gpus in holders:
+        claims.add(row, mask_of(tuple(sorted(gpus))))
+        for gpu in gpus:
+            counts[row][gpu] += 1
+        claims.check(counts)
+    random.shuffle(holders)
+    for row, gpus in holders:
+        claims.remove(row, mask_of(tuple(sorted(gpus))))
+        for gpu in gpus:
+            counts[row][gpu] -= 1
+        claims.check(counts)
+        claimed = tuple(gpu for gpu, count in enumerate(counts[row]) if count)
+        assert claims.masks[row] == mask_of(claimed)
+    assert claims.masks == [0, 0]
+
+
+def test_a_drift_is_noticed() -> None:
+    claims = Claims()
+    claims.add_row()
+    claims.add(0, 0b11)
+    for counts in ([1, 0], [2, 1]):
+        with pytest.raises(AssertionError, match="GPU holders drifted"):
+            claims.check([counts])

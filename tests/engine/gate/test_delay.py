@@ -1,0 +1,381 @@
+"""delay: who waits, for what, how long; what the gate learns from how that came out."""
+
+from dataclasses import dataclass
+from math import inf, nan
+
+import pytest
+from tests.engine.offers import ACROSS, NODE, RACK, offer, outcome, record, run, two_racks
+
+from roost_engine.domain.model import JobId
+from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.gate.timers import TimerConfig
+from roost_engine.gate.waiting_curve import Wait
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import Allow, Defer, TunedGate
+from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.speed import TierSpeeds
+from roost_engine.testing.builders import job, shape, waiting
+from roost_formats.journal.codec import decode, encode
+
+HOUR_S = 3_600.0
+EIGHT_HIGH = TimerClass.of(8, 0.5)
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """All jobs alike, on any number of GPUs."""
+
+    found: TierSpeeds
+
+    def speeds(self, model: str, gpu_count: int) -> TierSpeeds | None:
+        return self.found
+
+    def typical(self, gpu_count: int) -> TierSpeeds:
+        return self.found
+
+
+HALF_IN_RACK = Speeds(TierSpeeds(1.0, 0.5, 0.25))
+
+
+def gate(table: Speeds | None = None, **options: float) -> DelayGate:
+    return DelayGate(DelayConfig(**options), table or HALF_IN_RACK)  # type: ignore[arg-type]
+
+
+def knows(delay: DelayGate, *waits_s: float, target: int = NODE, at_s: float = 0.0) -> None:
+    """Waits of jobs of 8 GPUs that were answered."""
+    for waited_s in waits_s:
+        delay.timers.add(EIGHT_HIGH, target, Wait(at_s, waited_s, True))
+
+
+def runs_for(delay: DelayGate, run_s: float, gpus: int = 8) -> None:
+    """Jobs like the tests' ran for so long."""
+    for number in range(300):
+        delay.ended(run(record(str(number), gpus), 0.0, run_s))
+
+
+def deferred_s(delay: DelayGate, job: JobRecord, tier: int, at_s: float, **options: int) -> float:
+    """For how much longer a job is to wait; 0: it is not."""
+    verdict = delay.decide(offer(job, tier, at_s, **options))  # type: ignore[arg-type]
+    return verdict.until_s - at_s if isinstance(verdict, Defer) else 0.0
+
+
+def test_is_a_gate_that_is_tuned() -> None:
+    assert isinstance(DelayGate(), TunedGate)
+
+
+class TestWhoWaits:
+    def test_the_closest_that_a_job_can_have_is_taken_at_once(self) -> None:
+        delay = gate()
+        for gpus, tier in ((8, NODE), (16, RACK), (32, ACROSS)):
+            assert delay.decide(offer(record(gpus=gpus), tier, 0.0)) == Allow()
+
+    def test_a_sensitive_job_waits_where_better_comes_soon(self) -> None:
+        delay = gate()
+        knows(delay, *[60.0] * 100)
+        runs_for(delay, 280.0)
+        verdict = delay.decide(offer(record(), RACK, 100.0))
+        assert verdict == Defer(160.0, "waits for GPUs on one node: about 2.0 times as fast")
+
+    def test_a_job_that_hardly_cares_never_waits(self) -> None:
+        delay = gate(Speeds(TierSpeeds(1.0, 0.96, 0.5)))
+        runs_for(delay, 100 * HOUR_S)
+        assert delay.decide(offer(record(), RACK, 0.0)) == Allow()
+        assert delay.decide(offer(record(), ACROSS, 0.0)) == Allow()
+
+    def test_a_short_job_does_not_wait_long(self) -> None:
+        delay = gate()
+        knows(delay, *[600.0] * 100)
+        runs_for(delay, 60.0)
+        assert deferred_s(delay, record(), RACK, 0.0) == 0
+
+    def test_nobody_waits_while_half_of_the_cluster_is_free(self) -> None:
+        delay, cluster = gate(), two_racks()
+        knows(delay, *[60.0] * 100)
+        cluster.release(JobId("on-a0"))
+        assert isinstance(delay.decide(offer(record(), RACK, 0.0, cluster)), Defer)
+        cluster.release(JobId("on-b0"))
+        assert delay.decide(offer(record(), RACK, 0.0, cluster)) == Allow()
+
+    def test_a_job_larger_than_a_node_waits_for_its_rack(self) -> None:
+        delay = gate()
+        verdict = delay.decide(offer(record(gpus=16), ACROSS, 0.0))
+        assert isinstance(verdict, Defer)
+        assert verdict.reason.startswith("waits for GPUs in one rack")
+
+    def test_others_that_wait_make_waste_dearer(self) -> None:
+        delay = gate(Speeds(TierSpeeds(1.0, 0.8, 0.5)))
+        for _ in range(100):
+            delay.timers.add(TimerClass.of(8, 0.2), NODE, Wait(0.0, 600.0, True))
+        runs_for(delay, 1_400.0)
+        # saves 1400 / 0.8 - 1400 = 350 s, less than the wait; for 40 others 8 of 32 GPUs of it
+        # besides: 350 · (1 + 40 / 4) = 3850 s
+        assert deferred_s(delay, record(), RACK, 0.0) == 0
+        assert deferred_s(delay, record(), RACK, 0.0, waiting_count=41) == 600
+
+
+class TestHowLong:
+    def test_no_longer_than_the_cap(self) -> None:
+        delay = gate(longest_s=600.0)
+        runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(delay, record(), RACK, 0.0) == 600
+
+    def test_no_longer_than_a_share_of_the_time_limit(self) -> None:
+        delay = gate(limit_frac=0.01)
+        assert deferred_s(delay, record(limit_s=100 * HOUR_S), RACK, 0.0) == HOUR_S
+
+    def test_caps_count_from_the_first_worse_offer(self) -> None:
+        delay, long_queued = gate(longest_s=600.0), record(queued_s=-50 * HOUR_S)
+        runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(delay, long_queued, RACK, 0.0) == 600
+        assert deferred_s(delay, long_queued, RACK, 400.0) == 200
+        assert deferred_s(delay, long_queued, RACK, 600.0) == 0
+
+    def test_a_new_spell_counts_anew(self) -> None:
+        delay = gate(longest_s=600.0)
+        runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(delay, record(), RACK, 0.0) == 600
+        delay.note(outcome(record(), RACK, 600.0))
+        assert deferred_s(delay, record(queued_s=900.0), RACK, 1_000.0) == 600
+
+    def test_the_timer_is_at_most_half_of_what_it_would_run_there(self) -> None:
+        delay = gate()
+        knows(delay, *[10.0] * 50, *[1_100.0] * 50)
+        runs_for(delay, 1_000.0)  # so 2000 s in a rack; few of them are known to be its own
+        crowded = deferred_s(delay, record(), RACK, 0.0, waiting_count=1_000)
+        assert 10 <= crowded <= 1_050
+
+    def test_who_stands_to_lose_days_does_not_give_in_after_minutes(self) -> None:
+        delay = gate()
+        knows(delay, *[600.0] * 100)
+        runs_for(delay, 100 * HOUR_S)  # 200 h in a rack: a fifth of the 100 h more is 20 h
+        assert deferred_s(delay, record(), RACK, 0.0) == pytest.approx(20 * HOUR_S, rel=0.01)
+        assert deferred_s(delay, record(), RACK, 3_000.0) == pytest.approx(69_000, rel=0.01)
+
+    def test_a_lease_bounds_what_a_bad_place_costs(self) -> None:
+        stays, moves = gate(longest_s=600.0), gate(longest_s=600.0, lease_s=60.0)
+        for delay in (stays, moves):
+            knows(delay, *[600.0] * 100)
+            runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(stays, record(), RACK, 0.0) == 600
+        assert deferred_s(moves, record(), RACK, 0.0) == 0
+
+    def test_experience_that_nothing_comes_ends_waiting(self) -> None:
+        delay = gate()
+        runs_for(delay, 2 * HOUR_S)
+        assert deferred_s(delay, record(), RACK, 0.0) > 0
+        for _ in range(100):
+            delay.timers.add(EIGHT_HIGH, NODE, Wait(0.0, 7_200.0, False))
+        assert deferred_s(delay, record("2"), RACK, 0.0) == 0
+
+
+class TestLearning:
+    def test_an_answered_wait_is_a_sample(self) -> None:
+        delay, patient = gate(), record()
+        assert deferred_s(delay, patient, RACK, 100.0) > 0
+        delay.note(outcome(patient, NODE, 160.0))
+        (view,) = delay.views(200.0)
+        assert (view.name, view.sample_count, view.censored_frac) == ("8/high", 1, 0.0)
+        assert waits_of(delay) == [("8/high", NODE, 60.0, True)]
+
+    @pytest.mark.parametrize("tier", [RACK, ACROSS, None])
+    def test_a_wait_that_was_given_up_is_censored(self, tier: int | None) -> None:
+        delay, patient = gate(), record()
+        assert deferred_s(delay, patient, RACK, 100.0) > 0
+        delay.note(outcome(patient, tier, 160.0))
+        assert delay.views(200.0)[0].censored_frac == 1.0
+        assert waits_of(delay) == [("8/high", NODE, 60.0, False)]
+
+    def test_a_rack_answers_the_wait_for_a_rack_alone(self) -> None:
+        delay, patient = gate(), record()
+        assert deferred_s(delay, patient, ACROSS, 0.0) > 0
+        delay.note(outcome(patient, RACK, 60.0))
+        assert waits_of(delay) == [("8/high", NODE, 60.0, False), ("8/high", RACK, 60.0, True)]
+
+    def test_who_took_what_it_got_at_once_is_counted_and_tells_nothing(self) -> None:
+        delay, hurried = gate(), record()
+        runs_for(delay, 1.0)
+        assert deferred_s(delay, hurried, RACK, 0.0) == 0
+        delay.note(outcome(hurried, RACK, 2.0))
+        delay.note(outcome(record("2"), NODE, 0.0))
+        assert waits_of(delay) == []
+        assert [(v.name, v.sample_count, v.waited_count) for v in delay.views(9.0)] == [
+            ("8/high", 2, 0)
+        ]
+
+    def test_jobs_that_plain_slurm_took_are_no_sample(self) -> None:
+        delay = gate()
+        delay.note(outcome(record(), None, 5.0))
+        assert delay.views(9.0) == ()
+
+    def test_speed_and_length_of_runs_are_learned(self) -> None:
+        delay = DelayGate()
+        delay.ended(run(record(name="train"), 0.0, 100.0, ("a0", "a1"), speed_frac=0.9))
+        state = delay.state()
+        assert [kind for kind, _ in state.sensitivity.seen] == ["1000 8 train"]
+        assert sum(dict(state.runs.kinds)["owner 1000 train"].spent_s) == pytest.approx(90.0)
+
+
+class TestPins:
+    def test_a_pinned_timer_is_kept_whatever_pays(self) -> None:
+        delay = gate()
+        runs_for(delay, 1.0)
+        delay.pin("8/high", 300.0)
+        assert deferred_s(delay, record(), RACK, 100.0) == 300
+        assert deferred_s(delay, record(), RACK, 400.0) == 0
+
+    def test_even_those_who_do_not_care_keep_it(self) -> None:
+        delay = gate(Speeds(TierSpeeds(1.0, 1.0, 1.0)))
+        delay.pin("8/low", 300.0)
+        assert deferred_s(delay, record(), RACK, 0.0) == 300
+
+    def test_caps_hold(self) -> None:
+        delay = gate(longest_s=60.0)
+        delay.pin("8/high", 300.0)
+        assert deferred_s(delay, record(), RACK, 0.0) == 60
+
+    def test_pinned_to_0_nobody_waits(self) -> None:
+        delay = gate()
+        runs_for(delay, 100 * HOUR_S)
+        delay.pin("8/high", 0.0)
+        assert deferred_s(delay, record(), RACK, 0.0) == 0
+
+    def test_given_back_it_is_tuned_again(self) -> None:
+        delay = gate()
+        delay.pin("8/high", 300.0)
+        delay.pin("8/high", None)
+        delay.pin("4/high", None)
+        runs_for(delay, 1.0)
+        assert deferred_s(delay, record(), RACK, 0.0) == 0
+
+    @pytest.mark.parametrize(("name", "pinned_s"), [("9/high", 5.0), ("", 5.0), ("8/high", nan)])
+    def test_what_is_no_timer_or_no_time_is_ignored(self, name: str, pinned_s: float) -> None:
+        delay = gate()
+        delay.pin(name, pinned_s)
+        assert delay.timers.pins == {}
+
+
+class TestAdaptation:
+    """Waits of one kind, then of another: the timer must follow within 200 jobs."""
+
+    @pytest.mark.parametrize(("before_s", "after_s"), [(120.0, 1_200.0), (1_200.0, 120.0)])
+    def test_timers_follow_within_200_jobs(self, before_s: float, after_s: float) -> None:
+        delay, at_s = gate(), 0.0
+        runs_for(delay, 100 * HOUR_S)
+        for number in range(400):
+            at_s = self.one_job(delay, number, before_s, at_s)
+        assert delay.views(at_s)[0].node_timer_s == pytest.approx(2 * before_s, rel=0.1)
+        for number in range(400, 600):
+            at_s = self.one_job(delay, number, after_s, at_s)
+        assert delay.views(at_s)[0].node_timer_s == pytest.approx(2 * after_s, rel=0.1)
+
+    def one_job(self, delay: DelayGate, number: int, scale_s: float, at_s: float) -> float:
+        """One job a minute, deterministic: waits of 0.2 to 2.2 scales, evenly; nine in ten 2."""
+        patient = record(str(number), queued_s=at_s)
+        deferred_s(delay, patient, RACK, at_s)
+        waited_s = scale_s * (0.2 + 2.0 * ((number * 61) % 100 + 0.5) / 100)
+        delay.note(outcome(patient, NODE, at_s + waited_s))
+        return at_s + 60.0
+
+
+class TestHostile:
+    def test_no_history_at_all_still_answers(self) -> None:
+        delay = DelayGate()
+        for gpus in (1, 2, 4, 8, 16, 32, 64, 512):
+            for tier in (NODE, RACK, ACROSS):
+                verdict = delay.decide(offer(record(str(gpus), gpus), tier, 0.0))
+                assert isinstance(verdict, Allow) or 0 < verdict.until_s <= 7_200
+
+    def test_a_defer_always_ends_later_than_now(self) -> None:
+        delay, patient = gate(), record(queued_s=1e9)
+        runs_for(delay, 100 * HOUR_S)
+        at_s = 1e9 + 0.3
+        for _ in range(1_000):
+            verdict = delay.decide(offer(patient, RACK, at_s))
+            if isinstance(verdict, Allow):
+                return
+            assert verdict.until_s > at_s
+            at_s = verdict.until_s
+        pytest.fail("it never gives in")
+
+    def test_a_job_that_fits_nowhere_is_let_through(self) -> None:
+        giant = waiting(job("1", shape(64)))
+        assert DelayGate().decide(offer(giant, ACROSS, 0.0)) == Allow()
+
+    @pytest.mark.parametrize("limit_s", [nan, 0.0, -1.0])
+    def test_absurd_limits_defer_nobody_for_ever(self, limit_s: float) -> None:
+        delay = gate(longest_s=600.0)
+        runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(delay, record(limit_s=limit_s), RACK, 0.0) == 600
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"delay_weight": -1.0},
+            {"crowding_weight": nan},
+            {"limit_frac": -0.1},
+            {"longest_s": nan},
+            {"idle_frac": -1.0},
+            {"lease_s": 0.0},
+        ],
+    )
+    def test_refuses_absurd_numbers(self, options: dict[str, float]) -> None:
+        with pytest.raises(ValueError, match="want"):
+            DelayConfig(**options)  # type: ignore[arg-type]
+
+    def test_caps_may_be_switched_off(self) -> None:
+        delay = gate(longest_s=inf, limit_frac=inf)
+        runs_for(delay, 100 * HOUR_S)
+        assert deferred_s(delay, record(limit_s=1_000 * HOUR_S), RACK, 0.0) > 0
+
+
+class TestState:
+    def busy(self) -> DelayGate:
+        delay = gate()
+        runs_for(delay, 10 * HOUR_S)
+        for number in range(20):
+            patient = record(str(number), queued_s=number)
+            deferred_s(delay, patient, ACROSS, float(number))
+            delay.note(outcome(patient, (NODE, RACK, None)[number % 3], 50.0 + number))
+        delay.pin("4/high", 77.0)
+        deferred_s(delay, record("waits"), RACK, 100.0)
+        return delay
+
+    def test_survives_the_journal_and_decides_the_same(self) -> None:
+        delay, copy = self.busy(), gate()
+        copy.restore(decode(encode(delay.state()), DelayState))
+        assert copy.views(200.0) == delay.views(200.0)
+        for tier in (RACK, ACROSS):
+            for name in ("waits", "new"):
+                asked = offer(record(name), tier, 200.0)
+                assert copy.decide(asked) == delay.decide(asked)
+
+    def test_what_was_taken_does_not_change_any_more(self) -> None:
+        delay = self.busy()
+        state = delay.state()
+        before = encode(state)
+        delay.note(outcome(record("waits"), NODE, 300.0))
+        runs_for(delay, 5.0)
+        assert encode(state) == before
+
+    def test_same_story_same_answers(self) -> None:
+        assert encode(self.busy().state()) == encode(self.busy().state())
+
+
+def test_the_number_of_remembered_waits_is_bounded() -> None:
+    delay = gate()
+    for number in range(1_000):
+        patient = record(str(number), queued_s=number)
+        deferred_s(delay, patient, RACK, float(number))
+        delay.note(outcome(patient, NODE, number + 30.0))
+    state = delay.state()
+    assert len(state.timers.waits) <= 3 * TimerConfig().window_count
+    assert state.spells == ()
+
+
+def waits_of(delay: DelayGate) -> list[tuple[str, int, float, bool]]:
+    """What the gate remembers of waits, by class."""
+    return [
+        (pool, target, wait.waited_s, wait.is_answered)
+        for pool, target, wait in delay.state().timers.waits
+        if pool == "8/high"
+    ]

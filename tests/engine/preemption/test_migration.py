@@ -1,0 +1,282 @@
+"""Running jobs are moved closer together: when, where to, and what may go wrong on the way."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tests.engine.conftest import HarnessFactory
+
+from roost_engine.domain.events import JobQueued, JobWithdrawn, NodeLost
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
+from roost_engine.engine import EngineConfig, Passing, Policies
+from roost_engine.job_record import JobState
+from roost_engine.policies import Allow, Defer, MovingPreemption, PreemptPolicy
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    node,
+    placed,
+    preempted,
+    shape,
+)
+from roost_engine.testing.fakes import FakeMoving, FakePreemption, FakeScore, ScriptedGate
+
+RUNNING, STOPPING, WAITING = JobState.RUNNING, JobState.STOPPING, JobState.WAITING
+SPREAD = job("9", shape(8), shape(4, 2))  # one node if it can be had, else two
+
+
+@pytest.fixture
+def make(make_harness: HarnessFactory) -> HarnessFactory:
+    """Engines that move whoever finds a closer place."""
+
+    def with_moves(
+        nodes: Sequence[NodeSpec] = (node("a"), node("b")),
+        policy: PreemptPolicy | None = None,
+        policies: Policies | None = None,
+        **options: object,
+    ) -> EngineHarness:
+        policies = replace(policies or Policies(), preemption=policy or FakeMoving())
+        return make_harness(nodes, bridges(), policies=policies, **options)
+
+    return with_moves
+
+
+def spread(harness: EngineHarness) -> None:
+    """Let 9 run on four GPUs of each node, beside 1 on a and 2 on b."""
+    harness.run(job("1", gpus=4, required=["a"]), job("2", gpus=4, required=["b"]))
+    harness.run(SPREAD)
+    assert harness.placement("9").nodes == ("a", "b")
+
+
+def holds(harness: EngineHarness, job_id: str) -> dict[str, int]:
+    """How many GPUs a job holds on each node."""
+    shares = harness.engine.cluster.shares(JobId(job_id))
+    return {str(share.node): len(share.gpu_indices) for share in shares}
+
+
+def test_a_job_on_two_nodes_moves_to_one_when_there_is_room(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    # 1 leaves four GPUs of a; the other four there are those of 9 itself.
+    assert preempted(harness.end("1")) == {"9": None}
+    assert (harness.state("9"), harness.reason("9")) == (STOPPING, "moves, to be on one node")
+    assert list(placed(harness.stop("9"))) == ["9"]
+    assert harness.gpus("9") == tuple(f"a:{gpu}" for gpu in range(8))
+    harness.start()
+    assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 8})
+
+
+def test_what_a_job_moves_to_is_kept_for_it(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    assert holds(harness, "9") == {"a": 8, "b": 4}
+    assert not placed(harness.queue(job("3", gpus=4)))
+    assert sorted(placed(harness.stop("9"))) == ["3", "9"]
+    assert (holds(harness, "9"), holds(harness, "3")) == ({"a": 8}, {"b": 4})
+
+
+def test_it_moves_to_a_closer_tier_too(make: HarnessFactory) -> None:
+    harness = make([node("a", rack="r"), node("b", rack="s"), node("c", rack="r")])
+    harness.run(job("1", gpus=8, required=["c"]), job("9", shape(8, 2)))
+    assert harness.placement("9").nodes == ("a", "b")
+    harness.end("1")
+    assert harness.reason("9") == "moves, to be in one rack"
+    harness.stop("9")
+    assert harness.placement("9").nodes == ("a", "c")
+
+
+def test_it_moves_to_fewer_nodes_of_the_same_tier(make: HarnessFactory) -> None:
+    harness = make([node(name, rack="r") for name in "abc"])
+    harness.run(*(job(name, gpus=4, required=[name]) for name in "abc"))
+    harness.run(job("9", shape(8, 2), shape(4, 3)))
+    harness.queue(job("8", gpus=8))
+    harness.feed(JobWithdrawn(at_s=harness.now_s, job_id=JobId("8"), reason="held"))
+    harness.end("a")
+    assert harness.state("9") is RUNNING, "12 GPUs are not 16"
+    harness.end("b")
+    assert harness.reason("9") == "moves, to be on 2 nodes instead of 3"
+
+
+def test_who_is_as_close_as_can_be_is_left_alone(make: HarnessFactory) -> None:
+    harness = make([node(name, rack="r") for name in "abc"])
+    harness.run(job("1", gpus=8), job("8", gpus=4), job("9", shape(4, 2)))
+    assert not preempted(harness.end("1"))
+    assert not preempted(harness.end("8"))
+
+
+def test_nobody_moves_to_what_is_as_far_apart(make: HarnessFactory) -> None:
+    harness = make([node(name, 4, rack="r") for name in "abc"])
+    harness.run(job("1", gpus=4, required=["a"]), SPREAD)
+    assert harness.placement("9").nodes == ("b", "c")
+    assert not preempted(harness.end("1"))
+
+
+def test_who_waits_is_offered_the_room_before_anybody_moves_there(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.queue(job("3", gpus=4))
+    taken = harness.end("1")
+    assert (list(placed(taken)), preempted(taken)) == (["3"], {})
+    assert preempted(harness.end("3")) == {"9": None}
+
+
+def test_a_job_moves_to_room_that_is_of_no_use_to_those_that_wait(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.queue(job("3", gpus=8))
+    assert preempted(harness.end("1")) == {"9": None}
+
+
+@pytest.mark.parametrize(("patience_s", "movers"), [(0.0, []), (60.0, ["9"])])
+def test_nobody_moves_to_a_node_that_is_kept_for_somebody(
+    make: HarnessFactory, patience_s: float, movers: list[str]
+) -> None:
+    """3 waits for all of c and d. Once it has been patient enough, c is kept for it till d is."""
+    harness = make([node(name) for name in "abcd"], config=EngineConfig(patience_s=patience_s))
+    harness.run(*(job(name, gpus=8, required=[name], time_limit_s=100.0) for name in "cd"))
+    spread(harness)
+    harness.queue(job("3", gpus=8, nodes=2, required=["c", "d"]))
+    assert list(preempted(harness.end("c"))) == movers
+
+
+def test_where_nobody_may_pass_nobody_moves_either(make: HarnessFactory) -> None:
+    harness = make(config=EngineConfig(patience_s=0.0, passing=Passing.NOBODY))
+    spread(harness)
+    harness.queue(job("3", gpus=8))
+    assert not preempted(harness.end("1"))
+
+
+def test_nobody_moves_before_all_were_offered_the_room(make: HarnessFactory) -> None:
+    """Of c's eight GPUs 3 is offered one and waits; a pass tries no second job, so 5 is next."""
+    later = Defer(until_s=50.0, reason="a better place may come")
+    gate = ScriptedGate(*4 * [Allow()], later, Allow())
+    harness = make(
+        [node(name) for name in "abc"],
+        policies=Policies(gate=gate),
+        config=EngineConfig(window_count=1),
+    )
+    harness.run(job("c", gpus=8, required=["c"]))
+    spread(harness)
+    harness.queue(job("3", gpus=1), job("5", gpus=8))
+    assert not preempted(harness.end("c"))
+    taken = harness.queue(job("6", gpus=2))
+    assert (list(placed(taken)), preempted(taken)) == (["5"], {})
+
+
+@pytest.mark.parametrize(("ends", "node_name"), [("c2", "c"), ("2", "b")])
+def test_who_found_no_place_is_looked_at_again_when_that_may_change(
+    make: HarnessFactory, ends: str, node_name: str
+) -> None:
+    """Eight GPUs are free on c once both have left it, and on b, with its own, once 2 has."""
+    harness = make([node(name) for name in "abc"])
+    harness.run(*(job(name, gpus=4, required=["c"]) for name in ("c1", "c2")))
+    spread(harness)
+    assert not preempted(harness.end("c1"))
+    assert preempted(harness.end(ends)) == {"9": None}
+    harness.stop("9")
+    assert holds(harness, "9") == {node_name: 8}
+
+
+def test_a_job_within_its_lease_is_left_alone(make: HarnessFactory) -> None:
+    harness = make(policy=FakeMoving(lease_s=100.0))
+    spread(harness)
+    harness.now_s = 99.0
+    assert not preempted(harness.end("1"))
+    harness.now_s = 100.0
+    assert preempted(harness.end("2")) == {"9": None}
+
+
+@pytest.mark.parametrize(("favourite", "movers"), [(0, ["9"]), (-1, [])])
+def test_the_score_policy_may_prefer_what_is_no_closer(
+    make: HarnessFactory, favourite: int, movers: list[str]
+) -> None:
+    nodes = [node("a", rack="r"), node("b", rack="s"), node("c", rack="r")]
+    harness = make(nodes, policies=Policies(score=FakeScore(favourite)))
+    # 1 leaves seven GPUs of c. The candidates are then a and c, first, and as before a and b.
+    harness.run(job("2", gpus=1, required=["c"]), job("1", gpus=7, required=["c"]))
+    harness.run(job("9", shape(4, 2)))
+    assert list(preempted(harness.end("1"))) == movers
+
+
+def test_a_policy_that_does_not_move_is_not_asked(make: HarnessFactory) -> None:
+    policy = FakePreemption()
+    assert not isinstance(policy, MovingPreemption)
+    harness = make(policy=policy)
+    spread(harness)
+    assert not preempted(harness.end("1"))
+
+
+# -- what may go wrong -------------------------------------------------------------------------
+
+
+def test_a_refused_stop_gives_up_what_was_kept(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    harness.refuse_stop("9")
+    assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 4, "b": 4})
+    assert list(placed(harness.queue(job("3", gpus=4)))) == ["3"]
+
+
+def test_a_job_that_does_not_stop_in_time_runs_on(make: HarnessFactory) -> None:
+    harness = make(config=EngineConfig(stop_timeout_s=30.0))
+    spread(harness)
+    harness.end("1")
+    harness.advance(30.0)
+    assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 4, "b": 4})
+
+
+def test_a_job_may_end_before_it_has_moved(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    assert not placed(harness.end("9"))
+    assert holds(harness, "9") == {}
+    assert list(placed(harness.queue(job("3", gpus=8)))) == ["3"]
+
+
+def test_a_job_that_slurm_requeued_is_placed_as_planned(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    back = replace(SPREAD, priority=5)
+    assert list(placed(harness.feed(JobQueued(at_s=harness.now_s, job=back)))) == ["9"]
+    assert harness.placement("9").nodes == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("back", "nodes"),
+    [
+        (job("9", gpus=4), {"b": 4}),  # it asks for something else now
+        (replace(SPREAD, eligible_s=500.0), {}),
+    ],
+)
+def test_a_job_that_came_back_otherwise_is_queued_like_any_other(
+    make: HarnessFactory, back: JobSpec, nodes: dict[str, int]
+) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    harness.feed(JobQueued(at_s=harness.now_s, job=back))
+    assert holds(harness, "9") == nodes
+
+
+def test_when_the_place_is_lost_the_job_waits_like_any_other(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    harness.feed(NodeLost(at_s=harness.now_s, name=NodeName("a")))
+    assert not placed(harness.stop("9"))
+    assert harness.state("9") is WAITING
+    assert list(placed(harness.end("2"))) == ["9"]
+    assert harness.placement("9").nodes == ("b",)
+
+
+def test_what_slurm_tells_of_the_run_meanwhile_takes_nothing_away(make: HarnessFactory) -> None:
+    harness = make()
+    spread(harness)
+    harness.end("1")
+    harness.start_elsewhere("9", *harness.engine.record(JobId("9")).shares)
+    assert holds(harness, "9") == {"a": 8, "b": 4}

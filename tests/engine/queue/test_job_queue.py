@@ -1,0 +1,200 @@
+"""job_queue: groups of one demand, tried once, recalled when a node gets roomier."""
+
+from dataclasses import replace
+
+import pytest
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.placement.candidates import Candidates, find_candidates
+from roost_engine.placement.eligibility import Chance
+from roost_engine.policies import PriorityOrder, ShapeByShape
+from roost_engine.queue.job_queue import Group, JobQueue, demand_of
+from roost_engine.testing.builders import job, node, shape, share, waiting
+from roost_engine.testing.fakes import FixedOrder
+
+
+def cluster_of_two() -> Cluster:
+    """Two full nodes; nothing is roomier than it was."""
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.see_node(node(name))
+        cluster.hold(JobId(name), [share(name, *range(8))])
+    cluster.take_roomier_rows()
+    return cluster
+
+
+def no_room(cluster: Cluster, spec: JobSpec) -> Candidates:
+    return find_candidates(cluster, spec, spec.shapes[0])
+
+
+def one_pass(
+    queue: JobQueue, cluster: Cluster, *, impatient_s: float = -1.0, kept: bool = False
+) -> list[str]:
+    """Try every offer; nobody has room. Returns who was offered."""
+    offered = []
+    if queue.begin_pass(cluster, ShapeByShape(), 0.0):
+        for group, job_id in queue.offers(impatient_s):
+            offered.append(job_id)
+            nothing = no_room(cluster, group.sample)
+            group.found_nothing(
+                replace(nothing, chances=(Chance(shape(1), 0b01, 1),)) if kept else nothing
+            )
+    queue.check_invariants()
+    return [str(job_id) for job_id in offered]
+
+
+def told(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
+    """Who is told that there is no room, and why."""
+    return {job_id: nothing.exclusions for job_id, nothing in queue.end_pass()}
+
+
+def test_one_of_each_kind_is_offered_in_order() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    for spec in (job("4", gpus=2), job("3", gpus=1), job("2", gpus=2), job("5", gpus=1)):
+        queue.add(waiting(spec, 0.0), 0.0)
+    assert one_pass(queue, cluster) == ["2", "3"]
+    assert one_pass(queue, cluster) == []
+
+
+def test_who_joins_a_kind_without_room_is_told_at_once() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    one_pass(queue, cluster)
+    assert told(queue) == {"1": (("too few free GPUs", 2),)}
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
+    assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    assert told(queue) == {"2": (("too few free GPUs", 2),)}
+    assert told(queue) == {}
+
+
+def test_who_was_not_tried_or_left_is_not_told_that_there_is_no_room() -> None:
+    queue = JobQueue(PriorityOrder())
+    for job_id, gpus in (("1", 1), ("2", 2), ("3", 4)):
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
+    queue.remove(JobId("2"))
+    queue.defer(JobId("3"))
+    assert told(queue) == {}
+    assert one_pass(queue, cluster_of_two()) == ["1"]
+    assert list(told(queue)) == ["1"]
+
+
+@pytest.mark.parametrize(("freed", "offered"), [(1, ["1"]), (2, ["1", "2"]), (8, ["1", "2", "3"])])
+def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: list[str]) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    for position, gpus in enumerate((1, 2, 4), start=1):
+        queue.add(waiting(job(f"{position}", gpus=gpus), 0.0), 0.0)
+    one_pass(queue, cluster)
+    cluster.hold(JobId("b"), [share("b", *range(8 - freed))])
+    assert one_pass(queue, cluster) == offered
+
+
+@pytest.mark.parametrize(("gpu", "offered"), [(3, []), (5, ["1"])])
+def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
+    gpu: int, offered: list[str]
+) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
+    one_pass(queue, cluster)
+    cluster.hold(JobId("a"), [share("a", 0, 1, 2, 3, 4, 6, 7)])
+    cluster.hold(JobId("b"), [share("b", *({*range(8)} - {gpu}))])
+    assert one_pass(queue, cluster) == offered
+
+
+def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
+    assert queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    queue.defer(JobId("1"))
+    cluster.hold(JobId("a"), [share("a", *range(1, 8))])
+    cluster.hold(JobId("b"), [share("b", *range(7))])
+    assert one_pass(queue, cluster) == ["1"]
+
+
+def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
+    group = Group(1, demand_of(job("1")), job("1"))
+    chance = Chance(shape(1, 2), rows=0b0111, wanted=2)
+    group.found_nothing(replace(no_room(cluster_of_two(), job("1")), chances=(chance,)))
+    assert group.is_blocked(0b1110)
+    assert not group.is_blocked(0b1100)
+    assert not group.is_without_room
+
+
+def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=2, priority=9), 50.0), 50.0)
+    queue.add(waiting(job("2", gpus=2), 10.0), 10.0)
+    queue.add(waiting(job("3", gpus=1, priority=5), 50.0), 50.0)
+    assert one_pass(queue, cluster, impatient_s=10.0) == ["1", "3", "2"]
+    queue.add(waiting(job("4", gpus=4), 60.0), 60.0)
+    assert one_pass(queue, cluster, impatient_s=10.0) == ["2", "4"]
+
+
+def test_a_head_that_is_impatient_has_one_turn() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
+    assert one_pass(queue, cluster, impatient_s=0.0) == ["1"]
+
+
+def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
+    one_pass(queue, cluster, kept=True)
+    assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
+    assert list(told(queue)) == ["1", "2"]
+    queue.remove(JobId("1"))
+    assert one_pass(queue, cluster) == ["2"]
+
+
+@pytest.mark.parametrize(("next_s", "is_due"), [(0.0, False), (1.0, True)])
+def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_due: bool) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    for job_id, gpus in (("1", 2), ("2", 1), ("3", 4)):
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
+    assert one_pass(queue, cluster, kept=True) == ["1", "2", "3"]
+    queue.remove(JobId("3"))
+    assert list(told(queue)) == ["1", "2"]
+    assert queue.begin_pass(cluster, ShapeByShape(), next_s) is is_due
+
+
+def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    spec = job("1", gpus=2)
+    queue.add(waiting(spec, 0.0), 0.0)
+    queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
+    queue.defer(JobId("1"))
+    assert one_pass(queue, cluster) == ["2"]
+    assert JobId("1") in queue
+    cluster.release(JobId("b"))
+    assert one_pass(queue, cluster) == ["1"]
+    queue.defer(JobId("1"))
+    queue.add(waiting(spec, 0.0), 0.0)
+    queue.check_invariants()
+    queue.defer(JobId("1"))
+    queue.remove(JobId("1"))
+    assert JobId("1") not in queue
+    queue.remove(JobId("1"))
+    queue.check_invariants()
+
+
+def test_a_job_that_asks_for_something_else_changes_groups() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
+    queue.add(waiting(job("1", gpus=4), 0.0), 0.0)
+    assert one_pass(queue, cluster) == ["1"]
+    queue.check_invariants()
+
+
+def test_an_order_without_keys_is_asked_when_somebody_came() -> None:
+    cluster, order = cluster_of_two(), FixedOrder("3", "1", "2")
+    queue = JobQueue(order)
+    for job_id, gpus in (("1", 1), ("2", 2), ("3", 3)):
+        queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
+    queue.defer(JobId("2"))
+    assert one_pass(queue, cluster) == ["3", "1"]
+    queue.remove(JobId("3"))
+    cluster.release(JobId("a"))
+    assert one_pass(queue, cluster) == ["1", "2"]
+    assert order.call_count == 1

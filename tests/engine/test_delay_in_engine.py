@@ -1,0 +1,167 @@
+"""The delay gate inside the engine: it hears what it must, and a replay decides the same."""
+
+from random import Random
+
+import pytest
+from tests.engine.conftest import HarnessFactory
+from tests.engine.offers import shapes_of
+
+from roost_engine.domain.actions import Action, Place, Wait
+from roost_engine.domain.events import (
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobWithdrawn,
+    NodeSeen,
+    SpeedSeen,
+    Tick,
+    TimerPinned,
+)
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.job_record import shares_of
+from roost_engine.prediction.run_time import RunLengthsState
+from roost_engine.testing.builders import job, node, share
+from roost_engine.testing.fakes import ScriptedGate
+
+HIGH = "8/high"
+
+
+def eight_gpus(job_id: str, at_s: float = 0.0) -> JobSpec:
+    return job(job_id, *shapes_of(8), submit_s=at_s)
+
+
+def test_a_job_waits_for_its_node_and_the_gate_learns_for_how_long(
+    make_harness: HarnessFactory,
+) -> None:
+    gate = DelayGate()
+    harness = make_harness([node(name, rack="r") for name in "abc"], policies=Policies(gate=gate))
+    for name in "abc":  # half of two nodes is free, and none whole
+        harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
+    harness.queue(eight_gpus("1"))
+    assert harness.engine.record(JobId("1")).reason.startswith("waits for GPUs on one node")
+    harness.advance(90.0)
+    harness.end("on-c")
+    assert harness.placement("1").nodes == ("c",)
+    harness.start()
+    (view,) = gate.views(90.0)
+    assert (view.name, view.waited_count, view.censored_frac) == (HIGH, 1, 0.0)
+
+
+def test_after_its_deadline_a_job_takes_what_there_is(make_harness: HarnessFactory) -> None:
+    gate = DelayGate(DelayConfig(longest_s=60.0))
+    nodes = [node(name, rack="r") for name in "abc"]
+    harness = make_harness(nodes, policies=Policies(gate=gate))
+    for name in "abc":
+        harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
+    (told, *_) = harness.queue(eight_gpus("1"))
+    assert isinstance(told, Wait)
+    assert told.until_s == 60.0
+    harness.advance(60.0)
+    assert harness.placement("1").nodes == ("a", "b")
+    harness.start()
+    assert gate.views(60.0)[0].censored_frac == 1.0
+
+
+def test_a_pin_reaches_jobs_that_wait(make_harness: HarnessFactory) -> None:
+    gate = DelayGate()
+    nodes = [node(name, rack="r") for name in "abc"]
+    harness = make_harness(nodes, policies=Policies(gate=gate))
+    for name in "abc":
+        harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
+    harness.queue(eight_gpus("1"))
+    assert not harness.engine.record(JobId("1")).placement
+    harness.feed(TimerPinned(at_s=10.0, timer=HIGH, pinned_s=0.0))
+    assert harness.placement("1").nodes == ("a", "b")
+    harness.feed(TimerPinned(at_s=10.0, timer=HIGH, pinned_s=None))
+    assert gate.timers.pins == {}
+
+
+def test_a_gate_that_is_not_tuned_hears_nothing_of_pins(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], policies=Policies(gate=ScriptedGate()))
+    assert harness.feed(TimerPinned(at_s=1.0, timer=HIGH, pinned_s=5.0)) == ()
+
+
+def test_runs_are_told_once_with_what_was_seen_of_them(make_harness: HarnessFactory) -> None:
+    gate = DelayGate()
+    harness = make_harness([node("a")], policies=Policies(gate=gate))
+    harness.queue(eight_gpus("1"))
+    harness.start()
+    harness.feed(SpeedSeen(at_s=0.0, job_id=JobId("1"), speed_frac=0.5))
+    harness.advance(100.0)
+    harness.end("1")
+    runs = gate.state().runs
+    sums = dict(runs.kinds)["all"]
+    assert (sum(sums.ended), sum(sums.spent_s), runs.running) == (1.0, 50.0, ())
+
+
+def test_jobs_that_never_ran_are_no_runs(make_harness: HarnessFactory) -> None:
+    gate = DelayGate()
+    harness = make_harness([node("a", 4)], policies=Policies(gate=gate))
+    harness.start_elsewhere("2", share("a", 0, 1, 2, 3))
+    harness.queue(job("1"))
+    harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
+    harness.end("2")  # Slurm's own: nobody knows what it asked for
+    assert gate.state().runs == RunLengthsState()
+
+
+class _Day:
+    """A day of a small cluster, told to an engine with the delay gate, and what it answered."""
+
+    def __init__(self, seed: int) -> None:
+        self.gate = DelayGate()
+        self.engine = Engine(EngineConfig(), Policies(gate=self.gate))
+        self.events: list[Event] = []
+        self.answers: list[tuple[Action, ...]] = []
+        self._play(Random(seed))
+
+    def _play(self, random: Random) -> None:
+        for number in range(6):
+            self._tell(NodeSeen(at_s=0.0, node=node(f"n{number}", rack=f"r{number // 3}")))
+        ends: list[tuple[float, JobId]] = []
+        at_s = 0.0
+        for number in range(250):
+            at_s += random.expovariate(1 / 60.0)
+            while ends and ends[0][0] <= at_s:
+                end_s, job_id = ends.pop(0)
+                self._tell(JobEnded(at_s=end_s, job_id=job_id))
+                self._start(end_s, ends, random)
+            gpus = random.choice([1, 2, 4, 8, 8, 16])
+            spec = job(f"{number}", *shapes_of(gpus), user_id=number % 3, submit_s=at_s)
+            self._tell(JobQueued(at_s=at_s, job=spec))
+            if random.random() < 0.05:
+                self._tell(JobWithdrawn(at_s=at_s, job_id=spec.job_id, reason="held"))
+            if random.random() < 0.02:
+                pinned_s = random.choice([None, 30.0])
+                self._tell(TimerPinned(at_s=at_s, timer=HIGH, pinned_s=pinned_s))
+            self._tell(Tick(at_s=at_s))
+            self._start(at_s, ends, random)
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self.answers.append(self.engine.step(event))
+
+    def _start(self, at_s: float, ends: list[tuple[float, JobId]], random: Random) -> None:
+        begun = {event.job_id for event in self.events if isinstance(event, JobStarted)}
+        for actions in self.answers[-3:]:
+            for action in actions:
+                if isinstance(action, Place) and action.job_id not in begun:
+                    begun.add(action.job_id)
+                    shares = shares_of(action.placement)
+                    self._tell(JobStarted(at_s=at_s, job_id=action.job_id, shares=shares))
+                    ends.append((at_s + random.uniform(60.0, 3_000.0), action.job_id))
+        ends.sort()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replay_decides_and_learns_the_same(seed: int) -> None:
+    day = _Day(seed)
+    day.engine.check_invariants()
+    gate = DelayGate()
+    engine = Engine(EngineConfig(), Policies(gate=gate))
+    again = [engine.step(event) for event in day.events]
+    assert [repr(actions) for actions in again] == [repr(actions) for actions in day.answers]
+    assert gate.state() == day.gate.state()
+    assert any(isinstance(a, Wait) and a.until_s for actions in day.answers for a in actions)

@@ -1,0 +1,183 @@
+"""First fit, random, load balance and alignment: each on an example worked by hand."""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulator.placing import drawn, of_gpus, put, rule
+
+from roost_engine.cluster.features import COLUMN
+from roost_engine.cluster.node_sets import NO_ROWS
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import shares_of
+from roost_engine.placement.eligibility import KEPT_FREE
+from roost_engine.testing.builders import bridges, job, shape, share
+from roost_sim.information.knowledge import Knowledge
+from roost_sim.traces.shapes import every_even_shape
+
+
+def test_first_fit_walks_the_gpus_in_order() -> None:
+    cluster = drawn("#.#. ....", ".... ....")
+    assert put(rule("first-fit"), cluster, of_gpus(5, 4)) == {"n0": (1, 3), "n1": (0, 1, 2)}
+
+
+def test_load_balance_always_takes_from_the_freest_node() -> None:
+    # Free: 2, 4, 3. One by one: n1 (4), n1 and n2 (3 each, the first first), n0, n1, n2 (2 each).
+    cluster = drawn("##.. .... #...")
+    assert put(rule("load-balance"), cluster, of_gpus(1, 4)) == {"n1": (0,)}
+    assert put(rule("load-balance"), cluster, of_gpus(2, 4)) == {"n1": (0, 1)}
+    assert put(rule("load-balance"), cluster, of_gpus(3, 4)) == {"n1": (0, 1), "n2": (1,)}
+    assert put(rule("load-balance"), cluster, of_gpus(5, 4)) == {
+        "n0": (2,),
+        "n1": (0, 1, 2),
+        "n2": (1,),
+    }
+    everything = {"n0": (2, 3), "n1": (0, 1, 2, 3), "n2": (1, 2, 3)}
+    assert put(rule("load-balance"), cluster, of_gpus(9, 4)) == everything
+
+
+def test_tree_load_balance_goes_to_the_freest_rack_first() -> None:
+    # Racks have 5 and 6 free, nodes 4, 1 | 3, 3. One by one: rack 1 (6): n2; 5 against 5, the
+    # first: n0; rack 1 (5): n3, which has more left than n2; 4 against 4: n0.
+    cluster = drawn(".... ###.", "#... #...")
+    assert put(rule("load-balance-tree"), cluster, of_gpus(4, 4)) == {
+        "n0": (0, 1),
+        "n2": (1,),
+        "n3": (1,),
+    }
+    # The freest node alone decides in the other rule: n0, then n0, n2, n3 with three each.
+    assert put(rule("load-balance"), cluster, of_gpus(4, 4)) == {
+        "n0": (0, 1),
+        "n2": (1,),
+        "n3": (1,),
+    }
+    assert put(rule("load-balance"), cluster, of_gpus(1, 4)) == {"n0": (0,)}
+    assert put(rule("load-balance-tree"), cluster, of_gpus(1, 4)) == {"n2": (1,)}
+
+
+def test_dallys_gandiva_takes_the_first_node_with_room_and_else_anything() -> None:
+    # Free: 2, 4, 3: the first node with three is n1; five are on no node, so any of the nine.
+    cluster = drawn("##.. .... #...")
+    assert put(rule("machine-or-random"), cluster, of_gpus(3, 4)) == {"n1": (0, 1, 2)}
+    assert put(rule("machine-or-random"), cluster, of_gpus(5, 4)) == put(
+        rule("random"), cluster, of_gpus(5, 4)
+    )
+
+
+def test_random_takes_what_seed_and_job_say() -> None:
+    cluster = drawn(".... ....", ".... ....")
+    drawn_once = put(rule("random"), cluster, of_gpus(4, 4))
+    assert drawn_once == put(rule("random"), cluster, of_gpus(4, 4))
+    others = [
+        put(rule("random", Knowledge(work_s={}, seed=seed)), cluster, of_gpus(4, 4))
+        for seed in range(20)
+    ]
+    assert len({str(found) for found in others}) > 15
+    by_job = [put(rule("random"), cluster, of_gpus(4, 4, str(number))) for number in range(20)]
+    assert len({str(found) for found in by_job}) > 15
+
+
+def test_random_takes_every_gpu_as_often() -> None:
+    cluster = drawn("#... ..#.", "....")
+    taken: dict[tuple[str, int], int] = {}
+    for number in range(2000):
+        found = put(rule("random"), cluster, of_gpus(2, 4, str(number)))
+        assert found is not None
+        for name, gpus in found.items():
+            for gpu in gpus:
+                taken[name, gpu] = taken.get((name, gpu), 0) + 1
+    # 4000 draws over 10 free GPUs: 400 each; five standard deviations (18) are 90.
+    assert len(taken) == 10
+    assert all(310 < count < 490 for count in taken.values())
+
+
+def test_scattered_tetris_takes_the_node_that_points_where_the_job_does() -> None:
+    # n0 has 4 of 8 GPUs and 60 of 64 CPUs free, n1 all GPUs and 16 CPUs. A task wants 1 GPU and
+    # 12 CPUs: n0 scores 4/8·1/8 + 60/64·12/64 = 0.238, n1 8/8·1/8 + 16/64·12/64 = 0.172.
+    # The next task: n0 has 3 GPUs and 48 CPUs left, 0.047 + 0.141 = 0.188: again n0.
+    # The one after: n0 has 2 and 36, 0.031 + 0.105 = 0.137: n1.
+    cluster = drawn("aaaa.... ........")
+    cluster.hold(JobId("b"), [share("n1", cpu_count=48)])
+    for gpu_count, expected in (
+        (1, {"n0": (4,)}),
+        (2, {"n0": (4, 5)}),
+        (3, {"n0": (4, 5), "n1": (0,)}),
+    ):
+        spec = job("new", shape(1, gpu_count, cpus_per_node=12))
+        assert put(rule("tetris-scattered"), cluster, spec) == expected
+    # One that wants GPUs alone goes where the GPUs are.
+    assert put(rule("tetris-scattered"), cluster, job("new", shape(1, cpus_per_node=0))) == {
+        "n1": (0,)
+    }
+
+
+RULES = (
+    *("first-fit", "random", "load-balance", "load-balance-tree", "knn"),
+    *("tetris-scattered", "lif-scattered"),
+)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_node_gives_no_more_gpus_than_it_has_cpus_for(name: str) -> None:
+    # 64 CPUs a node, 16 a GPU: four GPUs on each node.
+    cluster = drawn("........ ........")
+    found = put(rule(name), cluster, job("new", shape(8, cpus_per_node=128)))
+    assert found is not None
+    assert {node: len(gpus) for node, gpus in found.items()} == {"n0": 4, "n1": 4}
+    assert put(rule(name), cluster, job("new", shape(9, cpus_per_node=144))) is None
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_required_node_gives_at_least_one_gpu(name: str) -> None:
+    cluster = drawn("........ ........", "aaaaaa.. ........")
+    for gpu_count in (1, 2, 5, 9):
+        spec = replace(of_gpus(gpu_count), required_nodes=(NodeName("n2"),))
+        found = put(rule(name), cluster, spec)
+        assert found is not None
+        assert "n2" in found
+        assert sum(map(len, found.values())) == gpu_count
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_there_is_nothing_for_more_gpus_than_are_free(name: str) -> None:
+    cluster = drawn("aa.. a...")
+    assert put(rule(name), cluster, of_gpus(5, 4)) is not None
+    found = rule(name).propose(cluster, of_gpus(6, 4), NO_ROWS, 0.0)
+    assert not len(found)
+    kept = rule(name).propose(cluster, of_gpus(5, 4), 0b10, 0.0)
+    assert not len(kept)
+    assert dict(kept.exclusions)[KEPT_FREE] == 1
+    assert [chance.rows for chance in kept.chances] == [0b10]
+
+
+def test_the_shape_that_rounds_nothing_up_is_what_a_job_holds() -> None:
+    # Nine GPUs on nodes of 8 are 3 x 3 at the tightest; 17 are rounded up to 3 x 6.
+    assert every_even_shape(17, 8)[0].gpu_count == 18
+    cluster = drawn("........ ........", "........")
+    found = rule("first-fit").propose(cluster, of_gpus(17), NO_ROWS, 0.0)
+    assert found.shape.gpu_count == 17
+    shares = shares_of(found.placement(0, cluster))
+    assert [(len(share.gpu_indices), share.cpu_count) for share in shares] == [
+        (8, 8),
+        (8, 8),
+        (1, 1),
+    ]
+
+
+@pytest.mark.parametrize(("gpu_count", "tier"), [(4, Tier.NODE), (8, Tier.RACK), (9, Tier.CLUSTER)])
+def test_the_tier_tells_how_far_apart_the_gpus_are(gpu_count: int, tier: int) -> None:
+    cluster = drawn(".... ....", "....")
+    found = rule("first-fit").propose(cluster, of_gpus(gpu_count, 4), NO_ROWS, 0.0)
+    assert found.tier == tier
+    assert found.features[0, COLUMN["tier_frac"]] == tier / 2
+
+
+def test_features_say_how_the_gpus_are_linked() -> None:
+    # Bridges of four lanes, 400 points each, 0-1 and 2-3 and so on. Taken: 0, 1 and 2 of n0, which
+    # is one bridge and two pairs on one socket (20 each): 440; the best three GPUs have as much.
+    cluster = drawn("........", links=bridges())
+    found = rule("first-fit").propose(cluster, of_gpus(3), NO_ROWS, 0.0)
+    assert found.link_scores.tolist() == [440]
+    assert found.best_link_score(0, cluster) == 440
+    assert found.features[0, COLUMN["link_best_frac"]] == 1.0
+    assert found.features[0, COLUMN["leftover_frac"]] == 5 / 8

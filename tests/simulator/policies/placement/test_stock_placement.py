@@ -1,0 +1,93 @@
+"""Plain Slurm's nodes and GPUs, and its own wait for a leaf switch."""
+
+import pytest
+from tests.simulator.placing import drawn, put, rule
+from tests.simulator.simulated import arrival, cluster, simulate
+
+from roost_engine.domain.model import Shape
+from roost_engine.testing.builders import bridges, job, shape
+from roost_sim.catalogue.compositions import find_policy
+from roost_sim.information.knowledge import Knowledge
+from roost_sim.traces.shapes import tightest_shapes
+
+WHOLE = tuple(range(8))
+# 64 CPUs a node less one a busy GPU. With room for a job of 4 GPUs: n1, n2 and n4, n5.
+LINE = "aaaaaaa. ........ ........ aaaaaaaa aaaa.... ........"
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # Runs of 128 and of 124 CPUs: the second, and of its nodes the one with 60.
+        (shape(4), {"n4": (4, 5, 6, 7)}),
+        # n0 makes the first run longer, 185 CPUs: still the second.
+        (shape(1), {"n4": (4,)}),
+        # Whole nodes: n1, n2 (128 CPUs) and n5 (64).
+        (shape(8), {"n5": WHOLE}),
+        (shape(4, 2), {"n4": (4, 5, 6, 7), "n5": (0, 1, 2, 3)}),
+        (shape(8, 2), {"n1": WHOLE, "n2": WHOLE}),
+        # No run has three: the largest first.
+        (shape(8, 3), {"n1": WHOLE, "n2": WHOLE, "n5": WHOLE}),
+        (shape(8, 4), None),
+    ],
+)
+def test_the_best_fitting_run_of_consecutive_nodes(
+    asked: Shape, expected: dict[str, tuple[int, ...]] | None
+) -> None:
+    assert put(rule("slurm-24.05"), drawn(LINE), job("new", asked)) == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        # Three nodes of the first leaf have room, two of the second.
+        (shape(4), {"n3": (4, 5, 6, 7)}),
+        (shape(4, 2), {"n3": (4, 5, 6, 7), "n4": (0, 1, 2, 3)}),
+        # Of the second leaf only n4 is whole.
+        (shape(8), {"n4": WHOLE}),
+        (shape(8, 2), {"n0": WHOLE, "n1": WHOLE}),
+        # No leaf has four: the larger one first.
+        (shape(4, 4), {**{f"n{i}": (0, 1, 2, 3) for i in range(3)}, "n3": (4, 5, 6, 7)}),
+    ],
+)
+def test_the_best_fitting_leaf_switch(
+    asked: Shape, expected: dict[str, tuple[int, ...]] | None
+) -> None:
+    nodes = drawn("........ ........ ........", "aaaa.... ........")
+    assert put(rule("slurm-switches"), nodes, job("new", asked)) == expected
+
+
+def test_since_24_05_the_gpus_without_a_bridge_are_taken() -> None:
+    nodes = drawn("........", links=bridges())
+    assert put(rule("slurm-22.05"), nodes, job("new", shape(2))) == {"n0": (0, 1)}
+    assert put(rule("slurm-24.05"), nodes, job("new", shape(2))) == {"n0": (0, 2)}
+
+
+def test_required_nodes_come_first() -> None:
+    asked = job("new", shape(8, 2), required=["n5"])
+    assert put(rule("slurm-24.05"), drawn(LINE), asked) == {"n1": WHOLE, "n5": WHOLE}
+    asked = job("new", shape(8), required=["n5"], excluded=["n1"])
+    assert put(rule("slurm-switches"), drawn(LINE), asked) == {"n5": WHOLE}
+
+
+def test_slurm_takes_what_was_asked_for_and_nothing_wider() -> None:
+    nodes = drawn("a....... b.......")
+    assert put(rule("slurm-24.05"), nodes, job("new", *tightest_shapes(8, 8))) is None
+
+
+@pytest.mark.parametrize(
+    ("switches", "starts_s"),
+    [
+        ("switch-wait", 305.0),  # five minutes from when it first found room, at 5
+        ("open", 5.0),
+    ],
+)
+def test_switches_wait_five_minutes_for_one_leaf(switches: str, starts_s: float) -> None:
+    # Two racks of two nodes. 1 fills n0, 2 the other node of that leaf, the one with fewer nodes
+    # left, 3 a node of the other leaf. When 2 ends at 5, one node of each leaf is free.
+    policies = find_policy(f"fifo+slurm-switches+{switches}").build(Knowledge(work_s={}, seed=0))
+    work_s = {"1": 1000.0, "2": 5.0, "3": 1000.0}
+    holders = [arrival(job_id, 0.0, runs_s, 8) for job_id, runs_s in work_s.items()]
+    gang = arrival("4", 1.0, 10.0, 16, shape(8, 2))
+    outcome = simulate(cluster(4, racks=2), *holders, gang, policies=policies)
+    assert outcome.jobs[-1].started_s == starts_s

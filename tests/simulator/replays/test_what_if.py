@@ -1,0 +1,283 @@
+"""A journal's jobs under another policy: known answers, and what is left as it was."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.daemon.running import config, running
+from tests.simulator.journals import WrittenJournal
+from tests.simulator.simulated import arrival, cluster
+
+from roost_engine.domain.events import JobWithdrawn, NodeSeen, Tick
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Policies
+from roost_engine.testing.builders import bridges, job, node, shape, share, topology
+from roost_formats.models.onnx_policy import load_onnx_score
+from roost_formats.testing.onnx_models import ModelParts, install_model
+from roost_sim.catalogue.compositions import GATES, POLICIES, find_policy
+from roost_sim.cli import cli
+from roost_sim.replays.journal_comparison import Comparison, compare_with, read_history
+from roost_sim.replays.recording import ModelShelf, Recording
+from roost_sim.replays.what_if import narrowed
+from roostd.testing.slurm_stand_in import SlurmStandIn
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["replay", *(str(argument) for argument in arguments)])
+
+
+def compared(path: Path, policy: str = "sjf", *models: Path) -> Comparison:
+    with Recording(path) as recording:
+        history = read_history(recording, lambda count: None)
+        return compare_with(recording, history, find_policy(policy), ModelShelf(models))
+
+
+@pytest.fixture
+def three_jobs(tmp_path: Path) -> Path:
+    """Three jobs that need the one node whole, the last the shortest, in order of submission."""
+    with WrittenJournal(tmp_path) as journal:
+        jobs = (arrival("1", 0.0, 100.0, 8), arrival("2", 10.0, 80.0, 8), arrival("3", 20.0, 40, 8))
+        journal.simulate(cluster(1), *jobs)
+        return journal.path
+
+
+def test_the_record_and_another_policy_by_hand(three_jobs: Path) -> None:
+    found = compared(three_jobs, "sjf")
+
+    # Recorded: starts at 0, 100, 180. Shortest first: job 3 at 100, job 2 at 140.
+    recorded, other = found.recorded.figures, found.simulated.figures
+    assert (recorded.jobs, other.jobs) == (3, 3)
+    assert recorded.avg_wait_s == pytest.approx((0 + 90 + 160) / 3)
+    assert other.avg_wait_s == pytest.approx((0 + 130 + 80) / 3)
+    assert (recorded.median_wait_s, other.median_wait_s) == (90, 80)
+    assert recorded.p95_wait_s == pytest.approx(90 + 0.9 * 70)
+    assert recorded.avg_jct_s == pytest.approx((100 + 170 + 200) / 3)
+    assert other.avg_jct_s == pytest.approx((100 + 210 + 120) / 3)
+    assert recorded.tier_counts == other.tier_counts == (3, 0, 0)
+    assert recorded.link_frac == other.link_frac == 1.0
+    moves = found.simulated.moves
+    assert moves is not None
+    assert (moves.same_gpus, moves.other_gpus, moves.other_nodes) == (3, 0, 0)
+
+
+def test_the_recorded_policy_simulated_is_what_was_recorded(three_jobs: Path) -> None:
+    found = compared(three_jobs)
+    assert found.repeated is not None
+    assert found.repeated.figures == found.recorded.figures
+    assert (found.repeated.policy, found.recorded.policy) == ("heuristic", "heuristic")
+
+
+def test_a_start_that_slurm_delays_is_delayed_in_the_simulation(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        jobs = (arrival(str(n), float(n), 30.0, 8) for n in range(4))
+        journal.simulate(cluster(1), *jobs, start_delay_s=2.0)
+    found = compared(journal.path, "fifo")
+    assert found.start_delay_s == 2.0
+    assert found.simulated.figures == found.recorded.figures
+
+
+def test_jobs_that_go_elsewhere_are_counted_and_scored(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")), topology("n1", bridges()))
+        # Plain Slurm put the first on GPUs 0 and 2, which have no NVLink; the second on a pair.
+        for job_id, gpus in (("1", (0, 2)), ("2", (6, 7))):
+            journal.queue(1.0, job(job_id, gpus=2, submit_s=1.0, binding=False))
+            journal.start(1.0, job_id, share("n1", *gpus))
+        journal.end(9.0, "1", "2")
+    found = compared(journal.path, "fifo")
+
+    recorded, other = found.recorded.figures, found.simulated.figures
+    assert recorded.link_score is not None
+    assert other.link_score is not None
+    assert recorded.link_score < other.link_score
+    assert (recorded.link_frac, other.link_frac) != (1.0, 1.0)
+    assert other.link_frac == 1.0
+    moves = found.simulated.moves
+    assert moves is not None
+    assert (moves.other_gpus + moves.same_gpus, moves.other_nodes) == (2, 0)
+    assert moves.other_gpus >= 1
+
+
+def test_another_node_is_no_mere_other_gpu(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(*(NodeSeen(at_s=0.0, node=node(name)) for name in ("n1", "n2")))
+        journal.queue(1.0, job("1", gpus=8))
+        journal.start(1.0, "1", share("n2", *range(8)))
+        journal.end(9.0, "1")
+    moves = compared(journal.path, "fifo").simulated.moves
+    assert moves is not None
+    assert (moves.same_gpus, moves.other_gpus, moves.other_nodes) == (0, 0, 1)
+
+
+def test_gangs_are_told_apart_by_racks(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b")):
+            journal.feed(NodeSeen(at_s=0.0, node=node(name, rack=rack)))
+        journal.queue(1.0, job("1", gpus=8, nodes=2))
+        journal.start(1.0, "1", share("n1", *range(8)), share("n2", *range(8)))
+        journal.end(9.0, "1")
+    found = compared(journal.path, "fifo")
+    assert found.recorded.figures.tier_counts == (0, 0, 1)
+    assert found.simulated.figures.tier_counts == (0, 1, 0)
+
+
+def test_outsiders_stay_where_and_when_they_were(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
+        journal.start(0.0, "other", share("n1", *range(8)))
+        journal.queue(5.0, job("1", gpus=8, submit_s=5.0))
+        journal.end(50.0, "other")
+        journal.start(50.0, "1")
+        journal.end(60.0, "1")
+    found = compared(journal.path, "sjf")
+    assert found.history.outsider_count == 1
+    assert found.simulated.figures.avg_wait_s == 45.0
+
+
+def test_jobs_that_had_not_ended_run_as_long_as_their_like(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
+        for number, (begin_s, end_s) in enumerate(((0.0, 10.0), (10.0, 50.0), (50.0, 110.0))):
+            journal.queue(begin_s, job(str(number), gpus=8, submit_s=begin_s))
+            journal.start(begin_s, str(number))
+            journal.end(end_s, str(number))
+        journal.queue(110.0, job("runs", gpus=8, submit_s=110.0))
+        journal.start(110.0, "runs")
+        journal.queue(111.0, job("waits", gpus=8, submit_s=111.0))
+        journal.feed(Tick(at_s=130.0))
+    found = compared(journal.path, "fifo")
+
+    # Ended jobs ran 10, 40 and 60 s. The one that had run for 20 s is taken to run 60 in all, the
+    # median of 40 and 60 with ties upwards; the one that waited 40, the median of all.
+    assert found.fates() == {"ended": 3, "running": 1, "waiting": 1, "left": 0, "lost": 0}
+    assert found.recorded.figures.jobs == 3
+    assert found.simulated.all_jobs == 5
+    assert found.simulated.all_avg_jct_s == pytest.approx((10 + 40 + 60 + 60 + (59 + 40)) / 5)
+    assert found.simulated.all_avg_wait_s == pytest.approx(59 / 5)
+
+
+def test_a_job_that_was_cancelled_while_it_waited_is_not_compared(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
+        journal.queue(0.0, job("1", gpus=8))
+        journal.start(0.0, "1")
+        journal.queue(5.0, job("2", gpus=8), job("3", gpus=8))
+        journal.end(20.0, "2")
+        journal.feed(JobWithdrawn(at_s=30.0, job_id=JobId("3"), reason="held"))
+        journal.end(40.0, "1")
+    found = compared(journal.path, "fifo")
+    assert found.fates()["left"] == 2
+    assert (found.recorded.figures.jobs, found.simulated.all_jobs) == (1, 1)
+
+
+def test_a_policy_may_be_choosier_than_a_job_and_never_less_so() -> None:
+    one, two, four = shape(8), shape(4, 2), shape(2, 4)
+    assert narrowed((one, two), (one,)) == (one,)
+    assert narrowed((two, one), (one, two, four)) == (two, one)
+    assert narrowed((four,), (one,)) == (four,)
+    assert narrowed((shape(8, cpus_per_node=32),), (one,)) == (shape(8, cpus_per_node=32),)
+
+
+def test_without_the_recorded_model_its_simulation_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    model = install_model(tmp_path / "model", ModelParts().encode())
+    policies = Policies(score=load_onnx_score(model, clock=lambda: 0.0))
+    with WrittenJournal(tmp_path, policies=policies) as journal:
+        journal.simulate(cluster(1), arrival("1", 0.0, 10.0))
+
+    without = run(journal.path, "--policy", "sjf", "--json")
+    assert json.loads(without.stdout)["repeated"] is None
+    assert "the recorded policy is not simulated: " in without.stderr
+    with_model = compared(journal.path, "sjf", model)
+    assert with_model.repeated is not None
+    assert with_model.repeated.policy.startswith("onnx:")
+
+
+async def test_a_daemons_journal_under_another_policy(tmp_path: Path) -> None:
+    slurm = SlurmStandIn([node("n1"), node("n2")])
+    settings = config(tmp_path)
+    async with running(slurm, settings) as daemon:
+        (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
+        await daemon.until_running(first)
+        big, small = slurm.submit(gpus_per_node=8, nodes=(2, 2)), slurm.submit(gpus_per_node=8)
+        watch = daemon.daemon.watch
+        await daemon.until(lambda: {*big, *small} <= {*watch.leased()}, "both are seen")
+        for job_id in (first, *big, *small):
+            await daemon.until_running(job_id)
+            slurm.end(job_id)
+        records = daemon.daemon.state.engine.records
+        await daemon.until(lambda: not dict(records()), "all have ended")
+
+    found = compared(settings.paths.state_dir, "smallest-first")
+    assert found.recorded.figures.jobs == found.simulated.figures.jobs == 3
+    assert found.unplaced == 0
+
+
+def test_people_see_columns_side_by_side(three_jobs: Path) -> None:
+    result = run(three_jobs, "--policy", "sjf")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["recorded", "heuristic,", "simulated", "sjf,", "simulated"]
+    rows = {line[:20].strip(): line[20:].split() for line in lines[1:]}
+    assert rows["avg_wait_s"] == ["83.3", "83.3", "70.0"]
+    assert rows["on the same GPUs"] == ["-", "3", "3"]
+    assert all(len(line) <= 100 for line in lines)
+
+
+def test_what_is_wrong_with_the_policy_or_the_journal_is_one_line(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
+    for policy, complaint in (
+        ("fifa", "no policy 'fifa': did you mean fifo?"),
+        ("sjf", "no job that waited for Roost has ended in it"),
+    ):
+        result = run(journal.path, "--policy", policy)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert complaint in result.stderr
+
+
+def test_the_same_journal_and_policy_print_the_same_bytes_in_any_process(tmp_path: Path) -> None:
+    jobs = (arrival(str(n), n * 3.0, 20.0 + 7 * (n % 5), 1 + n % 8) for n in range(60))
+    with WrittenJournal(tmp_path) as journal:
+        journal.simulate(cluster(2), *jobs)
+    printed = {
+        subprocess.run(
+            [sys.executable, "-m", "roost_sim.cli", "replay", str(journal.path), *arguments],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+        for arguments in [("--policy", "random-order", "--seed", "3", "--json")]
+    }
+    assert len(printed) == 1
+    assert json.loads(printed.pop())["simulated"]["figures"]["jobs"] == 60
+
+
+def test_a_change_of_the_request_is_followed(tmp_path: Path) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
+        journal.queue(0.0, job("1", gpus=8), job("2", gpus=8), job("3", gpus=8))
+        journal.start(0.0, "1")
+        changed = replace(job("3", gpus=8), priority=5)
+        journal.queue(10.0, changed)  # as a restarted daemon tells it
+        journal.end(30.0, "1")
+        journal.start(30.0, "3")
+        journal.end(40.0, "3")
+        journal.start(40.0, "2")
+        journal.end(60.0, "2")
+    found = compared(journal.path, "fifo")
+    # Priority first, so job 3 starts at 30 again: waits of 0, 40 and 30 s.
+    assert found.simulated.figures == found.recorded.figures
+    assert found.simulated.figures.avg_wait_s == pytest.approx(70 / 3)
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, *(f"fifo+consolidation+{gate}" for gate in GATES)])
+def test_every_policy_gets_what_it_asks_for(three_jobs: Path, policy: str) -> None:
+    found = compared(three_jobs, policy)
+    assert found.simulated.all_jobs == found.recorded.figures.jobs + found.unplaced == 3

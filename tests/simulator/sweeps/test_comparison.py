@@ -1,0 +1,120 @@
+from collections.abc import Mapping
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from tests.simulator.sweeps.cases import done
+
+from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
+from roost_sim.sweeps.comparison_table import print_tables, time_text
+from roost_sim.sweeps.intervals import Estimate, Interval
+
+RUNS = [
+    done("sjf", 1, avg_jct_s=30.0, bound_avg_jct_s=20.0, comm_share=None),
+    done("fifo", 1, avg_jct_s=60.0, bound_avg_jct_s=20.0, comm_share=None),
+    done("sjf", 0, avg_jct_s=10.0, bound_avg_jct_s=10.0, comm_share=None),
+    done("fifo", 0, avg_jct_s=100.0, bound_avg_jct_s=10.0, comm_share=None),
+    done("sjf", 2, avg_jct_s=50.0, bound_avg_jct_s=10.0, comm_share=None),
+]
+
+
+def comparison() -> Comparison:
+    return Comparison.of(RUNS, ["fifo", "sjf"], [None], "fifo")
+
+
+def estimate(found: Mapping[str, Estimate | None], name: str) -> Estimate:
+    chosen = found[name]
+    assert chosen is not None
+    return chosen
+
+
+def test_runs_come_by_policy_as_asked_for_then_by_seed() -> None:
+    order = [(run.case.policy, run.case.seed) for run in comparison().runs]
+    assert order == [("fifo", 0), ("fifo", 1), ("sjf", 0), ("sjf", 1), ("sjf", 2)]
+
+
+def test_means_are_over_all_seeds_and_ratios_over_pairs() -> None:
+    fifo, sjf = comparison().summaries
+    assert (fifo.seeds, sjf.seeds) == ((0, 1), (0, 1, 2))
+    assert estimate(sjf.metrics, "avg_jct_s").mean == 30
+    # Seed 2 has no partner: (10 / 100 + 30 / 60) / 2.
+    ratio = estimate(sjf.ratios, "avg_jct_s")
+    assert ratio.mean == pytest.approx(0.3)
+    assert (ratio.least, ratio.most, ratio.ci95) == (0.1, 0.5, Interval(0.1, 0.5))
+    assert estimate(fifo.ratios, "avg_jct_s").ci95 == Interval(1, 1)
+
+
+def test_times_the_bound_is_taken_seed_by_seed() -> None:
+    # (10 / 10 + 30 / 20 + 50 / 10) / 3, and not 90 / 40.
+    assert estimate(comparison().summaries[1].metrics, TIMES_BOUND).mean == pytest.approx(2.5)
+
+
+def test_a_figure_that_no_seed_has_is_null() -> None:
+    documents = comparison().documents()
+    metrics = documents[-1]["metrics"]
+    assert isinstance(metrics, dict)
+    assert metrics["comm_share"] is None
+
+
+def test_a_missing_baseline_leaves_ratios_out() -> None:
+    (only,) = Comparison.of(RUNS[:1], ["fifo", "sjf"], [None], "fifo").summaries
+    assert only.policy == "sjf"
+    assert only.ratios["avg_jct_s"] is None
+
+
+def test_runs_that_nobody_asked_for_are_left_out() -> None:
+    assert len(Comparison.of(RUNS, ["sjf"], [None], "sjf").runs) == 3
+    assert Comparison.of(RUNS, ["sjf"], [0.9], "sjf").runs == ()
+
+
+def test_the_json_list_is_runs_then_summaries() -> None:
+    documents = comparison().documents()
+    assert [document.get("summary") for document in documents] == [None] * 5 + [True] * 2
+    assert list(documents[-1]) == [
+        "policy",
+        "load",
+        "summary",
+        "regime",
+        "seeds",
+        "baseline",
+        "metrics",
+    ]
+    metrics = documents[-1]["metrics"]
+    assert isinstance(metrics, dict)
+    # Student's t of two degrees of freedom, deviation 20: 30 ± 4.303 * 20 / sqrt(3).
+    found = metrics["avg_jct_s"]
+    assert found["mean"] == 30
+    assert found["ci95"] == pytest.approx([30 - 49.687, 30 + 49.687], abs=1e-3)
+    assert (found["min"], found["max"]) == (10, 50)
+    assert list(found["ratio"]) == ["mean", "ci95", "min", "max"]
+
+
+def printed(width: int) -> list[str]:
+    console = Console(width=width, record=True, file=StringIO())
+    print_tables(comparison(), console)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_the_table_has_a_row_a_policy() -> None:
+    title, heads, fifo, sjf = printed(200)
+    assert title == "Load of the trace"
+    assert heads.split()[:3] == ["policy", "knows", "seeds"]
+    assert heads.endswith("preemptions")
+    assert fifo.split()[0] == "fifo"
+    assert sjf.split()[:9] == ["sjf", "none", "3", "30.0", "s", "±", "49.7", "0.30", "[0.10,"]
+
+
+def test_a_narrow_window_shows_fewer_columns_whole() -> None:
+    _, heads, _, sjf, hint = printed(80)
+    assert "× bound" in heads
+    assert "preemptions" not in heads
+    assert "…" not in sjf
+    assert hint == "A wider window shows more columns, --report all."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.00 s"), (41.2, "41.2 s"), (822, "13.7 min"), (18288, "5.08 h"), (172800, "2.00 d")],
+)
+def test_times_have_three_digits_and_a_unit(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
