@@ -23,7 +23,7 @@ from roost_engine.cluster.link_table import MAX_GPUS, indices_of
 from roost_engine.domain.errors import TopologyError
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec, Shape
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
-from roost_engine.placement.candidates import find_candidates
+from roost_engine.placement.search import find_candidates
 from roost_engine.policies import ScorePolicy
 from roost_formats.models.onnx_policy import load_score_policy
 from roost_sim.policies.placement.stock_slurm import choose_since_24_05
@@ -50,7 +50,7 @@ class LoneNode:
     def __init__(self, links: LinkMatrix, policy: ScorePolicy, rng: np.random.Generator) -> None:
         self._policy, self._rng, self._cluster = policy, rng, Cluster()
         self._gpu_count = links.gpu_count
-        self._cluster.see_node(
+        self._cluster.apply_node(
             NodeSpec(
                 name=NODE,
                 gpu_count=links.gpu_count,
@@ -60,7 +60,7 @@ class LoneNode:
             )
         )
         uuids = tuple(GpuUuid(f"GPU-{index}") for index in range(links.gpu_count))
-        if not self._cluster.see_topology(NODE, links, uuids):
+        if not self._cluster.apply_topology(NODE, links, uuids):
             raise RuntimeError("the cluster did not take the matrix")
 
     def choose(self, free_mask: int, gpu_count: int) -> tuple[int, ...]:
@@ -68,12 +68,12 @@ class LoneNode:
         busy = indices_of(~free_mask & (1 << self._gpu_count) - 1)
         self._cluster.hold(OTHERS, (NodeShare(NODE, busy),))
         load = self._rng.random((self._gpu_count, 4)) * (1, 1, BUSY_BYTES_PER_S, BUSY_BYTES_PER_S)
-        self._cluster.see_load(NODE, load.astype(np.float32))
+        self._cluster.apply_load(NODE, load.astype(np.float32))
         shape = Shape(node_count=1, gpus_per_node=gpu_count)
         job = JobSpec(job_id=JobId("2"), user_id=0, partition=PARTITION, shapes=(shape,))
         candidates = find_candidates(self._cluster, job, shape)
         best = int(np.argmax(self._policy.score(candidates.features)))
-        return candidates.placement(best, self._cluster).gpu_indices
+        return candidates.placement(best).gpu_indices
 
 
 class Exhaustive:

@@ -12,7 +12,7 @@ import _harness
 import numpy as np
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NO_ROWS
+from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.testing.builders import bridges, job, node, share
 from roost_sim.catalogue.placement_parts import PLACEMENTS
@@ -27,8 +27,8 @@ def busy_cluster(node_count: int, busy_frac: float, seed: int) -> Cluster:
     rng, cluster, links = np.random.default_rng(seed), Cluster(), bridges(GPUS_PER_NODE)
     for number in range(node_count):
         spec = node(f"n{number:05d}", GPUS_PER_NODE, rack=f"r{number // NODES_PER_RACK}")
-        cluster.see_node(spec)
-        cluster.see_topology(spec.name, links, ())
+        cluster.apply_node(spec)
+        cluster.apply_topology(spec.name, links, ())
         for gpu in np.flatnonzero(rng.random(GPUS_PER_NODE) < busy_frac).tolist():
             cluster.hold(JobId(f"{number}_{gpu}"), [share(spec.name, gpu)])
     return cluster
@@ -48,8 +48,8 @@ def measure(name: str, cluster: Cluster, count: int) -> dict[str, float]:
     policy, figures = PLACEMENTS[name].candidates(knowledge), dict[str, float]()
     for gpu_count in JOB_SIZES:
         spec = request(name, gpu_count, knowledge)
-        if len(policy.propose(cluster, spec, NO_ROWS, 0.0)):
-            propose = partial(policy.propose, cluster, spec, NO_ROWS, 0.0)
+        if len(policy.propose(cluster, spec, NO_NODES, 0.0)):
+            propose = partial(policy.propose, cluster, spec, NO_NODES, 0.0)
             seconds = _harness.timings_s(propose, count)
             figures[f"gpus_{gpu_count}_ms"] = 1e3 * _harness.percentile(seconds, 50)
     return figures

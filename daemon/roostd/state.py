@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine
-from roost_engine.job_record import JobRecord
+from roost_engine.job_record import JobRecord, KnownJob
 from roostd.config.config import Config
 from roostd.ops.clock import Clock
 from roostd.slurm.comment import JobComment
@@ -81,8 +81,8 @@ class DaemonState:
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_places: dict[JobId, Place] = field(default_factory=dict)
 
-    def place(self, job_id: JobId, record: JobRecord) -> Place | None:
+    def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """What was decided for a job, by this engine or one before it."""
-        if record.placement is not None and record.decision is not None:
+        if isinstance(record, JobRecord) and record.placement and record.decision:
             return Place(job_id=job_id, placement=record.placement, decision=record.decision)
         return self.earlier_places.get(job_id)

@@ -12,9 +12,10 @@ from math import inf
 from typing import assert_never
 
 from roost_engine.cluster.features import HeuristicScore
-from roost_engine.cluster.node_sets import EVERY_ROW, NO_ROWS, RowSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
     GpuHealthChanged,
@@ -36,8 +37,8 @@ from roost_engine.domain.events import (
     TopologySeen,
 )
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord
-from roost_engine.job_table import Ledger
+from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
@@ -58,7 +59,7 @@ from roost_engine.policies import (
 )
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
-from roost_engine.scoring.scorer import Chooser
+from roost_engine.scoring.scorer import Scorer
 
 __all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
 
@@ -79,113 +80,129 @@ class Engine:
 
     def __init__(self, config: EngineConfig, policies: Policies) -> None:
         self.config, self.policies = config, policies
-        self._ledger = Ledger(config, policies.order, policies.gate)
-        self.cluster = self._ledger.cluster
+        self._table = JobTable(config, policies.order, policies.gate)
+        self.cluster = self._table.cluster
         self._gate_is_open = isinstance(policies.gate, AlwaysOpen)
-        self._chooser = Chooser(policies.score)
+        self._scorer = Scorer(policies.score)
         self._preemption = Preemption(
-            self._ledger, policies.preemption, policies.candidates, self._chooser, self._ask_gate
+            self._table, policies.preemption, policies.candidates, self._scorer, self._ask_gate
         )
         self._announced_s = inf
-        self._kept: RowSet = NO_ROWS  # by the last pass, for a job that waits
+        self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
 
     # -- what the edges may read -----------------------------------------------------------
 
     @property
     def decision_count(self) -> int:
         """How many placements were decided."""
-        return self._chooser.decision_count
+        return self._scorer.decision_count
 
     @property
     def fallback_count(self) -> int:
         """For how many of them the heuristic answered instead of the score policy."""
-        return self._chooser.fallback_count
+        return self._scorer.fallback_count
 
     @property
     def refused_count(self) -> int:
         """How many placements Slurm refused."""
-        return self._ledger.refused_count
+        return self._table.refused_count
 
     def record(self, job_id: JobId) -> JobRecord:
-        """What is known of a job.
+        """Return what is known of a job under Roost.
 
         Raises:
-            UnknownJob: never heard of, or ended too long ago.
+            UnknownJob: it never was under Roost, or ended too long ago.
         """
-        return self._ledger.record(job_id)
+        found = self._table.find(job_id)
+        if not isinstance(found, JobRecord):
+            raise UnknownJob(job_id)
+        return found
 
-    def records(self, include_ended: bool = False) -> Iterator[tuple[JobId, JobRecord]]:
-        """Every job that waits, starts or runs, in the order they were first seen."""
-        yield from self._ledger.jobs.items()
+    def find(self, job_id: JobId) -> KnownJob:
+        """Return what is known of a job, under Roost or not.
+
+        Raises:
+            UnknownJob: the engine never heard of it, or it ended too long ago.
+        """
+        return self._table.find(job_id)
+
+    def records(self) -> Iterator[tuple[JobId, JobRecord]]:
+        """Yield the jobs under Roost that have not ended, in the order they were first seen."""
+        yield from self._table.jobs.items()
+
+    def known_jobs(self, include_ended: bool = False) -> Iterator[tuple[JobId, KnownJob]]:
+        """Yield every job that waits, starts or runs: first those under Roost, then all others."""
+        yield from self._table.jobs.items()
+        yield from self._table.observed.items()
         if include_ended:
-            yield from self._ledger.ended.items()
+            yield from self._table.ended.items()
 
     def waiting(self) -> tuple[JobId, ...]:
         """The jobs that wait to be placed."""
-        return tuple(self._ledger.waiting)
+        return tuple(self._table.waiting)
 
     # -- the one entry ---------------------------------------------------------------------
 
     def step(self, event: Event) -> tuple[Action, ...]:
         """Take in one event and answer with what must be done about it."""
         actions: list[Action] = []
-        ledger, at_s = self._ledger, event.at_s
+        table, at_s = self._table, event.at_s
         self._take_in(event, actions)
-        if ledger.alarms and ledger.alarms[0][0] <= at_s:
+        if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
         if self._preemption.has_plans:
-            self._preemption.go_on(at_s, actions)
-        if ledger.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+            self._preemption.advance(at_s, actions)
+        if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
-        for job_id, nothing in ledger.queue.end_pass():
-            ledger.wait_for_room(job_id, ledger.jobs[job_id], nothing, actions)
-        if ledger.running:
-            self._preemption.consider(self._kept, at_s, actions)
+        for job_id, nothing in table.queue.end_pass():
+            table.wait_for_room(job_id, table.jobs[job_id], nothing, actions)
+        if table.running:
+            self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
         return tuple(actions)
 
     def _take_in(self, event: Event, actions: list[Action]) -> None:
         match event:  # the frequent ones first: a case costs as much as it is far down
             case JobQueued():
-                self._ledger.take_job(event.job, event.at_s, actions)
+                self._table.take_job(event.job, event.at_s, actions)
             case JobStarted():
-                if (started := self._ledger.start(event)) is not None:
+                if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
             case JobEnded():
-                self._ledger.end(event)
+                self._table.end(event)
             case Tick():
                 pass  # every event brings the time
             case LoadSeen():
-                self.cluster.see_load(event.name, event.load)
+                self.cluster.apply_load(event.name, event.load)
             case SpeedSeen():
-                if (running := self._ledger.jobs.get(event.job_id)) is not None:
+                if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_speed(event.speed_frac, event.at_s)
             case LinksSeen():
-                if (running := self._ledger.jobs.get(event.job_id)) is not None:
+                if (running := self._table.jobs.get(event.job_id)) is not None:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
             case JobsStopped():
                 for job_id in event.job_ids:
                     self._preemption.take_back(job_id, event.at_s, actions)
             case JobChanged():
-                self._ledger.change(event.job, event.at_s, actions)
+                self._table.change(event.job, event.at_s, actions)
             case JobWithdrawn():
-                self._ledger.withdraw(event)
+                self._table.withdraw(event)
             case PlacementRefused():
-                self._ledger.refuse(event.job_id, event.reason, event.at_s, actions)
+                self._table.refuse(event.job_id, event.reason, event.at_s, actions)
             case PreemptionRefused():
                 self._preemption.keep_running(event.job_id, event.at_s)
             case NodeSeen():
-                if self.cluster.see_node(event.node):
-                    self._ledger.queue.recall_all()
+                if self.cluster.apply_node(event.node):
+                    self._table.queue.recall_all()
             case NodeLost():
-                self.cluster.lose_node(event.name)
-                self._ledger.queue.recall_all()
+                self.cluster.remove_node(event.name)
+                self._table.queue.recall_all()
             case TopologySeen():
-                self.cluster.see_topology(event.name, event.links, event.gpu_uuids)
+                self.cluster.apply_topology(event.name, event.links, event.gpu_uuids)
             case GpuHealthChanged():
                 self.cluster.set_fault(event.name, event.gpu_index, event.fault)
             case TimerPinned():
-                self._ledger.pin(event)
+                self._table.pin(event)
             case _:
                 assert_never(event)
 
@@ -193,71 +210,60 @@ class Engine:
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
         """Offer GPUs to the queued jobs in order."""
-        ledger, queue = self._ledger, self._ledger.queue
+        table, queue = self._table, self._table.queue
         impatient_s = at_s - self.config.patience_s
         reservation: Reservation | None = None
-        kept, try_count, placed_count = NO_ROWS, 0, self.decision_count
-        self._kept = NO_ROWS
+        reserved, try_count, placed_count = NO_NODES, 0, self.decision_count
+        self._reserved = NO_NODES
         for group, job_id in queue.offers(impatient_s):
-            record = ledger.jobs[job_id]
-            if not self._is_shut_out(group, kept, placed_count):
+            record = table.jobs[job_id]
+            if not self._is_blocked(group, reserved, placed_count):
                 if try_count == self.config.window_count:
                     queue.postpone()
                     return
                 try_count += 1
-                if self._try(job_id, record, group, at_s, kept, actions):
+                if self._try(job_id, record, group, at_s, reserved, actions):
                     continue
             if record.queued_s > impatient_s:
                 continue
             if self.config.passing is Passing.NOBODY:
-                self._kept = EVERY_ROW
+                self._reserved = EVERY_NODE
                 return
             if reservation is None:
                 reservation = self._reserve(record, at_s)
-                self._kept = kept = reservation.rows
-            if queue.is_settled(kept):
+                self._reserved = reserved = reservation.nodes
+            if queue.is_settled(reserved):
                 break
         if reservation is not None:
             self._backfill(reservation.start_s, at_s, actions)
 
-    def _is_shut_out(self, group: Group, kept: RowSet, placed_count: int) -> bool:
+    def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
         """Whether a try would find no room, also after what this pass has placed."""
-        if group.is_blocked(kept):
+        if group.is_blocked(reserved):
             return True
         if group.nothing is None or self.decision_count == placed_count:
             return False
-        group.look_again(self.cluster, self.policies.candidates)
-        return group.is_blocked(kept)
+        group.refresh_hints(self.cluster, self.policies.candidates)
+        return group.is_blocked(reserved)
 
     def _reserve(self, record: JobRecord, at_s: float) -> Reservation:
-        ends_s: dict[JobId, float] = {}
-        for job_id in self.cluster.held_jobs():
-            holder = self._ledger.jobs.get(job_id)
-            if (
-                holder is not None
-                and holder.spec is not None
-                and holder.spec.time_limit_s is not None
-            ):
-                since_s = at_s if holder.started_s is None else holder.started_s  # it is to start
-                ends_s[job_id] = since_s + holder.spec.time_limit_s
-        assert record.spec is not None
-        return reserve(self.cluster, record.spec, record.spec.shapes[0], ends_s, at_s)
+        job = record.spec
+        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
     def _backfill(self, start_s: float, at_s: float, actions: list[Action]) -> None:
         """Let jobs use reserved nodes that will be gone, by their time limit, when it starts."""
-        for group, job_id in self._ledger.queue.kept_from(self.config.window_count):
-            record = self._ledger.jobs[job_id]
-            assert record.spec is not None
+        for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
+            record = self._table.jobs[job_id]
             limit_s = record.spec.time_limit_s
             if limit_s is not None and at_s + limit_s <= start_s:
                 found = group.nothing
                 assert found is not None
-                is_done = self._try(job_id, record, group, at_s, NO_ROWS, actions)
+                is_done = self._try(job_id, record, group, at_s, NO_NODES, actions)
                 if is_done and group.nothing is None:
-                    # There is room for more of its kind. They are kept out as before, but those
+                    # There is room for more of its kind. They are reserved out as before, but those
                     # who will be gone in time too may follow.
                     group.nothing = found
-                    group.look_again(self.cluster, self.policies.candidates)
+                    group.refresh_hints(self.cluster, self.policies.candidates)
 
     def _try(
         self,
@@ -265,7 +271,7 @@ class Engine:
         record: JobRecord,
         group: Group,
         at_s: float,
-        kept: RowSet,
+        reserved: NodeSet,
         actions: list[Action],
     ) -> bool:
         """Place, defer or let go of one job, or find that its group has no room.
@@ -276,18 +282,18 @@ class Engine:
         job, earlier = record.spec, group.nothing
         assert job is not None
         group.forget()
-        candidates = self.policies.candidates.propose(self.cluster, job, kept, at_s)
+        candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
         if candidates:
             self._offer(job_id, record, job, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
-                group.go_back_to(earlier, self.cluster, self.policies.candidates)
+                group.restore_failure(earlier, self.cluster, self.policies.candidates)
             return True
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
-            group.found_nothing(candidates)
-            self._ledger.wait_for_room(job_id, record, candidates, actions)
+            group.note_failure(candidates)
+            self._table.wait_for_room(job_id, record, candidates, actions)
             return False
         never = f"no placement could ever hold it in partition {job.partition}"
-        self._ledger.let_go(
+        self._table.let_go(
             job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
         )
         return True
@@ -304,17 +310,17 @@ class Engine:
         if not self._gate_is_open:
             verdict = self._ask_gate(record, candidates, at_s)
             if isinstance(verdict, Defer):
-                self._ledger.alarm(verdict.until_s, job_id)
-                self._ledger.queue.defer(job_id)
-                self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+                self._table.alarm(verdict.until_s, job_id)
+                self._table.queue.defer(job_id)
+                self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
-        placement, decision = self._chooser.choose(self.cluster, candidates, at_s)
+        placement, decision = self._scorer.choose(candidates, at_s)
         record.decision, record.placement = decision, placement
         record.last_try = candidates
-        self._ledger.queue.remove(job_id)
+        self._table.queue.remove(job_id)
         if job.binding:
-            self._ledger.unqueue(job_id)
-            self._ledger.begin_placing(job_id, record, placement, at_s)
+            self._table.unqueue(job_id)
+            self._table.begin_placing(job_id, record, placement, at_s)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
 
     def _ask_gate(self, record: JobRecord, candidates: Candidates, at_s: float) -> GateVerdict:
@@ -325,7 +331,7 @@ class Engine:
             tier=candidates.tier,
             cluster=self.cluster,
             at_s=at_s,
-            waiting_count=len(self._ledger.waiting),
+            waiting_count=len(self._table.waiting),
         )
         return self.policies.gate.decide(offer)
 
@@ -333,26 +339,26 @@ class Engine:
 
     def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
         """Give up on placements that Slurm has not started in time; recall jobs that paused."""
-        ledger = self._ledger
-        while ledger.alarms and ledger.alarms[0][0] <= at_s:
-            job_id = heappop(ledger.alarms)[1]
-            if job_id in ledger.placing:
-                if at_s >= ledger.jobs[job_id].start_deadline_s:
+        table = self._table
+        while table.alarms and table.alarms[0][0] <= at_s:
+            job_id = heappop(table.alarms)[1]
+            if job_id in table.placing:
+                if at_s >= table.jobs[job_id].start_deadline_s:
                     timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
-                    ledger.refuse(job_id, timeout, at_s, actions)
-            elif job_id in ledger.waiting:
-                ledger.offer_later(job_id, at_s)
-            elif job_id in ledger.stopping and at_s >= ledger.jobs[job_id].safe_until_s:
+                    table.refuse(job_id, timeout, at_s, actions)
+            elif job_id in table.waiting:
+                table.offer_later(job_id, at_s)
+            elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
-        ledger = self._ledger
-        while ledger.alarms and not ledger.is_awaited(*ledger.alarms[0]):
-            heappop(ledger.alarms)
+        table = self._table
+        while table.alarms and not table.is_awaited(*table.alarms[0]):
+            heappop(table.alarms)
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = ledger.alarms[0][0] if ledger.alarms else inf
-        if ledger.running and ledger.queue.has_blocked():
+        next_s = table.alarms[0][0] if table.alarms else inf
+        if table.running and table.queue.has_blocked():
             next_s = min(next_s, self.policies.preemption.review_s(at_s))
         if next_s < self._announced_s:
             self._announced_s = next_s
@@ -362,4 +368,4 @@ class Engine:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
-        self._ledger.check_invariants()
+        self._table.check_invariants()

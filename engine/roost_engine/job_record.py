@@ -1,62 +1,86 @@
-"""What the engine remembers of each job."""
+"""What the engine remembers of each job: two types, for jobs under Roost and for all others."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from math import inf
+from typing import TypeAlias
 
-from roost_engine.cluster.features import COLUMN
-from roost_engine.domain.actions import Decision
+from roost_engine.domain.actions import Decision, Exclusions
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
 
-_SENTENCE_LIMIT = 1024  # of shapes whose sentence is kept
+_SENTENCE_LIMIT = 1024  # shapes whose sentence is cached
 
 
 class JobState(StrEnum):
-    """Where a job stands, by the engine's knowledge."""
+    """Where a job stands, as far as the engine knows."""
 
     WAITING = "waiting"
-    CLEARING = "clearing"  # others are being stopped to make room for it
+    CLEARING = "clearing"  # other jobs are being stopped to make room for it
     PLACING = "placing"  # Slurm was asked to start it
     RUNNING = "running"
     STOPPING = "stopping"  # runs until Slurm has stopped it
-    LET_GO = "let_go"  # plain Slurm's
+    LET_GO = "let_go"  # released to plain Slurm
     ENDED = "ended"
 
 
 @dataclass(slots=True, kw_only=True)
-class JobRecord:
-    """What the engine knows of a job. Read-only for everybody else.
+class ObservedJob:
+    """A job that holds resources and is not under Roost: Slurm started it on its own.
 
     Attributes:
-        spec: the request; None for a job that Slurm started on its own.
-        queued_s: engine time at which it could first have been placed, in this spell of waiting.
+        shares: what Slurm allocated.
+        reason: why it was withdrawn from Roost, for a human; "" where it never was under Roost.
+        started_s: engine time of its start, or at which it was first observed.
+    """
+
+    job_id: JobId
+    state: JobState = JobState.RUNNING
+    shares: tuple[NodeShare, ...] = ()
+    reason: str = ""
+    started_s: float
+    ended_s: float | None = None
+
+    def run_s(self, at_s: float) -> float:
+        """Return the seconds that it has held GPUs by then."""
+        return at_s - self.started_s
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRecord:
+    """What the engine knows of a job under Roost. Read-only for everything but the engine.
+
+    Attributes:
+        spec: the request.
+        queued_s: engine time at which the present wait began: it could have been placed from then.
         reason: why it is in this state, for a human.
         until_s: when a waiting job is decided at the latest, if that is known.
-        last_try: what was found for it the last time.
+        last_try: the candidates, or the lack of any, of the last try.
         placement: what was chosen, also in shadow mode.
-        decision: how.
+        decision: how it was chosen.
         shares: what Slurm allocated.
         started_s: of the present run.
         earlier_run_s: seconds it ran before it was stopped, all runs together.
         stop_count: how often it was stopped.
-        work_s: seconds that what it has done would have taken at ideal speed, by SpeedSeen.
+        work_s: seconds that its progress would have taken at ideal speed, by SpeedSeen.
+        speed_frac: its speed since `speed_since_s`; None: not reported.
         nvlink_frac, pcie_frac, nic_frac: how busy its links have been in this run, by LinksSeen;
-            None: not known.
-        speed_frac: its speed since `speed_since_s`; None: nobody has told.
-        safe_until_s: before that it is not asked to stop, or not asked again.
+            None: not reported.
+        safe_until_s: engine time before which it is not asked to stop, or not asked again.
         awaited: running jobs that must stop before it can be placed.
     """
 
-    spec: JobSpec | None
+    spec: JobSpec
     state: JobState
     queued_s: float
     reason: str = ""
     until_s: float | None = None
     last_try: Candidates | None = None
     placement: Placement | None = None
-    decision: Decision | None = None
+    decision: Lazy[Decision] | None = None
     shares: tuple[NodeShare, ...] = ()
     refusal_count: int = 0
     not_before_s: float = 0.0
@@ -75,56 +99,78 @@ class JobRecord:
     awaited: dict[JobId, None] = field(default_factory=dict)
 
     @property
-    def exclusions(self) -> tuple[tuple[str, int], ...]:
-        """(reason, number of nodes) of the last try."""
+    def job_id(self) -> JobId:
+        """The job's id."""
+        return self.spec.job_id
+
+    @property
+    def exclusions(self) -> Exclusions:
+        """Why the last try ruled nodes out."""
         return () if self.last_try is None else self.last_try.exclusions
 
     @property
-    def job_id(self) -> JobId:
-        """Of a job whose request is known."""
-        assert self.spec is not None
-        return self.spec.job_id
+    def is_binding(self) -> bool:
+        """Whether Slurm is told the placement: not in shadow and advise mode."""
+        return self.spec.binding
+
+    @property
+    def is_on_gpus(self) -> bool:
+        """Whether it runs, be it for a short time only."""
+        return self.state in (JobState.RUNNING, JobState.STOPPING)
+
+    @property
+    def tiers(self) -> tuple[Tier, Tier]:
+        """The tier of a running job, and the closest one that its request allows.
+
+        The racks are unknown for a job that another engine placed: on several nodes it counts as
+        in one rack.
+        """
+        fits_a_node = any(shape.node_count == 1 for shape in self.spec.shapes)
+        closest = Tier.NODE if fits_a_node else Tier.RACK
+        if self.placement is not None:
+            return self.placement.tier, closest
+        return Tier.RACK if len(self.shares) > 1 else Tier.NODE, closest
 
     def run_s(self, at_s: float) -> float:
-        """Seconds it has held GPUs by then, all runs together."""
+        """Return the seconds it has held GPUs by then, all runs together."""
         return self.earlier_run_s + (at_s - self.started_s if self.started_s is not None else 0.0)
 
     def attained_gpu_s(self, at_s: float) -> float:
-        """GPU-seconds it has had by then: what least-attained-service orders go by."""
-        if self.spec is None:
-            return 0.0
-        # Asked of every running job at every event: few calls.
+        """Return its GPU-seconds by then: the attained service of least-attained-service orders."""
+        # Asked for every running job at every event: few calls.
         shape, run_s = self.spec.shapes[0], self.earlier_run_s
         if self.started_s is not None:
             run_s += at_s - self.started_s
         return run_s * (shape.node_count * shape.gpus_per_node)
 
     def efficiency(self, at_s: float) -> float:
-        """Ideal time of its work over the time it took; 0 for a job that never ran.
+        """Return the ideal time of its work over the time it took; 0 for a job that never ran.
 
-        The work-weighted harmonic mean of its speeds, which needs no knowledge of its length
-        (Dally's S, with the total number of iterations cancelled).
+        That is the work-weighted harmonic mean of its speeds, for which its length need not be
+        known (Dally's S, with the total number of iterations cancelled).
         """
         run_s = self.run_s(at_s)
         if run_s <= 0:
             return 0.0
         return self._work_s(at_s) / run_s
 
-    def remember_runs(self, earlier: "JobRecord", at_s: float) -> None:
-        """Carry over what it had before it came back into the queue."""
+    def remember_runs(self, earlier: "KnownJob", at_s: float) -> None:
+        """Carry over its runs from before it came back into the queue."""
         self.earlier_run_s = earlier.run_s(at_s)
-        self.work_s = earlier._work_s(at_s)
-        self.stop_count = earlier.stop_count + (earlier.started_s is not None)
+        self.stop_count = int(earlier.started_s is not None)
+        if isinstance(earlier, JobRecord):
+            self.work_s = earlier._work_s(at_s)
+            self.stop_count += earlier.stop_count
 
     def note_speed(self, speed_frac: float | None, at_s: float) -> None:
-        """Go on at another speed from now on; None: it stands or nobody can tell."""
+        """Change its speed from now on; None: it stands, or its speed is not reported."""
         self.work_s = self._work_s(at_s)
         self.speed_frac, self.speed_since_s = speed_frac, at_s
 
     def note_links(
         self, nvlink_frac: float | None, pcie_frac: float | None, nic_frac: float | None
     ) -> None:
-        """Take in how busy the links of a job that runs have been; of no other job it is news."""
+        """Store how busy the links of a running job have been; ignored while it does not run."""
         if self.started_s is not None:
             self.nvlink_frac, self.pcie_frac, self.nic_frac = nvlink_frac, pcie_frac, nic_frac
 
@@ -132,10 +178,13 @@ class JobRecord:
         return self.work_s + (self.speed_frac or 0.0) * (at_s - self.speed_since_s)
 
 
-def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
-    """What a job holds once Slurm has started it as planned.
+KnownJob: TypeAlias = JobRecord | ObservedJob
 
-    Of a scattered placement each node gives CPUs and memory in proportion to its GPUs.
+
+def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
+    """Return what a job holds once Slurm has started it as planned.
+
+    Each node of a scattered placement gives CPUs and memory in proportion to its GPUs.
     """
     shape, size = placement.shape, placement.shape.gpus_per_node
     if not placement.indices_by_node:
@@ -153,30 +202,9 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
     )
 
 
-def tier_of(record: JobRecord) -> int:
-    """The tier of a placed job: 0 one node, 1 one rack, 2 across racks."""
-    assert record.placement is not None
-    assert record.decision is not None
-    if len(record.placement.nodes) == 1:
-        return 0
-    return round(float(record.decision.features[0, COLUMN["tier_frac"]]) * 2)
-
-
-def tiers_of(record: JobRecord) -> tuple[int, int]:
-    """The tier of a running job, and the closest one that its request allows.
-
-    Of one that another engine placed racks are not known: on several nodes it counts as in one.
-    """
-    assert record.spec is not None
-    closest = 0 if any(shape.node_count == 1 for shape in record.spec.shapes) else 1
-    if record.placement is None or record.decision is None:
-        return min(len(record.shares) - 1, 1), closest
-    return tier_of(record), closest
-
-
 @lru_cache(_SENTENCE_LIMIT)
-def room_wanted(shape: Shape) -> str:
-    """What a job without room waits for, in words."""
+def capacity_wanted(shape: Shape) -> str:
+    """Say what a job without capacity waits for."""
     gpus = f"{shape.gpus_per_node} GPU{'s' if shape.gpus_per_node > 1 else ''}"
     if shape.node_count == 1:
         return f"waits for {gpus} on one node"

@@ -1,21 +1,33 @@
-"""Where every job stands, and what follows when that changes: holdings, queue, alarms.
+"""The job table: where every job stands, and what follows when that changes.
 
-The engine and its preemption decide; this keeps the books, so that a job is in one state only.
+The engine and its preemption decide; the table keeps allocations, queue and alarms consistent, so
+that a job is in one state only.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from heapq import heappush
+from heapq import heappush, merge
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.actions import Action, LetGo, Preempt, Wait
+from roost_engine.domain.actions import Action, Exclusions, LetGo, Preempt, Wait
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
-from roost_engine.job_record import JobRecord, JobState, room_wanted, shares_of, tier_of
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import (
+    JobRecord,
+    JobState,
+    KnownJob,
+    ObservedJob,
+    capacity_wanted,
+    shares_of,
+)
 from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.reservation import RunEnds
 from roost_engine.policies import (
     AlwaysOpen,
     GatePolicy,
@@ -30,16 +42,17 @@ MAX_BACKOFF_S = 300.0
 _WAIT_GOES_ON = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
 
 
-class Ledger:
+class JobTable:
     """Every job, in exactly one state.
 
     Attributes:
-        jobs: all that have not ended, in the order they were first seen.
-        waiting, clearing, placing: those in that state.
-        running: those that a preemption policy may ask to stop.
-        stopping: those that were asked.
-        ended: the last of those that have.
-        alarms: heap of (engine time, job): when to look at a job again.
+        jobs: the jobs under Roost that have not ended, in the order they were first seen.
+        observed: all other jobs that hold resources, likewise.
+        waiting, clearing, placing: the jobs in that state.
+        running: the jobs that a preemption policy may ask to stop.
+        stopping: the jobs that were asked.
+        ended: the jobs that ended last.
+        alarms: heap of (engine time, job): when to examine a job again.
     """
 
     def __init__(self, config: EngineConfig, order: OrderPolicy, gate: GatePolicy) -> None:
@@ -48,24 +61,26 @@ class Ledger:
         self.queue = JobQueue(order)
         self.refused_count = 0
         self.jobs: dict[JobId, JobRecord] = {}
+        self.observed: dict[JobId, ObservedJob] = {}
         self.waiting: dict[JobId, None] = {}
         self.clearing: dict[JobId, None] = {}
         self.placing: dict[JobId, None] = {}
         self.running: dict[JobId, None] = {}
         self.stopping: dict[JobId, None] = {}
-        self.ended: OrderedDict[JobId, JobRecord] = OrderedDict()  # the oldest leaves soonest
+        self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest leaves soonest
         self.alarms: list[tuple[float, JobId]] = []
+        self._run_ends = RunEnds()
         self._gate = gate
         self._tuned = gate if isinstance(gate, TunedGate) else None
         self._gate_listens = not isinstance(gate, AlwaysOpen)
 
-    def record(self, job_id: JobId) -> JobRecord:
-        """What is known of a job.
+    def find(self, job_id: JobId) -> KnownJob:
+        """Return what is known of a job, under Roost or not.
 
         Raises:
-            UnknownJob: never heard of, or ended too long ago.
+            UnknownJob: the engine never heard of it, or it ended too long ago.
         """
-        found = self.jobs.get(job_id) or self.ended.get(job_id)
+        found = self.jobs.get(job_id) or self.observed.get(job_id) or self.ended.get(job_id)
         if found is None:
             raise UnknownJob(job_id)
         return found
@@ -73,12 +88,12 @@ class Ledger:
     def take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Let a job wait, one that is new or one that ran and came back."""
         job_id = job.job_id
-        known = self.jobs.get(job_id)
+        known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
         if known is not None:
-            self.cluster.release(job_id)
+            self._release(job_id)
             self.unqueue(job_id)
-            if known.state in _WAIT_GOES_ON:
+            if isinstance(known, JobRecord) and known.state in _WAIT_GOES_ON:
                 record.queued_s = max(known.queued_s, job.eligible_s)
             record.remember_runs(known, at_s)
         self.jobs[job_id] = record
@@ -93,7 +108,7 @@ class Ledger:
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Take in that a waiting job asks for something else, or only that its priority aged."""
         known = self.jobs.get(job.job_id)
-        if known is None or known.spec is None or not _asks_the_same(known.spec, job):
+        if known is None or not _asks_the_same(known.spec, job):
             self.take_job(job, at_s, actions)
             return
         known.spec = job  # its priority aged
@@ -103,13 +118,11 @@ class Ledger:
     def offer_later(self, job_id: JobId, at_s: float) -> None:
         """Let the next pass try a waiting job, unless it is known to have no room."""
         record = self.jobs[job_id]
-        assert record.spec is not None
         if self.is_ready(record, at_s):
             self.queue.add(record, at_s)
 
     def is_ready(self, record: JobRecord, at_s: float) -> bool:
         """Whether a waiting job may be offered GPUs now."""
-        assert record.spec is not None
         decided = record.placement is not None and not record.spec.binding
         return not decided and at_s >= max(record.spec.eligible_s, record.not_before_s)
 
@@ -123,56 +136,90 @@ class Ledger:
         self.queue.remove(job_id)
 
     def withdraw(self, event: JobWithdrawn) -> None:
-        """Give a waiting job up to whoever else takes care of it."""
-        record = self.jobs.get(event.job_id)
-        if record is None:
+        """Give a job up that is no longer Roost's to place."""
+        job_id, record = event.job_id, self.jobs.get(event.job_id)
+        if record is not None:
+            self.unqueue(job_id)
+            self.note_unplaced(record, event.at_s)
+            record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
+        elif (other := self.observed.get(job_id)) is not None:
+            other.state, other.reason = JobState.LET_GO, event.reason
+        else:
             return
-        self.unqueue(event.job_id)
-        self.note_unplaced(record, event.at_s)
-        record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
-        self.cluster.release(event.job_id)
+        self._release(job_id)
 
     def start(self, event: JobStarted) -> JobRecord | None:
         """Book what Slurm allocated. Returns the record when a run begins, not when it goes on."""
-        record = self.jobs.get(event.job_id)
+        job_id, record = event.job_id, self.jobs.get(event.job_id)
+        since_s = event.at_s if event.since_s is None else event.since_s
         if record is None:
-            self.ended.pop(event.job_id, None)
-            record = self.jobs[event.job_id] = JobRecord(
-                spec=event.job,
-                state=JobState.RUNNING,
-                queued_s=event.at_s if event.since_s is None else event.since_s,
-            )
-        if event.job_id in self.running or event.job_id in self.stopping:
-            self.cluster.hold(event.job_id, event.shares)
+            self.ended.pop(job_id, None)
+            if event.job is None or job_id in self.observed:
+                self._observe(event, since_s)
+                return None
+            record = JobRecord(spec=event.job, state=JobState.RUNNING, queued_s=since_s)
+            self.jobs[job_id] = record
+        if job_id in self.running or job_id in self.stopping:
+            self.cluster.hold(job_id, event.shares)
             record.shares = event.shares
             return None
-        self.unqueue(event.job_id)
+        self.unqueue(job_id)
         self._note_started(record, event.at_s)
-        self.cluster.hold(event.job_id, event.shares)
+        self.cluster.hold(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s = "", None
         if record.started_s is not None:
             return None
-        record.started_s = event.at_s if event.since_s is None else event.since_s
+        record.started_s = since_s
+        if record.spec.time_limit_s is not None:
+            self._run_ends.add(job_id, since_s + record.spec.time_limit_s)
         return record
+
+    def ends(self, at_s: float) -> Iterable[tuple[float, JobId]]:
+        """Return when jobs that hold resources end by their time limits, in order of time."""
+        starting = [
+            (at_s + limit_s, job_id)
+            for job_id in (*self.placing, *self.clearing)
+            if (limit_s := self.jobs[job_id].spec.time_limit_s) is not None
+        ]
+        return merge(self._run_ends, sorted(starting)) if starting else self._run_ends
+
+    def _release(self, job_id: JobId) -> None:
+        self.cluster.release(job_id)
+        self._run_ends.remove(job_id)
+
+    def _observe(self, event: JobStarted, since_s: float) -> None:
+        """Book the allocation of a job that is not under Roost."""
+        job_id = event.job_id
+        job = self.observed.get(job_id)
+        if job is None:
+            job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
+        self.cluster.hold(job_id, event.shares)
+        job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
 
     def end(self, event: JobEnded) -> None:
         """Close a job's account."""
-        self.cluster.release(event.job_id)
-        self.unqueue(event.job_id)
-        record = self.jobs.pop(event.job_id, None)
+        job_id = event.job_id
+        self._release(job_id)
+        self.unqueue(job_id)
+        record = self.jobs.pop(job_id, None)
+        ended: KnownJob | None = record
         if record is not None:
             self.note_unplaced(record, event.at_s)
-            record.state, record.ended_s, record.reason = JobState.ENDED, event.at_s, ""
-            self._note_run(record, event.at_s)
-            self.ended[event.job_id] = record
+        else:
+            ended = self.observed.pop(job_id, None)
+        if ended is not None:
+            ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
+            if record is not None:
+                self._note_run(record, event.at_s)
+            self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
 
     def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
         """Let a placed job wait again; after too many refusals hand it back to plain Slurm."""
         record = self.jobs.get(job_id)
-        if record is None or record.spec is None or record.state is not JobState.PLACING:
+        if record is None or record.state is not JobState.PLACING:
             return
         self.refused_count += 1
         self.cluster.release(job_id)
@@ -222,8 +269,7 @@ class Ledger:
     ) -> None:
         """Note why a job found no room."""
         record.last_try = nothing
-        assert record.spec is not None
-        self.wait(job_id, record, room_wanted(record.spec.shapes[0]), None, actions)
+        self.wait(job_id, record, capacity_wanted(record.spec.shapes[0]), None, actions)
 
     def wait(
         self,
@@ -236,8 +282,8 @@ class Ledger:
         """Say why a job waits and until when, unless that is known."""
         if (record.reason, record.until_s) != (reason, until_s):
             record.reason, record.until_s = reason, until_s
-            explain = partial(_explain_wait, job_id, reason, until_s, record.last_try)
-            actions.append(Wait.later(explain, job_id=job_id, reason=reason, until_s=until_s))
+            excluded = Lazy(partial(_exclusions, record.last_try))
+            actions.append(Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded))
 
     def let_go(
         self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]
@@ -271,23 +317,24 @@ class Ledger:
         if not self._gate_listens:
             return
         if record.state is JobState.PLACING:
-            self._note_wait(record, tier_of(record), at_s)
+            assert record.placement is not None
+            self._note_wait(record, record.placement.tier, at_s)
         else:
             self.note_unplaced(record, at_s)
 
     def note_unplaced(self, record: JobRecord, at_s: float) -> None:
         """Tell the gate of a wait that ended otherwise than by its leave."""
-        if record.state in (JobState.WAITING, JobState.CLEARING) and record.spec is not None:
+        if record.state in (JobState.WAITING, JobState.CLEARING):
             self._note_wait(record, None, at_s)
 
-    def _note_wait(self, record: JobRecord, tier: int | None, at_s: float) -> None:
+    def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
         if not self._gate_listens:
             return
         waited_s = max(0.0, at_s - record.queued_s)
         self._gate.note(WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s))
 
     def _note_run(self, record: JobRecord, at_s: float) -> None:
-        if self._tuned is not None and record.spec is not None and record.started_s is not None:
+        if self._tuned is not None and record.started_s is not None:
             self._tuned.ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
 
     # -- for tests -------------------------------------------------------------------------
@@ -325,11 +372,8 @@ class Ledger:
             assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
 
 
-def _explain_wait(
-    job_id: JobId, reason: str, until_s: float | None, last_try: Candidates | None
-) -> Wait:
-    excluded = () if last_try is None else last_try.exclusions
-    return Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded)
+def _exclusions(last_try: Candidates | None) -> Exclusions:
+    return () if last_try is None else last_try.exclusions
 
 
 def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.job_record import JobRecord
-from roost_engine.placement.candidates import Candidates, first_candidates
-from roost_engine.placement.eligibility import Chance, chances_in
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import Hint, hints_in
+from roost_engine.placement.search import first_candidates
 
 # -- order -------------------------------------------------------------------------------------
 
@@ -147,17 +148,17 @@ class TunedGate(GatePolicy, Protocol):
 class CandidatePolicy(Protocol):
     """Which placements are worth scoring?"""
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """List the placements that Slurm could start now; empty when there are none.
 
         Args:
             cluster: the nodes.
             job: whose shapes, partition, features and node lists count.
-            kept: nodes kept free for a job that is served before this one.
+            reserved: nodes kept free for a job that is served before this one.
             at_s: engine time.
         """
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """What a job that found nothing could find now that `rows` have more room.
 
         May err towards too many; those of shapes that they make no difference to are left out.
@@ -167,13 +168,13 @@ class CandidatePolicy(Protocol):
 class ShapeByShape:
     """The candidates of the first of the job's shapes that has any: Roost's own rule."""
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return first_candidates(cluster, job, kept)
+        return first_candidates(cluster, job, reserved)
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return chances_in(cluster, job, rows, same_gpus=True)
+        return hints_in(cluster, job, rows, same_gpus=True)
 
 
 # -- score -------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Running:
         """Until Slurm runs these jobs and the daemon has heard of it."""
 
         def all_run() -> bool:
-            records = dict(self.daemon.state.engine.records())
+            records = dict(self.daemon.state.engine.known_jobs())
             return all(
                 job_id in records and records[job_id].state == "running" for job_id in job_ids
             )

@@ -91,7 +91,7 @@ def _some_job(job_id: str, random: Random, at_s: float, names: list[str]) -> Job
 
 
 def _in_state(harness: EngineHarness, state: JobState) -> list[JobId]:
-    return [job_id for job_id, record in harness.engine.records() if record.state is state]
+    return [job_id for job_id, record in harness.engine.known_jobs() if record.state is state]
 
 
 def digest(actions: Iterable[Action]) -> str:
@@ -99,7 +99,7 @@ def digest(actions: Iterable[Action]) -> str:
     sha256 = hashlib.sha256()
     for action in actions:
         if isinstance(action, Place):
-            told = action.decision
+            told = action.decision.get()
             sha256.update(repr((action.job_id, action.placement, told.candidates)).encode())
             sha256.update(repr((told.exclusions, told.free_before, told.policy)).encode())
             for array in (told.features, told.scores, told.link_scores):

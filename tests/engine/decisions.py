@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from random import Random
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
@@ -172,15 +173,15 @@ def _spelled(action: Action) -> tuple[object, ...]:
     """An action as plain values, so that the names of types and fields do not count."""
     match action:
         case Place():
-            told = action.decision
+            told = action.decision.get()
             return (
                 "place",
                 action.job_id,
                 _place(action.placement),
                 f"{told.at_s:.6g}",
                 [_place(candidate) for candidate in told.candidates],
-                (np.round(told.features, 4) + 0.0).tolist(),
-                (np.round(told.scores, 3) + 0.0).tolist(),
+                _rounded(told.features, 1e4),
+                _rounded(told.scores, 1e3),
                 told.link_scores.tolist(),
                 told.best_link_score,
                 told.exclusions,
@@ -190,13 +191,18 @@ def _spelled(action: Action) -> tuple[object, ...]:
             )
         case Wait():
             until = None if action.until_s is None else f"{action.until_s:.6g}"
-            return "wait", action.job_id, action.reason, until, action.exclusions
+            return "wait", action.job_id, action.reason, until, action.exclusions.get()
         case Preempt():
             return "preempt", action.job_id, action.reason, action.for_job
         case LetGo():
             return "let go", action.job_id, action.reason
         case WakeAt():
             return "wake", f"{action.at_s:.6g}"
+
+
+def _rounded(values: NDArray[np.float32], steps: float) -> object:
+    """Whole steps; shifted, so that no sum of eighths and tenths lies between two of them."""
+    return np.floor(values.astype(np.float64) * steps + 0.3713).astype(np.int64).tolist()
 
 
 def _place(placement: Placement) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ def two_racks(nodes_per_rack: int = 2) -> Cluster:
     for rack in "ab":
         for number in range(nodes_per_rack):
             name = f"{rack}{number}"
-            cluster.see_node(node(name, rack=rack))
+            cluster.apply_node(node(name, rack=rack))
             cluster.hold(JobId(f"on-{name}"), [share(name, *range(8))])
     return cluster
 

@@ -35,7 +35,7 @@ def test_two_processes_with_different_hash_seeds_answer_alike() -> None:
 def test_a_busy_day_is_busy() -> None:
     harness = busy_day(5)
     assert sum(isinstance(action, Place) for action in harness.actions) > 60
-    states = {record.state for _, record in harness.engine.records(include_ended=True)}
+    states = {record.state for _, record in harness.engine.known_jobs(include_ended=True)}
     assert states == set(JobState) - {JobState.CLEARING, JobState.STOPPING}
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Decision, Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
@@ -32,7 +32,7 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig, Passing, Policies
-from roost_engine.job_record import JobState
+from roost_engine.job_record import JobState, ObservedJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies import Defer, ScorePolicy, ShapeByShape
 from roost_engine.testing.builders import (
@@ -63,7 +63,7 @@ from roost_engine.testing.fakes import (
 def decision(harness: EngineHarness, job_id: str) -> Decision:
     found = harness.engine.record(JobId(job_id)).decision
     assert found is not None
-    return found
+    return found.get()
 
 
 def withdraw(harness: EngineHarness, job_id: str, reason: str = "held by its user") -> None:
@@ -172,7 +172,7 @@ def test_waits_and_is_placed_when_something_ends(make_harness: HarnessFactory) -
     harness.run(job("1", gpus=8))
     told = waits(harness.queue(job("2", gpus=4)))["2"]
     assert (told.reason, told.until_s) == ("waits for 4 GPUs on one node", None)
-    assert told.exclusions == (("too few free GPUs", 1),)
+    assert told.exclusions.get() == (("too few free GPUs", 1),)
     assert harness.engine.waiting() == ("2",)
     harness.now_s = 5.0
     assert placed(harness.end("1"))["2"].gpu_indices == (0, 1, 2, 3)
@@ -201,7 +201,7 @@ def test_a_second_job_of_the_same_kind_waits_without_being_tried(
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=4))
     told = waits(harness.queue(job("3", gpus=4)))["3"]
-    assert told.exclusions == (("too few free GPUs", 1),)
+    assert told.exclusions.get() == (("too few free GPUs", 1),)
 
 
 def test_serves_by_priority_then_age(make_harness: HarnessFactory) -> None:
@@ -256,9 +256,9 @@ class CountedTries(ShapeByShape):
     def __init__(self) -> None:
         self.tried: list[JobId] = []
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         self.tried.append(job.job_id)
-        return super().propose(cluster, job, kept, at_s)
+        return super().propose(cluster, job, reserved, at_s)
 
 
 def test_who_asks_for_room_that_was_just_taken_is_not_tried(make_harness: HarnessFactory) -> None:
@@ -345,7 +345,9 @@ def test_an_outsider_may_take_what_was_planned(make_harness: HarnessFactory) -> 
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     harness.start_elsewhere("outsider", share("a", 0, 1))
-    assert harness.engine.record(JobId("outsider")).spec is None
+    assert isinstance(harness.engine.find(JobId("outsider")), ObservedJob)
+    with pytest.raises(UnknownJob):
+        harness.engine.record(JobId("outsider"))
     harness.refuse("1")
     harness.advance(2.0)
     assert harness.placement("1").gpu_indices == (2, 3)
@@ -378,7 +380,7 @@ def test_ends_are_forgotten_in_turn(make_harness: HarnessFactory) -> None:
         harness.engine.record(JobId("1"))
     assert harness.state("3") is JobState.ENDED
     assert [job_id for job_id, _ in harness.engine.records()] == []
-    assert [job_id for job_id, _ in harness.engine.records(include_ended=True)] == ["2", "3"]
+    assert [job_id for job_id, _ in harness.engine.known_jobs(include_ended=True)] == ["2", "3"]
 
 
 def test_a_job_id_may_be_used_again(make_harness: HarnessFactory) -> None:
@@ -388,7 +390,7 @@ def test_a_job_id_may_be_used_again(make_harness: HarnessFactory) -> None:
         harness.end("1")
     harness.start_elsewhere("1", share("a", 0))
     assert harness.state("1") is JobState.RUNNING
-    assert list(harness.engine.records(include_ended=True)) == list(harness.engine.records())
+    assert [job_id for job_id, _ in harness.engine.known_jobs(include_ended=True)] == ["1"]
 
 
 def test_what_nobody_knows_may_end_or_be_withdrawn_or_refused(

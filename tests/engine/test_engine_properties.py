@@ -224,7 +224,7 @@ class EngineMachine(RuleBasedStateMachine):
     # -- the model -------------------------------------------------------------------------
 
     def in_state(self, state: JobState) -> list[str]:
-        records = self.harness.engine.records()
+        records = self.harness.engine.known_jobs()
         return [str(job_id) for job_id, record in records if record.state is state]
 
     def see(self, spec: NodeSpec) -> None:
@@ -266,7 +266,7 @@ class EngineMachine(RuleBasedStateMachine):
             links, free = LINKS[placement.nodes[0]], self.free_gpus(placement.nodes[0])
             optimum = best_score(links, free, placement.shape.gpus_per_node)
             stock = sorted(free)[: placement.shape.gpus_per_node]
-            score = action.decision.link_scores[0]
+            score = action.decision.get().link_scores[0]
             # Links are known only to a daemon that heard the probe since the node came back.
             if self.harness.engine.cluster.table(self.row(placement.nodes[0])).links == links:
                 assert score == links.score(placement.gpu_indices) == optimum

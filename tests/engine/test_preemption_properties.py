@@ -137,7 +137,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         return job(job_id, gpus=gpus, nodes=nodes, priority=priority)
 
     def in_state(self, *states: JobState) -> list[str]:
-        records = self.harness.engine.records()
+        records = self.harness.engine.known_jobs()
         return [str(job_id) for job_id, record in records if record.state in states]
 
     def pass_time(self, by_s: float) -> None:

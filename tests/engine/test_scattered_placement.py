@@ -1,12 +1,14 @@
 """A placement whose nodes give different GPUs: what it holds, how it is recorded and told."""
 
-import numpy as np
+from tests.engine.placement.listed import explained
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.features import COLUMNS
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import NodeName, Placement
+from roost_engine.domain.tier import Tier
 from roost_engine.job_record import shares_of
 from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.options import GangOption
 from roost_engine.testing.builders import bridges, node, shape, share
 from roost_formats.journal.codec import decode, encode
 from roostd.slurm.request import difference
@@ -15,6 +17,7 @@ SCATTERED = Placement(
     (NodeName("n0"), NodeName("n1")),
     (),
     shape(3, 1, cpus_per_node=7, memory_bytes=300),
+    Tier.RACK,
     ((0, 5), (2,)),
 )
 
@@ -28,7 +31,7 @@ def test_each_node_gives_cpus_and_memory_in_proportion_to_its_gpus() -> None:
 
 
 def test_a_gang_of_equals_says_the_same_of_every_node() -> None:
-    gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2))
+    gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2), Tier.RACK)
     assert list(gang.by_node()) == [("n0", (1, 3)), ("n1", (1, 3))]
     assert shares_of(gang) == (share("n0", 1, 3), share("n1", 1, 3))
 
@@ -38,7 +41,7 @@ def test_the_journal_keeps_it() -> None:
 
 
 def test_a_placement_from_before_there_were_scattered_ones_is_read() -> None:
-    gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2))
+    gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2), Tier.RACK)
     written = encode(gang)
     assert b'"indices_by_node":[]' in written
     cut = written[4:].replace(b',"indices_by_node":[]', b"")
@@ -54,17 +57,11 @@ def test_what_slurm_gave_is_compared_node_by_node() -> None:
 def test_candidates_spell_it_out() -> None:
     cluster = Cluster()
     for name in ("n1", "n0"):  # rows are in the order of seeing, placements by name
-        cluster.see_node(node(name))
-        cluster.see_topology(NodeName(name), bridges(), ())
-    candidates = Candidates(
-        shape=shape(3),
-        rows=np.array([[0, 1]]),
-        masks=np.array([[0b100, 0b11]]),
-        features=np.zeros((1, len(COLUMNS)), np.float32),
-        link_scores=np.array([400]),
-        tier=1,
-        exclusions=(),
-    )
-    assert list(candidates.placement(0, cluster).by_node()) == [("n0", (0, 1)), ("n1", (2,))]
+        cluster.apply_node(node(name))
+        cluster.apply_topology(NodeName(name), bridges(), ())
+    parts = ((*cluster.free_as(0), 0b100), (*cluster.free_as(1), 0b11))
+    option = GangOption((0, 1), parts, Tier.RACK)
+    candidates = Candidates(cluster, shape(3), (option,), Lazy.of(()))
+    assert list(candidates.placement(0).by_node()) == [("n0", (0, 1)), ("n1", (2,))]
     # One GPU has no link; the best two of an idle node share a bridge of four lanes.
-    assert candidates.best_link_score(0, cluster) == 400
+    assert explained(candidates).best_link_score == 400

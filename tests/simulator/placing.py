@@ -1,7 +1,7 @@
 """Clusters drawn in characters, and where a placement rule puts a job in them."""
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.policies import CandidatePolicy
@@ -25,8 +25,8 @@ def drawn(*racks: str, links: LinkMatrix | None = None) -> Cluster:
     for rack, words in enumerate(racks):
         for word in words.split():
             spec = node(f"n{number}", len(word), rack=f"r{rack}")
-            cluster.see_node(spec)
-            cluster.see_topology(spec.name, links or nvswitch(len(word)), ())
+            cluster.apply_node(spec)
+            cluster.apply_topology(spec.name, links or nvswitch(len(word)), ())
             for gpu, holder in enumerate(word):
                 if holder != ".":
                     held.setdefault(holder, []).append((number, gpu))
@@ -53,9 +53,9 @@ def put(
     policy: CandidatePolicy,
     cluster: Cluster,
     spec: JobSpec,
-    kept: RowSet = NO_ROWS,
+    reserved: NodeSet = NO_NODES,
     at_s: float = 0.0,
 ) -> dict[NodeName, tuple[int, ...]] | None:
     """The GPUs that a rule gives a job on each node; None: it has to wait."""
-    found = policy.propose(cluster, spec, kept, at_s)
-    return dict(found.placement(0, cluster).by_node()) if len(found) else None
+    found = policy.propose(cluster, spec, reserved, at_s)
+    return dict(found.placement(0).by_node()) if len(found) else None

@@ -13,7 +13,7 @@ from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobState
 from roostd.app.recorder import Recorder
 from roostd.config.config import Mode
 from roostd.ops import failpoint
@@ -85,7 +85,7 @@ class Applier:
         match action:
             case Place():
                 self._submit_place(action, ticket)
-            case LetGo() if _is_steered(self._state.engine.record(action.job_id)):
+            case LetGo() if self._state.engine.record(action.job_id).is_binding:
                 self._released.add(action.job_id)
                 self._enqueue(action.job_id, lambda: self._let_go(action, ticket))
             case Wait():
@@ -98,7 +98,7 @@ class Applier:
 
         Slurm leaves it its pin, and would start it by itself on just those GPUs.
         """
-        if not self._is_draining and _is_steered(self._state.engine.record(job_id)):
+        if not self._is_draining and self._state.engine.record(job_id).is_binding:
             self._enqueue(job_id, lambda: self._return(job_id))
 
     def forget(self, job_id: JobId) -> None:
@@ -108,7 +108,7 @@ class Applier:
         self._released.discard(job_id)
         with contextlib.suppress(UnknownJob):
             now_s = self._state.clock.now_s()
-            for share in self._state.engine.record(job_id).shares:
+            for share in self._state.engine.find(job_id).shares:
                 self._touched_s[share.node] = now_s
 
     async def renew(self, leased: Iterable[JobId]) -> None:
@@ -172,7 +172,7 @@ class Applier:
             return True  # held or depending: the engine need not know it
 
     def _submit_wait(self, action: Wait) -> None:
-        if _is_steered(self._state.engine.record(action.job_id)):
+        if self._state.engine.record(action.job_id).is_binding:
             self._sentences[action.job_id] = self._sentence(action)
         if action.job_id in self._pinned:
             self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
@@ -200,7 +200,6 @@ class Applier:
 
     def _submit_place(self, action: Place, ticket: int) -> None:
         record = self._state.engine.record(action.job_id)
-        assert record.spec is not None
         if record.spec.binding:
             self._enqueue(action.job_id, lambda: self._pin(action, ticket))
         elif self._state.config.mode_of(record.spec.partition) is Mode.ADVISE:
@@ -343,7 +342,3 @@ class Applier:
         except SlurmError as error:
             self._metrics.slurm_failures.labels(operation).inc()
             _log.warning("slurm_failed", operation=operation, error=str(error))
-
-
-def _is_steered(record: JobRecord) -> bool:
-    return record.spec is not None and record.spec.binding

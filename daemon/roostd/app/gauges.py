@@ -9,7 +9,7 @@ from roostd.state import DaemonState
 def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None:
     """Bring the gauges up to date."""
     counts: dict[str, int] = {one.value: 0 for one in JobState if one is not JobState.ENDED}
-    for _, record in state.engine.records():
+    for _, record in state.engine.known_jobs():
         counts[record.state] += 1
     for name, count in counts.items():
         metrics.jobs.labels(name).set(count)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, LinksSeen
 from roost_engine.domain.model import JobId
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobRecord
 from roostd.state import DaemonState
 from roostd.telemetry.link_use import KINDS, busy_fracs
 
@@ -130,5 +130,4 @@ class LinkMeter:
 
 
 def _is_watched(record: JobRecord) -> bool:
-    runs = record.state in (JobState.RUNNING, JobState.STOPPING)
-    return runs and record.spec is not None and record.spec.gpu_count > 1
+    return record.is_on_gpus and record.spec.gpu_count > 1

@@ -21,7 +21,7 @@ from roost_engine.domain.events import (
     Tick,
 )
 from roost_engine.domain.model import JobId
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobRecord
 from roostd.app.recorder import Recorder
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
@@ -158,7 +158,7 @@ class DecisionLoop:
 
     def _has_run(self, job_id: JobId) -> bool:
         try:
-            return self._state.engine.record(job_id).state in (JobState.RUNNING, JobState.STOPPING)
+            return self._state.engine.record(job_id).is_on_gpus
         except UnknownJob:
             return False
 
@@ -181,7 +181,7 @@ class DecisionLoop:
                 self._sink.submit(action, ticket)
 
     def _count(self, action: Place) -> None:
-        decision = action.decision
+        decision = action.decision.get()
         self._metrics.decisions.labels(decision.policy.partition(":")[0]).inc()
         if decision.fallback_reason:
             self._metrics.fallbacks.inc()
@@ -198,10 +198,9 @@ class DecisionLoop:
 
     def _verify(self, event: JobStarted) -> None:
         """Compare what Slurm allocated with what was decided, and tell people."""
-        record = self._state.engine.record(event.job_id)
-        if not _is_steered(record):
+        record = self._state.engine.find(event.job_id)
+        if not isinstance(record, JobRecord) or not record.is_binding or record.placement is None:
             return
-        assert record.placement is not None
         differs = difference(record.placement, event.shares)
         if differs is None:
             _log.info("job_started", job_id=event.job_id, as_planned=True)
@@ -226,7 +225,3 @@ class DecisionLoop:
             return
         finally:
             self._wake.clear()
-
-
-def _is_steered(record: JobRecord) -> bool:
-    return record.placement is not None and record.spec is not None and record.spec.binding

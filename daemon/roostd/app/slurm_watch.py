@@ -260,7 +260,7 @@ class SlurmWatch:
 
     def _is_remembered(self, job_id: JobId) -> bool:
         try:
-            self._state.engine.record(job_id)
+            self._state.engine.find(job_id)
         except UnknownJob:
             return job_id in self._view.running
         return True

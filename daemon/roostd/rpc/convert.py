@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
-from roost_engine.domain.actions import Decision, Place
+from roost_engine.domain.actions import Decision, Exclusions, Place
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobRecord, JobState, KnownJob
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
@@ -39,7 +39,7 @@ def status(state: DaemonState) -> pb.Status:
     """How the daemon is."""
     engine, config, now_s = state.engine, state.config, state.clock.now_s()
     cluster = engine.cluster
-    states = [record.state for _, record in engine.records()]
+    states = [job.state for _, job in engine.known_jobs()]
     policy = engine.policies.score.name
     usable = cluster.usable[: len(cluster)]
     faults = [state.slurm_fault, state.journal_fault and f"journal: {state.journal_fault}"]
@@ -177,7 +177,7 @@ def _hello_with_gpus(state: DaemonState, name: NodeName) -> ProbeHello:
 
 def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
     """Every job that the engine knows, then those that Roost leaves to Slurm."""
-    known = dict(state.engine.records(include_ended))
+    known = dict(state.engine.known_jobs(include_ended))
     for job_id, record in known.items():
         yield _recorded_job(state, job_id, record)
     for job_id, left in state.left.items():
@@ -192,7 +192,7 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
     try:
-        return _recorded_job(state, job_id, state.engine.record(job_id))
+        return _recorded_job(state, job_id, state.engine.find(job_id))
     except UnknownJob:
         if job_id in state.left:
             return _left_job(state, job_id, state.left[job_id])
@@ -217,30 +217,33 @@ def _add_owner(message: pb.Job, told: JobSpec | Owner | None) -> None:
         message.user_id, message.partition = told.user_id, told.partition
 
 
-def _recorded_job(state: DaemonState, job_id: JobId, record: JobRecord) -> pb.Job:
-    spec, left, now_s = record.spec, state.left.get(job_id), state.clock.now_s()
+def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job:
+    left, now_s = state.left.get(job_id), state.clock.now_s()
     place = state.place(job_id, record)
     message = pb.Job(
         job_id=job_id,
         state=_JOB_STATES[record.state],
         reason=record.reason or _why_not_roost_s(record, left, is_planned=place is not None),
         gpu_count=_gpu_count(record),
-        waited_s=max(_waited_until_s(record, now_s) - record.queued_s, 0.0),
+        waited_s=_waited_s(record, now_s),
         planned=_planned(place.placement) if place else (),
         allocated=[_allocation(share) for share in record.shares],
     )
+    spec = record.spec if isinstance(record, JobRecord) else None
     _add_owner(message, spec or state.owners.get(job_id))
     if place is not None:
-        message.link_score = int(place.decision.link_scores[0])
-        message.best_link_score = place.decision.best_link_score
-    if record.state is JobState.WAITING and record.until_s is not None:
-        message.wait_left_s = max(record.until_s - now_s, 0.0)
+        decision = place.decision.get()
+        message.link_score = int(decision.link_scores[0])
+        message.best_link_score = decision.best_link_score
+    until_s = record.until_s if isinstance(record, JobRecord) else None
+    if record.state is JobState.WAITING and until_s is not None:
+        message.wait_left_s = max(until_s - now_s, 0.0)
     return message
 
 
-def _why_not_roost_s(record: JobRecord, left: LeftJob | None, *, is_planned: bool) -> str:
+def _why_not_roost_s(record: KnownJob, left: LeftJob | None, *, is_planned: bool) -> str:
     """Why a job runs that Roost has not placed; empty for those it has."""
-    if record.spec is not None or is_planned:
+    if isinstance(record, JobRecord) or is_planned:
         return ""
     if left is not None:
         return left.reason
@@ -257,20 +260,21 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     """
     message = pb.Explanation(job=job(state, job_id), comment=_comment(state, job_id))
     try:
-        record = state.engine.record(job_id)
+        record = state.engine.find(job_id)
     except UnknownJob:
         return message
-    if record.spec is not None:
+    exclusions: Exclusions = ()
+    if isinstance(record, JobRecord):
+        exclusions = record.exclusions
         believed = timers.sensitivity(state, record.spec)
         if believed is not None:
             message.sensitivity.CopyFrom(believed)
-    achieved = timers.achieved(state, record)
-    if achieved is not None:
-        message.achieved.CopyFrom(achieved)
+        achieved = timers.achieved(state, record)
+        if achieved is not None:
+            message.achieved.CopyFrom(achieved)
     place = state.place(job_id, record)
-    exclusions = record.exclusions
     if place is not None:
-        decision = place.decision
+        decision = place.decision.get()
         message.decided_ago_s = state.clock.now_s() - decision.at_s
         message.policy, message.fallback_reason = decision.policy, decision.fallback_reason
         message.candidates.extend(_candidates(place))
@@ -333,14 +337,17 @@ def _add_report(message: pb.Node, report: NodeReport) -> None:
                 setattr(gpu, name, value)
 
 
-def _gpu_count(record: JobRecord) -> int:
-    if record.spec is not None:
+def _gpu_count(record: KnownJob) -> int:
+    if isinstance(record, JobRecord):
         return record.spec.gpu_count
     return sum(len(share.gpu_indices) for share in record.shares)
 
 
-def _waited_until_s(record: JobRecord, now_s: float) -> float:
-    return next((at for at in (record.started_s, record.ended_s) if at is not None), now_s)
+def _waited_s(record: KnownJob, now_s: float) -> float:
+    if not isinstance(record, JobRecord):
+        return 0.0
+    until_s = next((at for at in (record.started_s, record.ended_s) if at is not None), now_s)
+    return max(until_s - record.queued_s, 0.0)
 
 
 def _planned(placement: Placement) -> Iterator[pb.NodeAllocation]:
@@ -353,7 +360,7 @@ def _allocation(share: NodeShare) -> pb.NodeAllocation:
 
 
 def _candidates(place: Place) -> Iterator[pb.Candidate]:
-    decision = place.decision
+    decision = place.decision.get()
     for rank, candidate in enumerate(decision.candidates):
         yield pb.Candidate(
             nodes=candidate.nodes,

@@ -9,7 +9,7 @@ import structlog
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.job_record import JobRecord
+from roost_engine.job_record import JobRecord, KnownJob
 from roost_proto.v1 import placement_pb2 as pb
 from roost_proto.v1 import placement_pb2_grpc as pb_grpc
 from roostd.ops.metrics import Metrics
@@ -73,7 +73,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         state = self._state
         job_id = state.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
         try:
-            record = state.engine.record(job_id)
+            record = state.engine.find(job_id)
         except UnknownJob:
             return None
         if not _is_bound(record):
@@ -82,9 +82,9 @@ class PlacementService(pb_grpc.PlacementServicer):
         return None if place is None else dict(place.placement.by_node()).get(node)
 
 
-def _is_bound(record: JobRecord) -> bool:
+def _is_bound(record: KnownJob) -> bool:
     """Whether Slurm was told the placement; a job that ran before this engine may have been."""
-    return record.spec is None or record.spec.binding
+    return not isinstance(record, JobRecord) or record.is_binding
 
 
 def rank_order(links: LinkMatrix, gpu_indices: Sequence[int]) -> list[int]:

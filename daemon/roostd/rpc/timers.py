@@ -6,7 +6,7 @@ from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.model import JobSpec
 from roost_engine.gate.delay import DelayGate
 from roost_engine.gate.timers import TimerView
-from roost_engine.job_record import JobRecord, JobState, tiers_of
+from roost_engine.job_record import JobRecord
 from roost_engine.prediction.job_class import TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.state import DaemonState
@@ -46,15 +46,14 @@ def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
 
 def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
     """How a job on several GPUs does that runs; None for any other."""
-    runs = record.state in (JobState.RUNNING, JobState.STOPPING)
-    if not runs or record.spec is None or record.spec.gpu_count < 2:
+    if not record.is_on_gpus or record.spec.gpu_count < 2:
         return None
     message = pb.Achieved(
         nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac, nic_frac=record.nic_frac
     )
     gate = state.engine.policies.gate
     if isinstance(gate, DelayGate):
-        found = gate.sensitivity.achieved(record, *tiers_of(record))
+        found = gate.sensitivity.achieved(record, *record.tiers)
         message.speed_frac, message.source = found.speed_frac, found.source.value
         message.confidence_frac = found.confidence_frac
     return message

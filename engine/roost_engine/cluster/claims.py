@@ -31,7 +31,7 @@ class Claims:
         # By row, only of nodes where several claim one: those with more than 1, 2, … holders.
         self._more: dict[int, list[int]] = {}
 
-    def add_row(self) -> None:
+    def add_node(self) -> None:
         """Begin the next row, of which nobody claims anything."""
         self.masks.append(0)
 

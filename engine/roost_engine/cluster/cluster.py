@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.claims import Claims, claimable
-from roost_engine.cluster.index_set_counts import FreeSets
+from roost_engine.cluster.group_ranking import GroupRanking
+from roost_engine.cluster.index_set_counts import ClusterSetCounts
 from roost_engine.cluster.labels import NodeLabels
 from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
 from roost_engine.cluster.loads import NodeLoads
-from roost_engine.cluster.node_sets import NO_ROWS, Levels, RowSet, doubled, row_set_where
+from roost_engine.cluster.node_sets import NO_NODES, Levels, NodeSet, doubled, node_set_where
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.topology import Level, Link, LinkMatrix
@@ -34,15 +35,15 @@ class Cluster:
         cpu_free, memory_free: Levels; bytes the latter, negative when overbooked.
         free_mask: int64, GPUs that nobody claims and that are healthy.
         gpu_free: Levels, how many they are.
-        spare_count: not by row: how many GPUs are free, those of nodes out of use included.
+        free_gpu_count: not by row: how many GPUs are free, those of nodes out of use included.
         free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
         sets_in_common: not by row: on how many rows each index set is free.
         usable: bool, Slurm would start a job there.
-        rack_rows: not by row but by rack: its rows.
+        rack_nodes: not by row but by rack: its rows.
         rack_id, kind: int64, rack_of a list of the former; kind numbers those in `tables`.
         loads: not by row: how busy the GPUs are.
         memo: what others derived from the nodes' specs; emptied when one of those changes.
-        roomier_count: how often some row had got more room when that was asked.
+        freed_count: how often some row had got more room when that was asked.
     """
 
     def __init__(self) -> None:
@@ -57,9 +58,9 @@ class Cluster:
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self.faults: dict[tuple[int, int], str] = {}
         self.memo: dict[Hashable, object] = {}
-        self._roomier: RowSet = NO_ROWS
-        self._gained: RowSet = NO_ROWS
-        self.roomier_count = 0
+        self._freed: NodeSet = NO_NODES
+        self._gained: NodeSet = NO_NODES
+        self.freed_count = 0
         self._capacity = 64
         self.gpu_count = np.zeros(64, dtype=np.int64)
         self.cpu_count = np.zeros(64, dtype=np.int64)
@@ -68,12 +69,15 @@ class Cluster:
         self.memory_free = Levels()
         self.free_mask = np.zeros(64, dtype=np.int64)
         self.gpu_free = Levels()
-        self.free_sets: dict[tuple[int, int], RowSet] = {}
-        self.sets_in_common = FreeSets(self.free_sets)
-        self.spare_count = 0
+        self.free_sets: dict[tuple[int, int], NodeSet] = {}
+        self._group_keys: list[tuple[int, int]] = []  # every key of free_sets there ever was
+        self._known_keys: set[tuple[int, int]] = set()
+        self._rankings: dict[int, GroupRanking] = {}  # by number of GPUs
+        self.sets_in_common = ClusterSetCounts(self.free_sets)
+        self.free_gpu_count = 0
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
-        self.rack_rows: list[RowSet] = []
+        self.rack_nodes: list[NodeSet] = []
         self.rack_of: list[int] = []
         self.kind = np.zeros(64, dtype=np.int64)
         self.loads = NodeLoads()
@@ -88,7 +92,7 @@ class Cluster:
 
     # -- what is known of nodes ------------------------------------------------------------
 
-    def see_node(self, spec: NodeSpec) -> bool:
+    def apply_node(self, spec: NodeSpec) -> bool:
         """Take in Slurm's word on a node. Returns whether anything but its usability changed."""
         row = self.row.get(spec.name)
         if row is None:
@@ -110,10 +114,10 @@ class Cluster:
         self.specs[row] = spec
         self.memo.clear()
         self._refresh(row)
-        self._roomier |= 1 << row
+        self._freed |= 1 << row
         return old is None or replace(old, usable=spec.usable) != spec
 
-    def lose_node(self, name: NodeName) -> None:
+    def remove_node(self, name: NodeName) -> None:
         """Slurm no longer knows the node: keep its row, offer nothing there."""
         row = self.row.get(name)
         if row is not None and (spec := self.specs[row]) is not None:
@@ -125,7 +129,7 @@ class Cluster:
             self.usable[row] = False
             self.specs[row] = None
 
-    def see_topology(
+    def apply_topology(
         self, name: NodeName, links: LinkMatrix, gpu_uuids: tuple[GpuUuid, ...]
     ) -> bool:
         """Take in a probe's matrix. False when Slurm's GPU count disagrees: Slurm is the truth."""
@@ -136,7 +140,7 @@ class Cluster:
         self.uuids[row] = gpu_uuids
         return True
 
-    def see_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
+    def apply_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
         """Take in a probe's load. False when the node is unknown or has another GPU count."""
         row = self.row.get(name)
         count = int(self.gpu_count[row]) if row is not None else 0
@@ -155,7 +159,7 @@ class Cluster:
             self.faults[row, gpu_index] = fault
         else:
             self.faults.pop((row, gpu_index), None)
-            self._roomier |= 1 << row
+            self._freed |= 1 << row
         self._note_whole(row)
         self._refresh(row)
         return before != fault
@@ -173,6 +177,15 @@ class Cluster:
     def free_as(self, row: int) -> tuple[int, int]:
         """The kind of a node and its free GPUs: its key in `free_sets`."""
         return self._free_as[row]
+
+    def ranking(self, gpu_count: int) -> GroupRanking:
+        """Return the ranking of the groups in `free_sets` for a number of GPUs."""
+        found = self._rankings.get(gpu_count)
+        if found is None:
+            found = self._rankings[gpu_count] = GroupRanking(
+                gpu_count, self.tables, self.free_sets, self._group_keys
+            )
+        return found
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
         """Which rows carry a "partition" or "feature" of that name: bool [row]."""
@@ -211,7 +224,7 @@ class Cluster:
 
         It gives what is told how many; that costs as much as the number changes.
         """
-        roomier, left_out_count = self._roomier, 0
+        roomier, left_out_count = self._freed, 0
 
         def leave_out(count: int) -> None:
             nonlocal left_out_count
@@ -225,7 +238,7 @@ class Cluster:
             yield leave_out
         finally:
             leave_out(0)
-            self._roomier = roomier
+            self._freed = roomier
 
     def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """What a job holds; empty when nothing."""
@@ -248,26 +261,26 @@ class Cluster:
         """Every job that holds something, in the order they began to."""
         return self._shares.keys()
 
-    def take_roomier_rows(self) -> RowSet:
+    def take_freed_nodes(self) -> NodeSet:
         """The rows that may have got more room since this was last asked."""
-        rows, self._roomier = self._roomier, NO_ROWS
+        rows, self._freed = self._freed, NO_NODES
         self._gained |= rows
-        self.roomier_count += rows != NO_ROWS
+        self.freed_count += rows != NO_NODES
         return rows
 
     @property
-    def has_gained_rows(self) -> bool:
-        """Whether take_gained_rows() would give any."""
-        return self._gained != NO_ROWS
+    def has_gained_nodes(self) -> bool:
+        """Whether take_gained_nodes() would give any."""
+        return self._gained != NO_NODES
 
-    def take_gained_rows(self) -> RowSet:
-        """The rows that take_roomier_rows() has given since this was last asked."""
-        rows, self._gained = self._gained, NO_ROWS
+    def take_gained_nodes(self) -> NodeSet:
+        """The rows that take_freed_nodes() has given since this was last asked."""
+        rows, self._gained = self._gained, NO_NODES
         return rows
 
     def free_count(self) -> int:
         """GPUs that are free and healthy on usable nodes."""
-        usable = row_set_where(self.usable[: len(self)])
+        usable = node_set_where(self.usable[: len(self)])
         counts = ((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
         return sum(counts)
 
@@ -284,19 +297,19 @@ class Cluster:
                 cpus[row] -= share.cpu_count
                 memory[row] -= share.memory_bytes
         self._claims.check(holders)
-        free_sets: dict[tuple[int, int], RowSet] = {}
+        free_sets: dict[tuple[int, int], NodeSet] = {}
         for row in range(len(self)):
             free = self._free_mask(row)
             assert self.free_mask[row] == free, f"free mask of row {row} drifted"
             kind_and_free = int(self.kind[row]), free
-            free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_ROWS) | 1 << row
+            free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_NODES) | 1 << row
             assert self.rack_id[row] == self.rack_of[row], f"rack of row {row} drifted"
-            assert self.rack_rows[self.rack_of[row]] >> row & 1, f"rack of row {row} drifted"
-        assert sum(map(int.bit_count, self.rack_rows)) == len(self), "rows of racks drifted"
+            assert self.rack_nodes[self.rack_of[row]] >> row & 1, f"rack of row {row} drifted"
+        assert sum(map(int.bit_count, self.rack_nodes)) == len(self), "rows of racks drifted"
         assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
         self.sets_in_common.check()
         masks = self.free_mask[: len(self)].tolist()
-        assert sum(map(int.bit_count, masks)) == self.spare_count, "count of free GPUs drifted"
+        assert sum(map(int.bit_count, masks)) == self.free_gpu_count, "count of free GPUs drifted"
         self.gpu_free.check([mask.bit_count() for mask in masks], "free GPUs")
         self.cpu_free.check(cpus, "free CPUs")
         self.memory_free.check(memory, "free memory")
@@ -320,7 +333,7 @@ class Cluster:
             if share.memory_bytes:
                 self.memory_free.change(row, share.memory_bytes)
             self._refresh(row)
-            self._roomier |= 1 << row
+            self._freed |= 1 << row
 
     # -- rows ------------------------------------------------------------------------------
 
@@ -343,12 +356,15 @@ class Cluster:
         else:
             del sets[before]
         self._free_as[row] = now
-        sets[now] = sets.get(now, NO_ROWS) | bit
+        sets[now] = sets.get(now, NO_NODES) | bit
+        if now not in self._known_keys:
+            self._known_keys.add(now)
+            self._group_keys.append(now)
         self.sets_in_common.change(free_before, free)
         self.free_mask[row] = free
         more = free.bit_count() - free_before.bit_count()
         if more:
-            self.spare_count += more
+            self.free_gpu_count += more
             self.gpu_free.change(row, more)
 
     def _new_row(self, name: NodeName) -> int:
@@ -358,17 +374,17 @@ class Cluster:
         self.names.append(name)
         self.specs.append(None)
         self.uuids.append(())
-        self.gpu_free.add_row()
-        self.cpu_free.add_row()
-        self.memory_free.add_row()
-        self._claims.add_row()
-        self._labels.add_row()
-        self.loads.add_row()
+        self.gpu_free.add_node()
+        self.cpu_free.add_node()
+        self.memory_free.add_node()
+        self._claims.add_node()
+        self._labels.add_node()
+        self.loads.add_node()
         self._whole.append(0)
         self.rack_of.append(0)
         self._kind_of.append(0)
         self._free_as.append((0, 0))
-        self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_ROWS) | 1 << row
+        self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_NODES) | 1 << row
         self.row[name] = row
         return row
 
@@ -390,10 +406,10 @@ class Cluster:
         self._refresh(row)
 
     def _set_rack(self, row: int, rack: int) -> None:
-        if rack == len(self.rack_rows):
-            self.rack_rows.append(NO_ROWS)
-        self.rack_rows[self.rack_of[row]] &= ~(1 << row)
-        self.rack_rows[rack] |= 1 << row
+        if rack == len(self.rack_nodes):
+            self.rack_nodes.append(NO_NODES)
+        self.rack_nodes[self.rack_of[row]] &= ~(1 << row)
+        self.rack_nodes[rack] |= 1 << row
         self.rack_id[row] = self.rack_of[row] = rack
 
     def _grow(self) -> None:

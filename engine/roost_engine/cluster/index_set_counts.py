@@ -1,15 +1,22 @@
-"""On how many nodes each index set of one size is free, counted for all sets at once.
+"""Counts of the nodes on which each index set of one size is free, for all sets at once.
 
-The counts stand side by side in one int, a lane of bits for each set in the order of their masks.
-A node adds 1 to the lanes of all sets that are free on it: one addition, however many these are.
+Two representations, with the same answers. `LaneCounts` keeps the counts side by side in one int, a
+lane of 24 bits for each set in the order of their masks: with sets of 2 of 3 GPUs, 0b011, 0b101 and
+0b110 have lanes 0, 1 and 2, and a node with all three GPUs free adds 1 << 0 | 1 << 24 | 1 << 48.
+A node is one addition, however many sets are free on it. `ArrayCounts` serves sizes with more than
+a thousand sets, such as 8 of 16 GPUs: the lanes would grow too long.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import comb
+from typing import TypeAlias
 
-from roost_engine.cluster.link_table import MAX_GPUS, mask_of, subsets
-from roost_engine.cluster.node_sets import RowSet
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.link_table import MAX_GPUS, mask_of, popcounts, subsets
+from roost_engine.cluster.node_sets import NodeSet
 
 _LANE_BITS = 24  # half of what they hold must exceed the number of nodes
 _LANE = (1 << _LANE_BITS) - 1
@@ -18,7 +25,7 @@ _CHANGE_LIMIT = 32  # of nodes; for more it is quicker to count again
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
 
-class SetCounts:
+class LaneCounts:
     """Counts of the index sets of one size.
 
     Attributes:
@@ -44,30 +51,32 @@ class SetCounts:
         """Take in that on one node another mask is free than before."""
         self._lanes += _lanes_of(now, self.size) - _lanes_of(before, self.size)
 
-    def of(self, mask: int) -> int:
-        """On how many nodes one set is free."""
-        return self._lanes >> _LANE_BITS * _rank(mask) & _LANE
+    def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return on how many nodes each of some sets is free."""
+        lanes = self._lanes
+        found = [lanes >> _LANE_BITS * _rank(mask) & _LANE for mask in masks.tolist()]
+        return np.array(found, dtype=np.int64)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SetCounts):
+        if not isinstance(other, LaneCounts):
             return NotImplemented
         return (self.size, self._lanes) == (other.size, other._lanes)
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def reach(self, count: int) -> bool:
-        """Whether any set is free on so many nodes; count is above 0."""
+        """Return whether any set is free on so many nodes; count is above 0."""
         return bool(self._where(count))
 
-    def reaching(self, count: int) -> list[int]:
-        """The sets that are free on so many nodes, ascending; count is above 0."""
+    def reaching(self, count: int) -> NDArray[np.int64]:
+        """Return the sets that are free on so many nodes, ascending; count is above 0."""
         where, found = self._where(count), list[int]()
         sets = _sets(self.size)
         while where:
             lowest = where & -where
             found.append(sets[(lowest.bit_length() - 1) // _LANE_BITS])
             where ^= lowest
-        return found
+        return np.array(found, dtype=np.int64)
 
     def _where(self, count: int) -> int:
         """The highest bit of each lane that holds as much."""
@@ -76,14 +85,64 @@ class SetCounts:
         return self._lanes + ones * (highest - count) & ones * highest
 
 
-class FreeSets:
+class ArrayCounts:
+    """Counts of the index sets of one size, in an array over all masks.
+
+    Args:
+        size: GPUs in a set.
+        nodes: as for LaneCounts, of any size.
+    """
+
+    __slots__ = ("_free_on", "_sets")
+
+    def __init__(self, size: int, nodes: Iterable[tuple[int, int]]) -> None:
+        listed = list(nodes)
+        width = max([mask.bit_length() for mask, _ in listed], default=0)
+        free_on = np.zeros(1 << width, dtype=np.int64)
+        for mask, count in listed:
+            free_on[mask] += count
+        for gpu in range(width):  # superset sums: every set within a free set is free
+            halves = free_on.reshape(-1, 2, 1 << gpu)
+            halves[:, 0] += halves[:, 1]
+        self._free_on, self._sets = free_on, np.flatnonzero(popcounts(width) == size)
+
+    def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return on how many nodes each of some sets is free."""
+        known = np.minimum(masks, len(self._free_on) - 1)
+        return np.where(known == masks, self._free_on[known], 0)
+
+    def reach(self, count: int) -> bool:
+        """Return whether any set is free on so many nodes; count is above 0."""
+        return bool((self._free_on[self._sets] >= count).any())
+
+    def reaching(self, count: int) -> NDArray[np.int64]:
+        """Return the sets that are free on so many nodes, ascending; count is above 0."""
+        found: NDArray[np.int64] = self._sets[self._free_on[self._sets] >= count]
+        return found
+
+
+IndexSetCounts: TypeAlias = LaneCounts | ArrayCounts
+
+
+def count_index_sets(size: int, nodes: Sequence[tuple[int, int]]) -> IndexSetCounts:
+    """Count on how many nodes each index set is free.
+
+    Args:
+        size: GPUs in a set.
+        nodes: free masks, and how many nodes have each.
+    """
+    widest = max([mask for mask, _ in nodes], default=0)
+    return LaneCounts(size, nodes) if is_countable(widest, size) else ArrayCounts(size, nodes)
+
+
+class ClusterSetCounts:
     """On how many nodes of a cluster each index set is free, whoever may use them.
 
     A size is counted when it is first asked for. Changes are taken in when somebody asks again:
     while nobody does, one costs next to nothing.
     """
 
-    def __init__(self, nodes: Mapping[tuple[int, int], RowSet]) -> None:
+    def __init__(self, nodes: Mapping[tuple[int, int], NodeSet]) -> None:
         """Begin.
 
         Args:
@@ -91,7 +150,7 @@ class FreeSets:
                 it tells `change` of it then.
         """
         self._nodes = nodes
-        self._counts: dict[int, SetCounts] = {}  # by size
+        self._counts: dict[int, LaneCounts] = {}  # by size
         self._changes: list[tuple[int, int]] = []  # which the counts do not hold yet
         self._widest = 0  # of all free masks that there ever were
 
@@ -133,9 +192,9 @@ class FreeSets:
                 counts.change(before, now)
         self._changes.clear()
 
-    def _count(self, size: int) -> SetCounts:
+    def _count(self, size: int) -> LaneCounts:
         nodes = self._nodes.items()
-        return SetCounts(size, [(free, rows.bit_count()) for (_, free), rows in nodes])
+        return LaneCounts(size, [(free, rows.bit_count()) for (_, free), rows in nodes])
 
 
 def is_countable(mask: int, size: int) -> bool:

@@ -13,7 +13,7 @@ class NodeLabels:
         self._carriers: dict[tuple[str, str], NDArray[np.bool_]] = {}
         self._row_count = 0
 
-    def add_row(self) -> None:
+    def add_node(self) -> None:
         """Begin the next row, which carries nothing."""
         self._row_count += 1
 

@@ -27,6 +27,7 @@ _TIE_LIMIT = {8: 70, MAX_GPUS: 32}  # optimal subsets offered per lookup, by nod
 _CACHE_LIMIT = 4096
 STATIC_COLUMNS = slice(0, COLUMN["leftover_frac"] + 1)
 LOAD_COLUMNS = slice(STATIC_COLUMNS.stop, STATIC_COLUMNS.stop + 4 * len(LOAD_SCOPES))
+LOAD_COLUMN_COUNT = LOAD_COLUMNS.stop - LOAD_COLUMNS.start
 _SCOPE_LEVELS = (Level.MULTIPLE_SWITCHES, Level.NUMA_NODE, Level.SYSTEM)  # as LOAD_SCOPES
 
 
@@ -125,11 +126,9 @@ class LinkTable:
         return listed
 
     @cached_property
-    def whole_losses(self) -> list[float]:
+    def idle_losses(self) -> NDArray[np.float64]:
         """How much potential an idle node loses with each set: [mask], as `fragmentation`."""
-        every_set = np.arange(len(self.potential))
-        lost: list[float] = self.fragmentation(self.full_mask, every_set).tolist()
-        return lost
+        return self.fragmentation(self.full_mask, np.arange(len(self.potential)))
 
     def best_score(self, free_mask: int, gpu_count: int) -> int:
         """Best link score of `gpu_count` GPUs out of a free set, -1 where it holds fewer."""

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.features import load_fractions
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet, doubled
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled
 from roost_engine.domain.events import LOAD_COLUMNS
 
 
@@ -16,18 +16,18 @@ class NodeLoads:
         by_gpu: float32 [row, gpu, 4], fractions, 0 where unknown; columns LOAD_COLUMNS.
         mean: float32 [row], over GPUs and quantities.
         known_frac: float32 [row], share of the GPUs of which something is known.
-        told: the rows whose load a probe has told. The others with the same kind and free GPUs
-            are interchangeable.
+        reported: the nodes whose load a probe has reported. Others with the same kind and free
+            GPUs are interchangeable.
     """
 
     def __init__(self) -> None:
         self.by_gpu = np.zeros((64, MAX_GPUS, len(LOAD_COLUMNS)), dtype=np.float32)
         self.mean = np.zeros(64, dtype=np.float32)
         self.known_frac = np.zeros(64, dtype=np.float32)
-        self.told: RowSet = NO_ROWS
+        self.reported: NodeSet = NO_NODES
         self._row_count = 0
 
-    def add_row(self) -> None:
+    def add_node(self) -> None:
         """Begin the next row, of which nothing is known."""
         if self._row_count == len(self.mean):
             self.by_gpu = doubled(self.by_gpu)
@@ -39,10 +39,10 @@ class NodeLoads:
         self.by_gpu[row, : len(load)] = load_fractions(load)
         self.known_frac[row] = np.isfinite(load).any(axis=1).mean()
         self.mean[row] = self.by_gpu[row, : len(load)].mean()
-        self.told |= 1 << row
+        self.reported |= 1 << row
 
     def forget(self, row: int) -> None:
         """Take the GPUs of a row for others than before."""
         self.by_gpu[row] = 0
         self.mean[row] = self.known_frac[row] = 0
-        self.told &= ~(1 << row)
+        self.reported &= ~(1 << row)

@@ -11,32 +11,32 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-RowSet: TypeAlias = int
-NO_ROWS: RowSet = 0
-EVERY_ROW: RowSet = ~NO_ROWS
+NodeSet: TypeAlias = int
+NO_NODES: NodeSet = 0
+EVERY_NODE: NodeSet = ~NO_NODES
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_FEW_ROWS = 16  # up to so many, a loop is quicker than numpy
+_FEW_NODES = 16  # up to so many, a loop is quicker than numpy
 _LEVEL_LIMIT = 256  # each costs a bit a node
 
 
-def row_set(rows: Iterable[int]) -> RowSet:
+def node_set(rows: Iterable[int]) -> NodeSet:
     """Put rows into a set."""
-    found = NO_ROWS
+    found = NO_NODES
     for row in rows:
         found |= 1 << row
     return found
 
 
-def row_set_where(chosen: NDArray[np.bool_]) -> RowSet:
+def node_set_where(chosen: NDArray[np.bool_]) -> NodeSet:
     """The rows for which a bool [row] is true."""
     return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
 
-def rows_in(rows: RowSet) -> list[int]:
+def nodes_in(rows: NodeSet) -> list[int]:
     """List the rows of a set, ascending."""
-    if rows.bit_count() > _FEW_ROWS:
-        listed: list[int] = row_array(rows).tolist()
+    if rows.bit_count() > _FEW_NODES:
+        listed: list[int] = node_array(rows).tolist()
         return listed
     found = []
     while rows:
@@ -46,7 +46,7 @@ def rows_in(rows: RowSet) -> list[int]:
     return found
 
 
-def row_array(rows: RowSet) -> NDArray[np.int64]:
+def node_array(rows: NodeSet) -> NDArray[np.int64]:
     """List the rows of a set, ascending: int64 [row]."""
     if not rows:
         return np.zeros(0, dtype=np.int64)
@@ -54,7 +54,7 @@ def row_array(rows: RowSet) -> NDArray[np.int64]:
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
 
 
-def first_rows(rows: RowSet, count: int) -> RowSet:
+def first_nodes(rows: NodeSet, count: int) -> NodeSet:
     """The lowest rows of a set; all where there are no more than `count`, which is small."""
     if rows.bit_count() <= count:
         return rows
@@ -69,23 +69,23 @@ def doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
     return np.concatenate((array, np.zeros_like(array)))
 
 
-class _SetsByLevel(dict[int, RowSet]):
+class _SetsByLevel(dict[int, NodeSet]):
     """Makes the set of a level when it is first asked for; a dict, because lookups are many."""
 
     __slots__ = ("_make",)
 
-    def __init__(self, make: Callable[[int], RowSet]) -> None:
+    def __init__(self, make: Callable[[int], NodeSet]) -> None:
         self._make = make
 
-    def __missing__(self, level: int) -> RowSet:
+    def __missing__(self, level: int) -> NodeSet:
         return self._make(level)
 
 
 class Levels:
     """Which rows have at least so much of one thing, GPUs or bytes.
 
-    A set is made for each level that was ever asked for and kept up to date from then on: a change
-    of a row touches only the sets of the levels it crosses.
+    A set is made for each level that was ever asked for and updated from then on: a change of a
+    node touches only the sets of the levels it crosses.
 
     Attributes:
         at_least: by level, the rows that have that much or more.
@@ -96,9 +96,9 @@ class Levels:
         self._levels: list[int] = []  # ascending
         self._highest = 0  # of them, at least 0: who stays above it changes no set
         self._sets = _SetsByLevel(self._make)
-        self.at_least: Mapping[int, RowSet] = self._sets
+        self.at_least: Mapping[int, NodeSet] = self._sets
 
-    def add_row(self) -> None:
+    def add_node(self) -> None:
         """Begin the next row, which has 0."""
         self._values.append(0)
         row = len(self._values) - 1
@@ -129,12 +129,12 @@ class Levels:
         """How much some rows have: int64 [row]."""
         return np.array([self._values[row] for row in rows.tolist()], dtype=np.int64)
 
-    def _make(self, level: int) -> RowSet:
+    def _make(self, level: int) -> NodeSet:
         if len(self._levels) >= _LEVEL_LIMIT:
             self._levels.clear()
             self._sets.clear()
             self._highest = 0
-        found = row_set(row for row, value in enumerate(self._values) if value >= level)
+        found = node_set(row for row, value in enumerate(self._values) if value >= level)
         self._sets[level] = found
         insort(self._levels, level)
         self._highest = max(self._highest, level)
@@ -144,7 +144,7 @@ class Levels:
         """Raise AssertionError where the values are not these or a set has drifted from them."""
         assert self._values == values, f"{what} drifted"
         for level, rows in self._sets.items():
-            there = row_set(row for row, value in enumerate(values) if value >= level)
+            there = node_set(row for row, value in enumerate(values) if value >= level)
             assert rows == there, f"{what}: the rows with {level} or more drifted"
         assert self._levels == sorted(self._sets), f"{what}: the levels drifted"
         assert self._highest == max([0, *self._levels]), f"{what}: the highest level drifted"

@@ -1,29 +1,33 @@
 """What the engine asks the edge to do, each with the reason in it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.lazy import Late
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeShare, Placement
+
+Exclusions: TypeAlias = tuple[tuple[str, int], ...]
+"""(reason, number of nodes) for the nodes that were ruled out before scoring."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decision(Late):
-    """How one job's placement came about: the raw material of `explain`.
+class Decision:
+    """How a job's placement was chosen: the raw material of `explain`.
 
     Attributes:
         at_s: engine time of the decision.
-        candidates: what was scored, best first; candidates[0] is what was chosen.
+        candidates: the scored placements, best first; candidates[0] is the chosen one.
         features: float32 [candidate, feature], columns cluster.features.COLUMNS.
         scores: float32 [candidate], descending but for ties.
         link_scores: int64 [candidate], summed over nodes.
-        best_link_score: what the shape could reach on an idle node of the chosen kind.
-        exclusions: (reason, number of nodes), for nodes ruled out before scoring.
-        free_before: the free GPUs of the chosen nodes, before the job took its share.
-        policy: who scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
+        best_link_score: link score of the best such placement on idle nodes of the chosen kinds.
+        exclusions: the nodes that were ruled out before scoring.
+        free_before: the free GPUs of the chosen nodes before the job took its share.
+        policy: the policy that scored: "heuristic", or "onnx:" and twelve digits of the model's
+            sha256.
         fallback_reason: why the heuristic answered instead of the model; "" when it did not.
     """
 
@@ -33,7 +37,7 @@ class Decision(Late):
     scores: NDArray[np.float32]
     link_scores: NDArray[np.int64]
     best_link_score: int
-    exclusions: tuple[tuple[str, int], ...]
+    exclusions: Exclusions
     free_before: tuple[NodeShare, ...]
     policy: str
     fallback_reason: str = ""
@@ -45,23 +49,23 @@ class Place:
 
     job_id: JobId
     placement: Placement
-    decision: Decision
+    decision: Lazy[Decision]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait(Late):
-    """Keep the job waiting. Sent when it begins to wait and when reason or deadline change.
+class Wait:
+    """Keep the job waiting. Sent when its wait begins and when its reason or deadline changes.
 
     Attributes:
-        until_s: engine time at which it will be decided at the latest; None: when something
+        until_s: engine time at which the job is decided at the latest; None: when something
             changes.
-        exclusions: (reason, number of nodes): why no node takes it now.
+        exclusions: why no node takes the job now.
     """
 
     job_id: JobId
     reason: str
     until_s: float | None
-    exclusions: tuple[tuple[str, int], ...] = ()
+    exclusions: Lazy[Exclusions] = field(default_factory=lambda: Lazy.of(()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,7 @@ class Preempt:
     back, as under Slurm, or by PreemptionRefused.
 
     Attributes:
-        for_job: who gets its GPUs; None: whoever is next, it may be the job itself.
+        for_job: the job that gets its GPUs; None: the next one in order, perhaps the same job.
     """
 
     job_id: JobId
@@ -82,7 +86,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
-    """Hand the job back to plain Slurm: Roost can do nothing for it."""
+    """Release the job to plain Slurm: Roost can do nothing for it."""
 
     job_id: JobId
     reason: str

@@ -1,40 +1,52 @@
-"""Records that are worked out when somebody reads them.
+"""Values that are computed when they are first read.
 
-Most of what explains a decision is never read: the daemon shows it to whoever asks, a simulation
-of a million jobs to nobody. What it is worked out from must not change in the meantime.
+Most of what explains a decision is never read: the daemon shows it to an operator who asks, a
+simulation of a million jobs never does.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, Self
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
-class Late:
-    """Base of a frozen dataclass with slots whose missing fields are worked out together."""
+class Lazy(Generic[T]):
+    """One value, computed by the first `get()`.
 
-    __slots__ = ("_work_out",)
-    _work_out: Callable[[], Self]
+    What the computation reads must not change in the meantime.
+    """
+
+    __slots__ = ("_compute", "_value")
+    _compute: Callable[[], T] | None
+    _value: T
+
+    def __init__(self, compute: Callable[[], T]) -> None:
+        self._compute = compute
 
     @classmethod
-    def later(cls, work_out: Callable[[], Self], **known: object) -> Self:
-        """Make a record of which only some fields are known.
+    def of(cls, value: T) -> "Lazy[T]":
+        """Wrap a value that is known already."""
+        known = cls(lambda: value)
+        known.get()
+        return known
 
-        Args:
-            work_out: makes the same record with all its fields; called at most once.
-            known: fields that are set at once.
-        """
-        record, put = object.__new__(cls), object.__setattr__
-        put(record, "_work_out", work_out)
-        for name, value in known.items():
-            put(record, name, value)
-        return record
+    def get(self) -> T:
+        """Return the value; compute it if this is the first call."""
+        if self._compute is not None:
+            self._value = self._compute()
+            self._compute = None
+        return self._value
 
-    def __getattr__(self, name: str) -> Any:
-        """Work out what is missing: a slot that is not set comes here."""
-        if name == "_work_out" or name not in type(self).__slots__:
-            raise AttributeError(f"{type(self).__name__} has no {name}")
-        whole = self._work_out()
-        object.__delattr__(self, "_work_out")
-        for field in fields(self):  # type: ignore[arg-type]
-            object.__setattr__(self, field.name, getattr(whole, field.name))
-        return getattr(self, name)
+    def __eq__(self, other: object) -> bool:
+        """Compare the values; that computes both."""
+        return isinstance(other, Lazy) and self.get() == other.get()
+
+    __hash__ = None  # type: ignore[assignment]  # a value may hold arrays
+
+    def __repr__(self) -> str:
+        """The value, computed."""
+        return repr(self.get())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the value, not the way to compute it."""
+        return Lazy.of, (self.get(),)

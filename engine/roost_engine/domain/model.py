@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import NewType
 
+from roost_engine.domain.tier import Tier
+
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of an array
 NodeName = NewType("NodeName", str)
 GpuUuid = NewType("GpuUuid", str)
@@ -85,19 +87,21 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a gang goes: Slurm gives every node of a job the same index list.
+    """Where a job goes: Slurm gives every node of a job the same GPU indices.
 
     Attributes:
         nodes: ascending.
-        gpu_indices: ascending, the same on each node; empty where `indices_by_node` tells them.
-        shape: what is asked for; of a scattered placement only its totals count.
-        indices_by_node: as `nodes`, ascending; only of a scattered placement, which policies of
-            the literature make in a simulation and Slurm could not be asked for.
+        gpu_indices: ascending, the same on each node; empty where `indices_by_node` has them.
+        shape: what the job asks for; of a scattered placement only its totals count.
+        tier: how close together the nodes are.
+        indices_by_node: in the order of `nodes`, each ascending; only of a scattered placement,
+            which policies of the literature make in a simulation and Slurm cannot be asked for.
     """
 
     nodes: tuple[NodeName, ...]
     gpu_indices: tuple[int, ...]
     shape: Shape
+    tier: Tier
     indices_by_node: tuple[tuple[int, ...], ...] = ()
 
     def by_node(self) -> Iterator[tuple[NodeName, tuple[int, ...]]]:

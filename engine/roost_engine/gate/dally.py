@@ -140,7 +140,6 @@ class DallyGate:
 
 
 def _gpu_count(offer: Offer) -> int:
-    assert offer.job.spec is not None
     return offer.job.spec.gpu_count
 
 

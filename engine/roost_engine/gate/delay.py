@@ -130,7 +130,6 @@ class DelayGate:
     def decide(self, offer: Offer) -> GateVerdict:
         """See policies.GatePolicy."""
         spec = offer.job.spec
-        assert spec is not None
         closest = closest_tier(offer.cluster, spec)
         if offer.tier <= closest:
             return Allow()
@@ -182,7 +181,6 @@ class DelayGate:
 
     def ended(self, run: RunEnded) -> None:
         """See policies.TunedGate."""
-        assert run.job.spec is not None
         closest = closest_tier(run.cluster, run.job.spec)
         estimate, timers = self._class_of(run.job, closest)
         tier = tier_of(run.cluster, run.job.shares)
@@ -227,7 +225,6 @@ class DelayGate:
 
     def _begin(self, job: JobRecord, tier: int, at_s: float) -> None:
         """Take in that a job runs, or is about to."""
-        assert job.spec is not None
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
         closest = Tier.NODE if fits_a_node else Tier.RACK
         estimate, timers = self._class_of(job, closest)
@@ -235,7 +232,6 @@ class DelayGate:
         self.runs.begin(job, timers, speeds.at(max(tier, closest)) / speeds.at(closest), at_s)
 
     def _class_of(self, job: JobRecord, closest: int) -> tuple[Estimate, TimerClass]:
-        assert job.spec is not None
         estimate = self.sensitivity.estimate(job.spec)
         return estimate, TimerClass.of(job.spec.gpu_count, estimate.speeds.lost_frac(closest))
 
@@ -259,7 +255,6 @@ class DelayGate:
         here = speeds.at(offer.tier)
         stay_s = rest_s * speeds.at(closest) / here
         run_s = min(stay_s, config.lease_s)
-        assert offer.job.spec is not None
         share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
         crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
         best, best_s = closest, 0.0
@@ -278,7 +273,7 @@ class DelayGate:
         return best, best_s
 
     def _cap_s(self, job: JobRecord) -> float:
-        limit_s = job.spec.time_limit_s if job.spec is not None else None
+        limit_s = job.spec.time_limit_s
         if limit_s is None or not limit_s > 0:
             return self.config.longest_s
         return min(self.config.limit_frac * limit_s, self.config.longest_s)

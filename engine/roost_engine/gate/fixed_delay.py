@@ -30,7 +30,6 @@ class FixedDelay:
 
     def decide(self, offer: Offer) -> GateVerdict:
         """See policies.GatePolicy."""
-        assert offer.job.spec is not None
         closest = closest_tier(offer.cluster, offer.job.spec)
         if offer.tier <= closest:
             return Allow()

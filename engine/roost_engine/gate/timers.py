@@ -17,7 +17,7 @@ from roost_engine.prediction.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers that may be waited for
 _ENOUGH_WEIGHT = 5.0  # waits of its own from which on a class goes by them alone
-_HOUR_S = 3_600.0  # weights are those of the last full hour, so that curves can be kept
+_HOUR_S = 3_600.0  # weights are those of the last full hour, so that curves can be cached
 _DALLY_LEASE_S, _DALLY_HIST_LEASES = 3_600.0, 24.0
 
 

@@ -76,7 +76,7 @@ class WaitingCurve:
         return self.end_s + log(at_end / (1.0 - q_frac)) / self.answers_per_s
 
     def chance(self, waited_s: float, within_s: float) -> float:
-        """Chance that a wait which has lasted so long is answered within so much more, 0 to 1.
+        """Hint that a wait which has lasted so long is answered within so much more, 0 to 1.
 
         1 - S(waited + within) / S(waited); 0 where no wait is known to have lasted so long.
         """

@@ -1,6 +1,6 @@
-"""Which nodes may take a job: now, ever, and soonest.
+"""Which nodes may take a job: which have capacity now, and which could ever have it.
 
-One function a question, each answered for all nodes at once.
+Each question is answered for all nodes at once.
 """
 
 from collections.abc import Sequence
@@ -12,159 +12,162 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS, popcounts
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet, row_set, row_set_where
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set, node_set_where
+from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobSpec, NodeName, Shape
 
-KEPT_FREE = "kept free for a job that waits longer"
+RESERVED = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
 _SHORTAGES = ("too few free GPUs", "too few free CPUs", "too little free memory")
-_MEMO_LIMIT = 256  # of demands; each costs a bit a node
+_MEMO_LIMIT = 256  # demands; each costs a bit a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
 
-class Chance(NamedTuple):
-    """What would have to be so for a job that found no room to find some.
+class Hint(NamedTuple):
+    """A feasibility hint: when it is worth searching again for a job without capacity.
 
     Attributes:
-        shape: in which it would run.
-        rows: nodes that have room for its part.
-        wanted: how many of them must not be kept for others.
+        shape: in which the job would run.
+        nodes: the nodes that have capacity for a part of it.
+        wanted: how many of these must not be reserved for other jobs.
         same_gpus: whether these must have the same GPUs free.
     """
 
     shape: Shape
-    rows: RowSet
+    nodes: NodeSet
     wanted: int
     same_gpus: bool = False
 
     def is_void(self, cluster: Cluster) -> bool:
-        """Whether so many nodes have nothing in common, also of those kept for others."""
+        """Whether no index set is free on enough nodes, reserved nodes included."""
         if not self.same_gpus:
             return False
         shape = self.shape
         return not cluster.sets_in_common.reach(shape.gpus_per_node, shape.node_count)
 
 
-class Room(NamedTuple):
-    """The rows with room for one node's part of a shape.
+class Capacity(NamedTuple):
+    """The nodes with capacity for one node's part of a shape.
 
     Attributes:
-        rows: those that may be used; nodes kept for others are not among them.
-        held_back: those that have room and are kept free for a job that is served before this one.
-        row_count: of `rows`.
-        usable: of the shape, whatever is free.
-        enough: the rows with enough free GPUs, CPUs and memory.
+        nodes: the nodes that may be used; none of them is reserved for another job.
+        reserved: the nodes that have capacity and are reserved for a job that is served earlier.
+        node_count: of `nodes`.
+        usable: the nodes that the shape could use if they were idle.
+        enough: the nodes with enough free GPUs, with enough free CPUs, with enough free memory.
     """
 
-    rows: RowSet
-    held_back: RowSet
-    row_count: int
-    usable: "UsableRows"
-    enough: tuple[RowSet, RowSet, RowSet]
+    nodes: NodeSet
+    reserved: NodeSet
+    node_count: int
+    usable: "UsableNodes"
+    enough: tuple[NodeSet, NodeSet, NodeSet]
 
-    def chances(self, shape: Shape) -> tuple[Chance, ...]:
-        """What could give room to a shape that found none."""
-        if self.row_count >= shape.node_count:  # enough nodes, but they have nothing in common
-            return (Chance(shape, self.held_back, 1),) if self.held_back else ()
-        rows = self.rows | self.held_back
-        if rows.bit_count() < shape.node_count:
+    def hints(self, shape: Shape) -> tuple[Hint, ...]:
+        """Return what could make a failed search for the shape succeed."""
+        if (
+            self.node_count >= shape.node_count
+        ):  # enough nodes, but they have no index set in common
+            return (Hint(shape, self.reserved, 1),) if self.reserved else ()
+        nodes = self.nodes | self.reserved
+        if nodes.bit_count() < shape.node_count:
             return ()
-        return (Chance(shape, rows, shape.node_count),)
+        return (Hint(shape, nodes, shape.node_count),)
 
-    def exclusions(self) -> tuple[tuple[str, int], ...]:
-        """Why the other nodes have none: (reason, number of nodes)."""
-        found, left = list(self.usable.exclusions), self.usable.rows
+    def exclusions(self) -> Exclusions:
+        """Return why the other nodes have no capacity: (reason, number of nodes)."""
+        found, left = list(self.usable.exclusions), self.usable.nodes
         for reason, enough in zip(_SHORTAGES, self.enough, strict=True):
             if lacking := (left & ~enough).bit_count():
                 found.append((reason, lacking))
             left &= enough
-        if self.held_back:
-            found.append((KEPT_FREE, self.held_back.bit_count()))
+        if self.reserved:
+            found.append((RESERVED, self.reserved.bit_count()))
         return tuple(found)
 
 
-def room_for(cluster: Cluster, job: JobSpec, shape: Shape, kept: RowSet = NO_ROWS) -> Room:
-    """Find the rows with room for one node's part of a shape.
+def capacity_for(
+    cluster: Cluster, job: JobSpec, shape: Shape, reserved: NodeSet = NO_NODES
+) -> Capacity:
+    """Find the nodes with capacity for one node's part of a shape.
 
     Args:
         cluster: the nodes.
-        job: whose partition, features and node lists count.
+        job: its partition, features and node lists count.
         shape: what is asked of each node.
-        kept: nodes kept free for a job that is served before this one.
+        reserved: nodes reserved for a job that is served before this one.
     """
-    usable = _usable_rows(cluster, job, shape)
+    usable = _usable_nodes(cluster, job, shape)
     gpus = cluster.gpu_free.at_least[shape.gpus_per_node]
     cpus = cluster.cpu_free.at_least[shape.cpus_per_node]
     memory = cluster.memory_free.at_least[shape.memory_per_node_bytes]
-    room = usable.rows & gpus & cpus & memory
-    free = room & ~kept
-    return Room(free, room & kept, free.bit_count(), usable, (gpus, cpus, memory))
+    found = usable.nodes & gpus & cpus & memory
+    free = found & ~reserved
+    return Capacity(free, found & reserved, free.bit_count(), usable, (gpus, cpus, memory))
 
 
-def rows_with_room(cluster: Cluster, job: JobSpec, shape: Shape) -> RowSet:
-    """As room_for(), for whoever keeps no nodes and asks no more."""
+def nodes_with_capacity(cluster: Cluster, job: JobSpec, shape: Shape) -> NodeSet:
+    """Return the nodes of capacity_for() where nothing is reserved."""
     return (
-        _usable_rows(cluster, job, shape).rows
+        _usable_nodes(cluster, job, shape).nodes
         & cluster.gpu_free.at_least[shape.gpus_per_node]
         & cluster.cpu_free.at_least[shape.cpus_per_node]
         & cluster.memory_free.at_least[shape.memory_per_node_bytes]
     )
 
 
-def chances_in(
-    cluster: Cluster, job: JobSpec, rows: RowSet, same_gpus: bool = False
-) -> list[Chance]:
-    """In which shapes a job that found no room may find some, now that some nodes have more.
+def hints_in(cluster: Cluster, job: JobSpec, nodes: NodeSet, same_gpus: bool = False) -> list[Hint]:
+    """Return in which shapes a job without capacity may have some, now that nodes were freed.
 
     Args:
         cluster: the nodes.
-        job: who asks.
-        rows: the nodes that have more room.
-        same_gpus: whether each node of a gang must give the same ones.
+        job: the job without capacity.
+        nodes: the nodes that have more capacity than at the last search.
+        same_gpus: whether each node of a gang must give the same GPU indices.
     """
-    found: list[Chance] = []
+    found: list[Hint] = []
     for shape in job.shapes:
         size, count = shape.gpus_per_node, shape.node_count
         enough_gpus = cluster.gpu_free.at_least[size]
-        if not enough_gpus & rows or enough_gpus.bit_count() < count:
+        if not enough_gpus & nodes or enough_gpus.bit_count() < count:
             continue
-        room = rows_with_room(cluster, job, shape)
-        if room & rows and room.bit_count() >= count:
-            found.append(Chance(shape, room, count, same_gpus and count > 1))
+        able = nodes_with_capacity(cluster, job, shape)
+        if able & nodes and able.bit_count() >= count:
+            found.append(Hint(shape, able, count, same_gpus and count > 1))
     return found
 
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
-    """Whether any shape would fit if every node were idle and usable."""
-    return any(_usable_rows(cluster, job, shape).could_ever_fit for shape in job.shapes)
+    """Return whether any shape would fit if every node were idle and usable."""
+    return any(_usable_nodes(cluster, job, shape).could_ever_fit for shape in job.shapes)
 
 
 def why_never(cluster: Cluster, job: JobSpec) -> str:
-    """Why no shape of a job could ever be placed, in words: of the last one."""
+    """Say why the last shape of a job could never be placed."""
     _, exclusions = _fitting(cluster, job, job.shapes[-1])
     if exclusions:
         return ", ".join(f"{count} {reason}" for reason, count in exclusions)
     return "too few nodes" if cluster.members("partition", job.partition).any() else "no nodes"
 
 
-def usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[RowSet, RowSet | None]:
-    """The rows that a shape could use if they were idle, and which the job requires of them."""
-    rows = _usable_rows(cluster, job, shape).rows
-    return rows, required_rows(cluster, job, rows)
+def usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> tuple[NodeSet, NodeSet | None]:
+    """Return the nodes that a shape could use if they were idle, and the required ones of them."""
+    nodes = _usable_nodes(cluster, job, shape).nodes
+    return nodes, required_set(cluster, job, nodes)
 
 
-def required_rows(cluster: Cluster, job: JobSpec, rows: RowSet) -> RowSet | None:
-    """The rows of the job's node list; None when one of them is not among `rows`."""
+def required_set(cluster: Cluster, job: JobSpec, nodes: NodeSet) -> NodeSet | None:
+    """Return the nodes of the job's node list; None when one of them is not among `nodes`."""
     if not job.required_nodes:
-        return NO_ROWS
+        return NO_NODES
     if not all(name in cluster.row for name in job.required_nodes):
         return None
-    required = row_set(cluster.row[name] for name in job.required_nodes)
-    return None if required & ~rows else required
+    required = node_set(cluster.row[name] for name in job.required_nodes)
+    return None if required & ~nodes else required
 
 
 def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
-    """Positions of the largest keys, ties to the lower position, in ascending position."""
+    """Return the positions of the largest keys, ascending; ties go to the lower position."""
     if len(keys) <= count:
         return np.arange(len(keys))
     threshold = np.partition(keys, len(keys) - count)[len(keys) - count]
@@ -174,21 +177,21 @@ def first_largest(keys: NDArray[_Number], count: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UsableRows:
-    """The rows that a shape could use if they were idle, and why the others are none.
+class UsableNodes:
+    """The nodes that a shape could use if they were idle, and why the others cannot be used.
 
     Attributes:
-        could_ever_fit: whether they, and those that Slurm would not use now, suffice.
+        could_ever_fit: whether these and the nodes that Slurm would not use now suffice.
     """
 
-    rows: RowSet
-    exclusions: tuple[tuple[str, int], ...]
+    nodes: NodeSet
+    exclusions: Exclusions
     could_ever_fit: bool
 
 
-def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
-    """Worked out once for each demand, until Slurm says something new of any node."""
-    # The numbers of the shape one by one: to hash a dataclass takes as long as all the rest.
+def _usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNodes:
+    """Computed once for each demand, until Slurm reports a change of any node."""
+    # The numbers of the shape one by one: hashing a dataclass takes as long as all the rest.
     key = (
         shape.node_count,
         shape.gpus_per_node,
@@ -203,25 +206,25 @@ def _usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
     if found is None:
         if len(cluster.memo) >= _MEMO_LIMIT:
             cluster.memo.clear()
-        found = cluster.memo[key] = _find_usable_rows(cluster, job, shape)
-    assert isinstance(found, UsableRows)
+        found = cluster.memo[key] = _find_usable_nodes(cluster, job, shape)
+    assert isinstance(found, UsableNodes)
     return found
 
 
-def _find_usable_rows(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableRows:
+def _find_usable_nodes(cluster: Cluster, job: JobSpec, shape: Shape) -> UsableNodes:
     fitting, exclusions = _fitting(cluster, job, shape)
-    rows = row_set_where(fitting)
-    enough = rows.bit_count() >= shape.node_count and required_rows(cluster, job, rows) is not None
-    usable = rows & row_set_where(cluster.usable[: len(cluster)])
-    if removed := (rows & ~usable).bit_count():
+    nodes = node_set_where(fitting)
+    enough = nodes.bit_count() >= shape.node_count and required_set(cluster, job, nodes) is not None
+    usable = nodes & node_set_where(cluster.usable[: len(cluster)])
+    if removed := (nodes & ~usable).bit_count():
         exclusions.append(("not usable by Slurm's word", removed))
-    return UsableRows(usable, tuple(exclusions), enough)
+    return UsableNodes(usable, tuple(exclusions), enough)
 
 
 def _fitting(
     cluster: Cluster, job: JobSpec, shape: Shape
 ) -> tuple[NDArray[np.bool_], list[tuple[str, int]]]:
-    """Which rows an idle and usable cluster could offer: bool [row]; and why not the others."""
+    """Which nodes an idle and usable cluster could offer, bool [node]; and why not the others."""
     count = len(cluster)
     alive = cluster.members("partition", job.partition)
     exclusions: list[tuple[str, int]] = []

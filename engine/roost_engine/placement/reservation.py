@@ -1,78 +1,139 @@
-"""When a job that has no room will have it, by what the running jobs' time limits promise.
+"""When a job without capacity will have it, by the time limits of the running jobs.
 
-The reservation of EASY backfill (Lifka, JSSPP 1995): the first job without room gets the nodes that
-will be free soonest, and others may use them only if they promise to be gone by then.
+The reservation of EASY backfill (Lifka, JSSPP 1995): the first job without capacity gets the nodes
+that will be free soonest, and other jobs may use these only if they will end in time.
 """
 
-from collections.abc import Mapping
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet, row_set, rows_in
+from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes
 from roost_engine.domain.model import JobId, JobSpec, Shape
-from roost_engine.placement.eligibility import usable_rows
+from roost_engine.placement.eligibility import usable_nodes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reservation:
-    """Nodes that one waiting job is to have.
+    """Nodes reserved for one waiting job.
 
     Attributes:
-        rows: as many as its shape has nodes; none when it can never have so many.
-        start_s: engine time by which they have room, if everybody keeps to his time limit.
+        nodes: as many as its shape has; none when it can never have so many.
+        start_s: engine time by which they have capacity, if every job keeps its time limit.
     """
 
-    rows: RowSet
+    nodes: NodeSet
     start_s: float
 
 
+class RunEnds:
+    """When running jobs end by their time limits, in order of time."""
+
+    def __init__(self) -> None:
+        self._ends: list[tuple[float, JobId]] = []
+        self._end_of: dict[JobId, float] = {}
+
+    def __iter__(self) -> Iterator[tuple[float, JobId]]:
+        return iter(self._ends)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def add(self, job_id: JobId, end_s: float) -> None:
+        """Note when a job will have ended; in place of what was noted before."""
+        self.remove(job_id)
+        self._end_of[job_id] = end_s
+        insort(self._ends, (end_s, job_id))
+
+    def remove(self, job_id: JobId) -> None:
+        """Forget a job, if it is there."""
+        end_s = self._end_of.pop(job_id, None)
+        if end_s is not None:
+            del self._ends[bisect_left(self._ends, (end_s, job_id))]
+
+
 def reserve(
-    cluster: Cluster, job: JobSpec, shape: Shape, ends_s: Mapping[JobId, float], at_s: float
+    cluster: Cluster,
+    job: JobSpec,
+    shape: Shape,
+    ends: Iterable[tuple[float, JobId]],
+    at_s: float,
 ) -> Reservation:
-    """Find the nodes that have room for a shape soonest.
+    """Find the nodes that have capacity for a shape soonest.
 
-    Ties, also between nodes of which nobody knows when, go to the node with more free GPUs.
-
-    Counts GPUs; that a gang needs the same indices on each node may delay it further.
+    Ties, also between nodes for which no time is known, go to the node with more free GPUs, then to
+    the lower node index. Only GPUs are counted; a gang needs the same indices on each node, which
+    may delay it further.
 
     Args:
-        cluster: the nodes and who holds what.
-        job: whose partition, features and node lists count.
+        cluster: the nodes and what jobs hold on them.
+        job: its partition, features and node lists count.
         shape: what it waits for.
-        ends_s: engine time at which each running job ends by its time limit; others never do.
+        ends: engine time at which a job ends by its time limit, ascending; jobs that are not in it
+            have none.
         at_s: engine time.
     """
-    rows, required = usable_rows(cluster, job, shape)
-    if rows.bit_count() < shape.node_count or required is None:
-        return Reservation(NO_ROWS, inf)
-    ending: dict[int, list[tuple[float, int]]] = {}
-    for job_id in cluster.held_jobs():
-        end_s = max(ends_s.get(job_id, inf), at_s)
-        for share in cluster.shares(job_id):
-            row = cluster.row[share.node]
-            ending.setdefault(row, []).append((end_s, len(share.gpu_indices)))
-    wanted_gpus = shape.gpus_per_node
-    free_s = {
-        row: _free_at(cluster.gpu_free[row], ending.get(row, []), wanted_gpus, at_s)
-        for row in rows_in(rows)
-    }
-    # Nodes that the job requires come first, whenever they have room.
-    gpu_free = cluster.gpu_free
-    order = sorted(
-        free_s, key=lambda row: (not required >> row & 1, free_s[row], -gpu_free[row], row)
-    )
-    chosen = order[: shape.node_count]
-    return Reservation(row_set(chosen), max(free_s[row] for row in chosen))
-
-
-def _free_at(
-    free_gpus: int, ending: list[tuple[float, int]], wanted_gpus: int, at_s: float
-) -> float:
-    """When a node has so many free GPUs."""
-    when_s = at_s
-    for end_s, gpu_count in sorted(ending):
-        if free_gpus >= wanted_gpus:
+    nodes, required = usable_nodes(cluster, job, shape)
+    if nodes.bit_count() < shape.node_count or required is None:
+        return Reservation(NO_NODES, inf)
+    chosen, start_s = required, at_s
+    missing, awaited = shape.node_count - required.bit_count(), required
+    for able_s, able in _able(cluster, nodes, shape.gpus_per_node, ends, at_s):
+        if awaited & able:
+            awaited &= ~able
+            start_s = able_s
+        if missing and (more := _roomiest(cluster, able & ~required, missing)):
+            chosen |= more
+            missing -= more.bit_count()
+            start_s = able_s
+        if not missing and not awaited:
             break
-        free_gpus, when_s = free_gpus + gpu_count, end_s
-    return when_s if free_gpus >= wanted_gpus else inf
+    return Reservation(chosen, start_s)
+
+
+def _able(
+    cluster: Cluster,
+    nodes: NodeSet,
+    gpu_count: int,
+    ends: Iterable[tuple[float, JobId]],
+    at_s: float,
+) -> Iterator[tuple[float, NodeSet]]:
+    """Yield the times at which nodes come to have so many free GPUs, and which these are.
+
+    The first time is now, the last inf, for the nodes of which no time is known.
+    """
+    gpu_free = cluster.gpu_free
+    able = nodes & gpu_free.at_least[gpu_count]
+    left, time_s, freed = nodes & ~able, at_s, dict[int, int]()
+    for end_s, ending in groupby(ends, lambda end: max(end[0], at_s)):
+        if end_s > time_s:
+            yield time_s, able
+            time_s, able = end_s, NO_NODES
+        for _, job_id in ending:
+            for share in cluster.shares(job_id):
+                node = cluster.row[share.node]
+                if left >> node & 1:
+                    freed[node] = freed.get(node, 0) + len(share.gpu_indices)
+                    if gpu_free[node] + freed[node] >= gpu_count:
+                        able |= 1 << node
+                        left ^= 1 << node
+    yield time_s, able
+    yield inf, left
+
+
+def _roomiest(cluster: Cluster, nodes: NodeSet, count: int) -> NodeSet:
+    """The nodes of a set with the most free GPUs; all where there are no more."""
+    if nodes.bit_count() <= count:
+        return nodes
+    chosen = NO_NODES
+    for gpu_count in range(MAX_GPUS, -1, -1):
+        here = first_nodes(nodes & cluster.gpu_free.at_least[gpu_count] & ~chosen, count)
+        chosen |= here
+        count -= here.bit_count()
+        if not count:
+            break
+    return chosen

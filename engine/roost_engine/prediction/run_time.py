@@ -38,7 +38,9 @@ _PRIOR_RUN_S = 3_600.0  # before any job has ended
 _PRIOR_LIMIT_FRAC = 0.3  # users ask for 2 to 10 times what they need
 _MOST_KINDS = 10_000
 _MOST_RUNNING = 100_000
-_HOUR_S = 3_600.0  # ages of running jobs are those of the last full hour, so that they can be kept
+_HOUR_S = (
+    3_600.0  # ages of running jobs are those of the last full hour, so that they can be cached
+)
 _LAST = len(AGES_S) - 1
 
 
@@ -285,10 +287,10 @@ def _done_s(job: JobRecord, at_s: float) -> float:
 def _kinds_of(job: JobRecord, timers: TimerClass) -> tuple[str, ...]:
     """The widest first."""
     spec = job.spec
-    owner = () if spec is None or not spec.name else (f"owner {spec.user_id} {spec.name}",)
+    owner = () if not spec.name else (f"owner {spec.user_id} {spec.name}",)
     return "all", f"class {timers}", *owner
 
 
 def _limit_s(job: JobRecord) -> float | None:
-    limit_s = job.spec.time_limit_s if job.spec is not None else None
+    limit_s = job.spec.time_limit_s
     return limit_s if limit_s is not None and isfinite(limit_s) and limit_s > 0 else None

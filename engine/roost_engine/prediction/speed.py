@@ -243,7 +243,6 @@ class SensitivityModel:
             tier: that it is on.
             closest: tier that it could have had.
         """
-        assert job.spec is not None
         if tier <= closest:
             return Achieved(
                 speed_frac=1.0, source=Source.PLACE, confidence_frac=_PROFILE_CONFIDENCE_FRAC
@@ -278,7 +277,7 @@ class SensitivityModel:
         """Take in how a job ran; a job that was on several tiers, or on one GPU, tells nothing."""
         job = run.job
         tier = tier_of(run.cluster, job.shares)
-        if job.spec is None or tier is None or job.stop_count or job.spec.gpu_count < 2:
+        if tier is None or job.stop_count or job.spec.gpu_count < 2:
             return
         speed_frac = job.efficiency(run.at_s)
         busy_frac = _busy_frac(run) if tier == Tier.NODE else None

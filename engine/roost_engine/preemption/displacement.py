@@ -1,4 +1,4 @@
-"""Room for a waiting job where others run: which of them to stop, and where it then goes."""
+"""Capacity for a waiting job where others run: which of them to stop, and where it then goes."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -28,7 +28,7 @@ def find_room(
     """
     unmoved = propose()
     if unmoved:
-        return unmoved, 0  # there is room, and it is kept for somebody else
+        return unmoved, 0  # there is room, and it is reserved for somebody else
     with cluster.without_first(victims) as leave_out:
         too_few, count = 0, min(1, len(victims))
         while True:

@@ -20,7 +20,7 @@ A job that is badly placed is moved, for nobody else's sake, where there is room
 
     gain(j) = lease · (1 - v(here) / v(there))    seconds of work, carried out where > loss(j)
 
-v: what is believed of its speed by tier. Moves share budget and cool-down with other stops.
+v: what is believed of its speed by tier. Migration share budget and cool-down with other stops.
 """
 
 from collections import deque
@@ -29,8 +29,7 @@ from dataclasses import dataclass
 from math import inf
 
 from roost_engine.domain.model import JobId
-from roost_engine.domain.tier import Tier
-from roost_engine.job_record import JobRecord, tiers_of
+from roost_engine.job_record import JobRecord
 from roost_engine.prediction.speed import SensitivityModel
 
 _HOUR_S = 3_600.0
@@ -101,8 +100,7 @@ class NetworkPreemption:
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
-        spec = job.spec
-        may_stop = spec is not None and spec.checkpoint_s is not None and self._is_on(job)
+        may_stop = job.spec.checkpoint_s is not None and self._is_on(job)
         return self.config.lease_s if may_stop else inf
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
@@ -124,7 +122,6 @@ class NetworkPreemption:
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """See policies.JudgingPreemption."""
-        assert job.spec is not None
         self._forget_until(at_s)
         names = [_partition(victim) for victim in victims]
         if any(names.count(name) > self._left_count(name) for name in names):
@@ -146,7 +143,7 @@ class NetworkPreemption:
         """See policies.MovingPreemption. Who gains most beyond its loss first."""
         if not self.config.moves:
             return ()
-        gain_s = {job.job_id: self._gain_s(job, _closest(job), at_s) for job in running}
+        gain_s = {job.job_id: self._gain_s(job, job.tiers[1], at_s) for job in running}
         worth_it = [job for job in self.first_to_go(running, at_s) if gain_s[job.job_id] > 0]
         return sorted(worth_it, key=lambda job: (-gain_s[job.job_id], job.job_id))
 
@@ -173,11 +170,10 @@ class NetworkPreemption:
         efficiency = job.efficiency(at_s)
         if efficiency > 0:
             return min(efficiency, 1.0)
-        return self._kept_frac(job, _closest(job)) if job.run_s(at_s) > 0 else 0.0
+        return self._kept_frac(job, job.tiers[1]) if job.run_s(at_s) > 0 else 0.0
 
     def loss_s(self, job: JobRecord, at_s: float) -> float:
         """What a job loses at most when it is stopped now: work since its checkpoint, a restart."""
-        assert job.spec is not None
         ran_s = at_s - job.started_s if job.started_s is not None else 0.0
         since_s = ran_s if job.spec.checkpoint_s is None else min(job.spec.checkpoint_s, ran_s)
         return since_s + self.config.restart_s
@@ -203,9 +199,9 @@ class NetworkPreemption:
 
     def _kept_frac(self, job: JobRecord, tier: int) -> float:
         """Speed of a job where it is over its speed on a tier."""
-        if self._sensitivity is None or job.spec is None or not job.shares:
+        if self._sensitivity is None or not job.shares:
             return 1.0
-        return self._sensitivity.achieved(job, tiers_of(job)[0], tier).speed_frac
+        return self._sensitivity.achieved(job, job.tiers[0], tier).speed_frac
 
     def _is_on(self, job: JobRecord) -> bool:
         return _partition(job) in self.config.partitions
@@ -221,13 +217,8 @@ class NetworkPreemption:
             del self._asked[next(iter(self._asked))]
 
 
-def _closest(job: JobRecord) -> int:
-    """The closest tier that its request allows; where nobody knows it, it is not asked."""
-    return Tier.NODE if job.spec is None else tiers_of(job)[1]
-
-
 def _partition(job: JobRecord) -> str:
-    return job.spec.partition if job.spec is not None else ""
+    return job.spec.partition
 
 
 def _gpu_count(job: JobRecord) -> int:

@@ -7,11 +7,11 @@ their GPUs pass to the waiting job, so nobody else slips in; when the last has l
 from collections.abc import Callable, Sequence
 from math import inf
 
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
-from roost_engine.job_table import MAX_BACKOFF_S, Ledger
+from roost_engine.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.policies import (
     CandidatePolicy,
@@ -22,8 +22,8 @@ from roost_engine.policies import (
     PreemptPolicy,
 )
 from roost_engine.preemption.displacement import find_room, holders, vacated
-from roost_engine.preemption.migration import Moves
-from roost_engine.scoring.scorer import Chooser
+from roost_engine.preemption.migration import Migration
+from roost_engine.scoring.scorer import Scorer
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
@@ -33,17 +33,17 @@ class Preemption:
 
     def __init__(
         self,
-        ledger: Ledger,
+        table: JobTable,
         policy: PreemptPolicy,
         candidates: CandidatePolicy,
-        chooser: Chooser,
+        scorer: Scorer,
         ask_gate: AskGate,
     ) -> None:
-        self._ledger, self._policy, self._candidates = ledger, policy, candidates
-        self._chooser, self._ask_gate = chooser, ask_gate
+        self._table, self._policy, self._candidates = table, policy, candidates
+        self._scorer, self._ask_gate = scorer, ask_gate
         self._judge = policy if isinstance(policy, JudgingPreemption) else None
-        self._moves = (
-            Moves(ledger, policy, candidates, chooser)
+        self._migration = (
+            Migration(table, policy, candidates, scorer)
             if isinstance(policy, MovingPreemption)
             else None
         )
@@ -52,29 +52,29 @@ class Preemption:
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Note from when on a job that starts may be asked to stop."""
-        if record.spec is None or not record.spec.binding:
+        if not record.spec.binding:
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
             self._let_run(job_id, record)
 
     def _let_run(self, job_id: JobId, record: JobRecord) -> None:
-        self._ledger.running[job_id] = None
+        self._table.running[job_id] = None
         if self._policy.rebids:
-            self._ledger.alarm(record.safe_until_s, job_id)
+            self._table.alarm(record.safe_until_s, job_id)
 
-    def consider(self, kept: RowSet, at_s: float, actions: list[Action]) -> None:
+    def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
         """Stop those whose lease has ended, or that a waiting job may displace, or that move.
 
         Args:
-            kept: nodes kept free for a job that waits; nobody moves there.
+            reserved: nodes kept free for a job that waits; nobody moves there.
             at_s: engine time.
             actions: what is asked for is added.
         """
-        if self._policy.rebids or self._ledger.queue.has_blocked():
+        if self._policy.rebids or self._table.queue.has_blocked():
             self._stop_for_others(at_s, actions)
-        if self._moves is not None and self._moves.is_due:
-            self._moves.consider(self._over(at_s), kept, at_s, actions)
+        if self._migration is not None and self._migration.is_due:
+            self._migration.consider(self._over(at_s), reserved, at_s, actions)
 
     def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
         policy, over = self._policy, self._over(at_s)
@@ -83,18 +83,18 @@ class Preemption:
         ranked = policy.first_to_go(over, at_s)
         if policy.rebids:
             for record in ranked:
-                self._ledger.ask_to_stop(record, "its lease ended", None, at_s, actions)
+                self._table.ask_to_stop(record, "its lease ended", None, at_s, actions)
             return
-        for job_id in self._ledger.queue.blocked():
-            record = self._ledger.jobs[job_id]
+        for job_id in self._table.queue.blocked():
+            record = self._table.jobs[job_id]
             self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
 
     def _over(self, at_s: float) -> list[JobRecord]:
         """Running jobs whose lease has ended, in the order they began to run."""
-        jobs = self._ledger.jobs
+        jobs = self._table.jobs
         return [
             record
-            for job_id in self._ledger.running
+            for job_id in self._table.running
             if (record := jobs[job_id]).safe_until_s <= at_s
         ]
 
@@ -119,7 +119,7 @@ class Preemption:
         actions: list[Action],
     ) -> None:
         """Plan a waiting job's placement where victims run, and ask those in its way to stop."""
-        job, cluster = record.spec, self._ledger.cluster
+        job, cluster = record.spec, self._table.cluster
         assert job is not None
         if not job.binding or not victims or not self._could_suffice(job, victims):
             return
@@ -127,7 +127,7 @@ class Preemption:
         if self._is_in_vain(record, ids):
             return
         found = find_room(
-            cluster, ids, lambda: self._candidates.propose(cluster, job, NO_ROWS, at_s)
+            cluster, ids, lambda: self._candidates.propose(cluster, job, NO_NODES, at_s)
         )
         if found is None:
             self._in_vain[job_id] = record, frozenset(ids)
@@ -137,31 +137,31 @@ class Preemption:
         verdict = self._ask_gate(record, candidates, at_s)
         if isinstance(verdict, Defer):
             if record.until_s != verdict.until_s:
-                self._ledger.alarm(verdict.until_s, job_id)
-            self._ledger.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+                self._table.alarm(verdict.until_s, job_id)
+            self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
-            placement, decision = self._chooser.choose(cluster, candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
-            return  # there is room, but it is kept for somebody else
+            return  # there is room, but it is reserved for somebody else
         if not self._is_approved(record, leaving, at_s):
             return
         record.decision = decision
         self._begin_clearing(job_id, record, placement, leaving, at_s)
         for victim in victims:
             if victim.job_id in record.awaited:
-                self._ledger.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
+                self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         if self._judge is None:
             return True
-        return self._judge.approve(record, [self._ledger.jobs[one] for one in leaving], at_s)
+        return self._judge.approve(record, [self._table.jobs[one] for one in leaving], at_s)
 
     def _is_in_vain(self, record: JobRecord, ids: Sequence[JobId]) -> bool:
         """Whether more victims did not suffice, and nothing has got more room since."""
-        if self._in_vain_at != self._ledger.cluster.roomier_count:
-            self._in_vain_at = self._ledger.cluster.roomier_count
+        if self._in_vain_at != self._table.cluster.freed_count:
+            self._in_vain_at = self._table.cluster.freed_count
             self._in_vain.clear()
         tried = self._in_vain.get(record.job_id)
         return tried is not None and tried[0] is record and tried[1].issuperset(ids)
@@ -170,10 +170,10 @@ class Preemption:
         """Whether there are GPUs enough by their number: a quick way to say no."""
         wanted = min(shape.gpu_count for shape in job.shapes)
         held = sum(len(s.gpu_indices) for v in victims for s in self._shares(v))
-        return held + self._ledger.cluster.free_count() >= wanted
+        return held + self._table.cluster.free_count() >= wanted
 
     def _shares(self, victim: JobRecord) -> Sequence[NodeShare]:
-        return self._ledger.cluster.shares(victim.job_id)
+        return self._table.cluster.shares(victim.job_id)
 
     def _begin_clearing(
         self,
@@ -183,34 +183,34 @@ class Preemption:
         leaving: Sequence[JobId],
         at_s: float,
     ) -> None:
-        self._ledger.unqueue(job_id)
-        self._ledger.clearing[job_id] = None
+        self._table.unqueue(job_id)
+        self._table.clearing[job_id] = None
         record.placement, record.state, record.until_s = placement, JobState.CLEARING, None
         have = "has" if len(leaving) == 1 else "have"
         record.reason = f"waits until {', '.join(leaving)} {have} stopped"
         record.awaited = dict.fromkeys(leaving)
-        record.start_deadline_s = at_s + self._ledger.config.stop_timeout_s
-        self._ledger.alarm(record.start_deadline_s, job_id)
+        record.start_deadline_s = at_s + self._table.config.stop_timeout_s
+        self._table.alarm(record.start_deadline_s, job_id)
         self._hold_vacated(job_id, record, placement)
 
     def _hold_vacated(self, job_id: JobId, record: JobRecord, placement: Placement) -> None:
-        cluster = self._ledger.cluster
+        cluster = self._table.cluster
         free_now = vacated(cluster, job_id, shares_of(placement), record.awaited)
         cluster.hold(job_id, free_now)
 
     def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
         """A running job was stopped: it waits again."""
-        record = self._ledger.jobs.get(job_id)
+        record = self._table.jobs.get(job_id)
         stoppable = (JobState.RUNNING, JobState.STOPPING)
-        if record is not None and record.spec is not None and record.state in stoppable:
-            self._ledger.take_job(record.spec, at_s, actions)
+        if record is not None and record.state in stoppable:
+            self._table.take_job(record.spec, at_s, actions)
 
     def keep_running(self, job_id: JobId, at_s: float) -> None:
         """Leave a job alone that was asked to stop."""
-        record = self._ledger.jobs.get(job_id)
+        record = self._table.jobs.get(job_id)
         if record is None or record.state is not JobState.STOPPING:
             return
-        del self._ledger.stopping[job_id]
+        del self._table.stopping[job_id]
         record.state, record.reason = JobState.RUNNING, ""
         record.safe_until_s = at_s + MAX_BACKOFF_S
         self._let_run(job_id, record)
@@ -218,15 +218,15 @@ class Preemption:
     @property
     def has_plans(self) -> bool:
         """Whether somebody waits for a stop that was asked for to be carried out."""
-        return bool(self._ledger.clearing) or bool(self._moves)
+        return bool(self._table.clearing) or bool(self._migration)
 
-    def go_on(self, at_s: float, actions: list[Action]) -> None:
+    def advance(self, at_s: float, actions: list[Action]) -> None:
         """Place those whose room is free now; drop the plans of those whose will not be."""
-        if self._moves is not None:
-            self._moves.go_on(at_s, actions)
-        cluster = self._ledger.cluster
-        for job_id in tuple(self._ledger.clearing):
-            record = self._ledger.jobs[job_id]
+        if self._migration is not None:
+            self._migration.advance(at_s, actions)
+        cluster = self._table.cluster
+        for job_id in tuple(self._table.clearing):
+            record = self._table.jobs[job_id]
             assert record.placement is not None
             assert record.decision is not None
             states = {victim: self._state(victim) for victim in record.awaited}
@@ -241,27 +241,27 @@ class Preemption:
             if not cluster.has_free(shares_of(record.placement)):
                 self._drop_plan(job_id, record, at_s, actions)
                 continue
-            del self._ledger.clearing[job_id]
-            self._ledger.begin_placing(job_id, record, record.placement, at_s)
+            del self._table.clearing[job_id]
+            self._table.begin_placing(job_id, record, record.placement, at_s)
             actions.append(
                 Place(job_id=job_id, placement=record.placement, decision=record.decision)
             )
 
     def _state(self, job_id: JobId) -> JobState:
-        record = self._ledger.jobs.get(job_id)
+        record = self._table.jobs.get(job_id)
         return JobState.ENDED if record is None else record.state
 
     def _drop_plan(
         self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
     ) -> None:
         """Let a job wait on whose room did not become free; who was to stop for it runs on."""
-        self._ledger.unqueue(job_id)
-        self._ledger.cluster.release(job_id)
+        self._table.unqueue(job_id)
+        self._table.cluster.release(job_id)
         for victim in record.awaited:
             self.keep_running(victim, at_s)
         record.awaited, record.placement, record.state = {}, None, JobState.WAITING
-        record.not_before_s = at_s + self._ledger.config.refusal_backoff_s
-        self._ledger.waiting[job_id] = None
-        self._ledger.alarm(record.not_before_s, job_id)
+        record.not_before_s = at_s + self._table.config.refusal_backoff_s
+        self._table.waiting[job_id] = None
+        self._table.alarm(record.not_before_s, job_id)
         dropped = "pauses: what should have made room for it did not stop"
-        self._ledger.wait(job_id, record, dropped, record.not_before_s, actions)
+        self._table.wait(job_id, record, dropped, record.not_before_s, actions)

@@ -12,11 +12,11 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import EVERY_ROW, RowSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Chance
+from roost_engine.placement.eligibility import Hint
 from roost_engine.policies import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
 
 Demand: TypeAlias = tuple[
@@ -40,7 +40,7 @@ class Group:
         ages: the same as a heap; entries of jobs that left stay in.
         deferred: jobs that have an offer and wait for a better one.
         nothing: the last try, if it found no room.
-        chances: by shape: what would have to be so for it to find some. None: there is no room
+        hints: by shape: what would have to be so for it to find some. None: there is no room
             whoever may have which nodes.
     """
 
@@ -52,36 +52,36 @@ class Group:
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
     nothing: Candidates | None = None
-    chances: dict[Shape, Chance] = field(default_factory=dict)
+    hints: dict[Shape, Hint] = field(default_factory=dict)
 
-    def is_blocked(self, kept: RowSet) -> bool:
-        """Whether a try would find no room, with these nodes kept from it."""
+    def is_blocked(self, reserved: NodeSet) -> bool:
+        """Whether a try would find no room, with these nodes reserved from it."""
         if self.nothing is None:
             return False
-        for chance in self.chances.values():
-            if (chance.rows & ~kept).bit_count() >= chance.wanted:
+        for chance in self.hints.values():
+            if (chance.nodes & ~reserved).bit_count() >= chance.wanted:
                 return False
         return True
 
-    def found_nothing(self, nothing: Candidates) -> None:
+    def note_failure(self, nothing: Candidates) -> None:
         """Remember a try without room."""
         self.nothing = nothing
-        self.chances = {chance.shape: chance for chance in nothing.chances}
+        self.hints = {chance.shape: chance for chance in nothing.hints}
 
-    def look_again(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
-        """Work its chances out anew, after jobs were placed: cheaper than a try."""
-        self.chances = {
+    def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
+        """Work its hints out anew, after jobs were placed: cheaper than a try."""
+        self.hints = {
             chance.shape: chance
-            for chance in candidates.chances(cluster, self.sample, EVERY_ROW)
+            for chance in candidates.hints(cluster, self.sample, EVERY_NODE)
             if not chance.is_void(cluster)
         }
 
-    def go_back_to(
+    def restore_failure(
         self, nothing: Candidates, cluster: Cluster, candidates: CandidatePolicy
     ) -> None:
         """After a try that found room: there is none for the next job, as before, or it tries."""
-        self.look_again(cluster, candidates)
-        if self.chances:
+        self.refresh_hints(cluster, candidates)
+        if self.hints:
             self.forget()
         else:
             self.nothing = nothing
@@ -89,7 +89,7 @@ class Group:
     def forget(self) -> None:
         """Let the next pass try anew."""
         self.nothing = None
-        self.chances.clear()
+        self.hints.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
         """Where an entry of job_ids is."""
@@ -97,8 +97,8 @@ class Group:
 
     @property
     def is_without_room(self) -> bool:
-        """Whether a try would find no room, whichever nodes are kept from it."""
-        return self.nothing is not None and not self.chances
+        """Whether a try would find no room, whichever nodes are reserved from it."""
+        return self.nothing is not None and not self.hints
 
     def has_since(self, limit_s: float) -> bool:
         """Whether any may be one that could have been placed by then: quicker than which."""
@@ -162,12 +162,12 @@ class JobQueue:
             return
         self._forget_if_empty(self._take_out(job_id))
         for other in self._groups.values():
-            if other.chances:
+            if other.hints:
                 break
         else:
             return
-        # It may have been the one for whom nodes were kept. In a pass that is of use only later:
-        # it left after those before it had their turn, and took nothing that was kept for them.
+        # Nodes may have been reserved for it. Within a pass that matters only later: it left after
+        # the jobs before it had their turn, and took nothing that was reserved for them.
         if self._pass_s is None:
             self._is_due = True
         else:
@@ -186,17 +186,17 @@ class JobQueue:
 
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
         """Recall who may have room now, and rank. Returns whether a pass could change anything."""
-        rows = cluster.take_roomier_rows()
+        rows = cluster.take_freed_nodes()
         for group in self._groups.values() if rows else ():
             if group.nothing is None and not group.deferred:
                 continue
-            gained = candidates.chances(cluster, group.sample, rows)
+            gained = candidates.hints(cluster, group.sample, rows)
             if gained and group.deferred:
                 self._recall(group)
                 continue
             for chance in gained:
                 if not chance.is_void(cluster):
-                    group.chances[chance.shape] = chance
+                    group.hints[chance.shape] = chance
                     self._is_due = True
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
         self._is_due, self._left_s, self._pass_s = False, None, at_s
@@ -213,7 +213,7 @@ class JobQueue:
         turns: list[_Turn] = []
         self._hopeful = []
         for group in self._groups.values():
-            if group.nothing is None or group.chances:
+            if group.nothing is None or group.hints:
                 if group.job_ids:
                     self._hopeful.append(group)
                     _push(turns, group, group.job_ids[0])
@@ -246,10 +246,10 @@ class JobQueue:
                 found.append((job_id, group.nothing))
         return found
 
-    def is_settled(self, kept: RowSet) -> bool:
-        """Whether nobody would find room, with these nodes kept for others."""
-        # Who is shut out stays so for the rest of the pass: more nodes are kept as it goes on.
-        self._hopeful = [group for group in self._hopeful if not group.is_blocked(kept)]
+    def is_settled(self, reserved: NodeSet) -> bool:
+        """Whether nobody would find room, with these nodes reserved for others."""
+        # Who is shut out stays so for the rest of the pass: more nodes are reserved as it goes on.
+        self._hopeful = [group for group in self._hopeful if not group.is_blocked(reserved)]
         return not self._hopeful
 
     def has_blocked(self) -> bool:
@@ -270,19 +270,19 @@ class JobQueue:
             if job_id not in group.since_s:
                 _push(turns, group, _head(group))
 
-    def kept_from(self, count: int) -> Iterator[tuple[Group, JobId]]:
-        """Give jobs of groups that found room only on kept nodes, in order, at most so many.
+    def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
+        """Give jobs of groups that found room only on reserved nodes, in order, at most so many.
 
         A group that finds no room there either gives no more.
         """
         waiting = sorted(
             (key, group.number, job_id, group)
             for group in self._groups.values()
-            if group.chances
+            if group.hints
             for key, job_id in group.job_ids
         )
         for _, _, job_id, group in waiting[:count]:
-            if group.chances and job_id in group.since_s:
+            if group.hints and job_id in group.since_s:
                 yield group, job_id
 
     @property

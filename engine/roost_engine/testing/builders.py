@@ -239,7 +239,7 @@ class EngineHarness:
 
     def state(self, job_id: str) -> JobState:
         """Where a job stands."""
-        return self.engine.record(JobId(job_id)).state
+        return self.engine.find(JobId(job_id)).state
 
     def placement(self, job_id: str) -> Placement:
         """What was last chosen for a job."""
@@ -254,7 +254,7 @@ class EngineHarness:
 
     def reason(self, job_id: str) -> str:
         """Why a job is in its state."""
-        return self.engine.record(JobId(job_id)).reason
+        return self.engine.find(JobId(job_id)).reason
 
 
 def placed(actions: Iterable[Action]) -> dict[str, Placement]:

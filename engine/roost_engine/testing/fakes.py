@@ -119,7 +119,6 @@ class FakeMoving(FakePreemption):
 
 
 def _priority(job: JobRecord) -> int:
-    assert job.spec is not None
     return job.spec.priority
 
 

@@ -2,7 +2,8 @@
 
 A record is four bytes of length, that much JSON, then the raw bytes of its arrays. Dataclasses
 are objects with their name under "$"; fields go by name, so that a field added later with a
-default still reads old journals. Floats survive exactly (JSON text of `repr`, NaN included).
+default still reads old journals. What else changed since is in `earlier`. Floats survive exactly
+(JSON text of `repr`, NaN included).
 """
 
 import dataclasses
@@ -18,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import JournalError
+from roost_engine.domain.lazy import Lazy
+from roost_formats.journal.earlier import completed, finished, present_name
 
 FORMAT = 1
 
@@ -73,6 +76,8 @@ def _plain(value: object, arrays: list[bytes]) -> object:
             return [_plain(item, arrays) for item in value]
         case Mapping():
             return [[_plain(key, arrays), _plain(item, arrays)] for key, item in value.items()]
+    if isinstance(value, Lazy):
+        return _plain(value.get(), arrays)
     if not dataclasses.is_dataclass(value):
         raise JournalError(f"{type(value).__name__} has no encoding")
     record: dict[str, object] = {"$": type(value).__name__}
@@ -110,6 +115,8 @@ class _Reader:
             return self._one_of(plain, get_args(kind))
         if origin is np.ndarray or kind is np.ndarray:
             return self._array(plain)
+        if origin is Lazy:
+            return Lazy.of(self.read(plain, get_args(kind)[0]))
         if origin is tuple:
             return self._tuple(plain, get_args(kind))
         if origin is not None and issubclass(origin, Mapping):
@@ -129,9 +136,10 @@ class _Reader:
             return None
         if isinstance(plain, dict) and "$" in plain:
             named = {getattr(kind, "__name__", ""): kind for kind in kinds}
-            if plain["$"] not in named:
+            name = present_name(plain["$"])
+            if name not in named:
                 raise ValueError(f"unknown record {plain['$']!r}")
-            return self.read(plain, named[plain["$"]])
+            return self.read(plain, named[name])
         (kind,) = (kind for kind in kinds if kind is not types.NoneType)
         return self.read(plain, kind)
 
@@ -150,9 +158,10 @@ class _Reader:
         return np.frombuffer(part, dtype=dtype).reshape(shape)
 
     def _record(self, plain: Any, kind: Any) -> Any:
-        if plain["$"] != kind.__name__:
+        if present_name(plain["$"]) != kind.__name__:
             raise ValueError(f"want {kind.__name__}, got {plain['$']!r}")
-        hints = _field_types(kind)
-        return kind(
-            **{name: self.read(value, hints[name]) for name, value in plain.items() if name != "$"}
-        )
+        hints, fields = _field_types(kind), completed(plain)
+        values = {
+            name: self.read(value, hints[name]) for name, value in fields.items() if name != "$"
+        }
+        return finished(kind(**values), plain)

@@ -146,7 +146,9 @@ class RecordedScore:
     def expect(self, recorded: Sequence[Action]) -> None:
         """Take in what the next step was recorded to answer."""
         self._failures = [
-            action.decision.fallback_reason for action in recorded if isinstance(action, Place)
+            action.decision.get().fallback_reason
+            for action in recorded
+            if isinstance(action, Place)
         ]
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.events import Event
+from roost_engine.domain.lazy import Lazy
 from roost_engine.job_record import shares_of
 from roost_sim.replays.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
 
@@ -156,6 +157,8 @@ def _difference(
 
 def differing_fields(one: object, other: object) -> tuple[str, ...]:
     """Where two values differ, as paths: "decision.scores"; "" stands for the whole."""
+    if isinstance(one, Lazy) and isinstance(other, Lazy):
+        return differing_fields(one.get(), other.get())
     if type(one) is not type(other):
         return ("",)
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
@@ -173,7 +176,7 @@ def differing_fields(one: object, other: object) -> tuple[str, ...]:
 def in_words(value: Event | Action) -> str:
     """An event or an action on one line, without its arrays."""
     if isinstance(value, Place):
-        decision = value.decision
+        decision = value.decision.get()
         scored = f"{decision.policy}, score {float(decision.scores[0]):.9g}"
         fallback = f"; fell back: {decision.fallback_reason}" if decision.fallback_reason else ""
         return f"Place {value.job_id} on {_where(value)} ({scored}{fallback})"

@@ -15,7 +15,6 @@ from itertools import count
 from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
-from roost_engine.cluster.features import COLUMN
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
 from roost_engine.domain.events import (
@@ -29,7 +28,6 @@ from roost_engine.domain.events import (
     Tick,
 )
 from roost_engine.domain.model import JobId, NodeShare, Placement
-from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobState, shares_of
 from roost_sim.figures.outcome import JobResult, Outcome
@@ -39,8 +37,6 @@ from roost_sim.worlds.world import Change, Ended, Started, World
 
 RestartCost: TypeAlias = Callable[[JobId, int], float]
 HoldSeen: TypeAlias = Callable[[tuple[NodeShare, ...], float, float], None]
-
-_TIER = COLUMN["tier_frac"]
 
 
 def no_restart_cost(job_id: JobId, gpu_count: int) -> float:
@@ -340,26 +336,20 @@ class Driver:
         result = job.result
         job.placement = placement
         result.held_gpu_count = placement.shape.gpu_count
+        result.tier = placement.tier
         if not placement.gpu_indices:  # scattered
-            decision = action.decision
-            result.tier = int(decision.features[0, _TIER] * 2)
+            decision = action.decision.get()
             result.link_score = int(decision.link_scores[0])
             result.best_link_score = decision.best_link_score
             return job
-        # From the cluster, which is quicker than to have the decision worked out.
+        # From the cluster: quicker than computing the decision.
         cluster, mask = self.engine.cluster, mask_of(placement.gpu_indices)
-        size, link_score, best_link_score, racks = placement.shape.gpus_per_node, 0, 0, set()
+        size, link_score, best_link_score = placement.shape.gpus_per_node, 0, 0
         for node in placement.nodes:
-            row = cluster.row[node]
-            table = cluster.tables[cluster.free_as(row)[0]]
+            table = cluster.tables[cluster.free_as(cluster.row[node])[0]]
             link_score += table.score_by_set[mask]
             best_link_score += table.best_by_size[size]
-            racks.add(cluster.rack_of[row])
         result.link_score, result.best_link_score = link_score, best_link_score
-        if len(placement.nodes) == 1:
-            result.tier = Tier.NODE
-        else:
-            result.tier = Tier.RACK if len(racks) == 1 else Tier.CLUSTER
         return job
 
     def _start_all(self, placed: list[_Job], at_s: float) -> None:

@@ -287,7 +287,7 @@ async def test_live_load_of_probes_reaches_the_decision(
         assert daemon.planned(job_id) == {"n1": (2, 5)}
         decision = daemon.daemon.state.engine.record(job_id).decision
         assert decision is not None
-        assert decision.features[0].max() > 0.8
+        assert decision.get().features[0].max() > 0.8
 
 
 async def test_a_node_whose_probe_came_before_slurm_knew_it_gets_its_links(
@@ -321,7 +321,7 @@ async def test_a_replay_of_the_journal_gives_the_same_actions_byte_for_byte(
             await daemon.until_running(*jobs)
         slurm.end(jobs[0])
         await daemon.until(
-            lambda: jobs[0] not in dict(daemon.daemon.state.engine.records()), "the end is known"
+            lambda: jobs[0] not in dict(daemon.daemon.state.engine.known_jobs()), "the end is known"
         )
 
     reader = JournalReader(settings.paths.state_dir / FILE_NAME)
@@ -510,7 +510,7 @@ async def test_a_hundred_jobs_and_their_ends_leave_nothing_booked(
             slurm.submit(gpus_per_node=1 + number % 4, run_s=0.1)
         engine = daemon.daemon.state.engine
         await daemon.until(
-            lambda: engine.decision_count >= 100 and not dict(engine.records()), "all have ended"
+            lambda: engine.decision_count >= 100 and not dict(engine.known_jobs()), "all have ended"
         )
         ticking.cancel()
 

@@ -115,7 +115,7 @@ async def test_a_clock_that_jumps_an_hour_moves_no_deadline(
         assert deadline_s is not None
         assert 0.0 <= state.clock.now_s() - deadline_s < 2.0
         assert record.decision is not None
-        assert record.decision.at_s >= deadline_s
+        assert record.decision.get().at_s >= deadline_s
         await daemon.until_running(job_id)
 
 

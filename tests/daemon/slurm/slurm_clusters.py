@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
@@ -112,9 +113,8 @@ def _begin(text: str | None) -> float | None:
 def placement(nodes: str, *gpu_indices: int) -> Placement:
     """Say a placement: placement("n1,n2", 2, 3)."""
     names = tuple(map(NodeName, nodes.split(",")))
-    return Placement(
-        names, gpu_indices, Shape(node_count=len(names), gpus_per_node=len(gpu_indices))
-    )
+    shape = Shape(node_count=len(names), gpus_per_node=len(gpu_indices))
+    return Placement(names, gpu_indices, shape, Tier.NODE if len(names) == 1 else Tier.RACK)
 
 
 async def started(port: SlurmPort, job_id: JobId) -> tuple[NodeShare, ...]:

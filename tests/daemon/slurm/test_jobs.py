@@ -7,6 +7,7 @@ import pytest
 from tests.slurm_glue.recorded import RELEASES, numbers, read
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_slurm.scontrol import parse_jobs
 from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.versions import parse_version, traits_of
@@ -174,7 +175,7 @@ def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
     detail = parse_jobs(read(release, "show_job.txt"))[job.number]
     job_id = JobId(str(job.number))
     before = reader(release).read(job, detail, job_id)
-    chosen = Placement((NodeName("n2"),), (4, 5), Shape(node_count=1, gpus_per_node=2))
+    chosen = Placement((NodeName("n2"),), (4, 5), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
     given = dict(word.partition("=")[::2] for word in pin_argv(job_id, detail, chosen)[2:])
     kept = {field: text for field, text in job.tres if field in ("MemPerTres",)}
     pinned = replace(

@@ -3,6 +3,7 @@
 import pytest
 
 from roost_engine.domain.model import JobId, NodeName, Placement
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import shape
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import JobState
@@ -29,12 +30,12 @@ def test_a_gang_takes_all_of_its_nodes_however_the_release_counts_them(
 ) -> None:
     detail = pending({"TresPerJob": "gres/gpu:4"}, shown)
     nodes = (NodeName("a"), NodeName("b"))
-    argv = pin_argv(JobId("7"), detail, Placement(nodes, (0, 1), shape(2, 2)))
+    argv = pin_argv(JobId("7"), detail, Placement(nodes, (0, 1), shape(2, 2), Tier.RACK))
     assert "NumNodes=2-2" in argv
     assert "ReqNodeList=a,b" in argv
 
 
 def test_a_job_on_one_node_keeps_the_count_it_has() -> None:
     detail = pending({"TresPerNode": "gres:gpu:2"}, (1, 1))
-    argv = pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2)))
+    argv = pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE))
     assert not [word for word in argv if word.startswith("NumNodes")]

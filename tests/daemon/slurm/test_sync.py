@@ -15,6 +15,7 @@ from roost_engine.domain.events import (
     NodeSeen,
 )
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.squeue import JobState
 from roost_slurm.versions import SlurmVersion, traits_of
@@ -52,7 +53,7 @@ class Watcher:
 
     async def pin(self, job_id: JobId, name: str, *gpu_indices: int) -> None:
         shape = Shape(node_count=1, gpus_per_node=len(gpu_indices))
-        await self.slurm.pin(job_id, Placement((NodeName(name),), gpu_indices, shape))
+        await self.slurm.pin(job_id, Placement((NodeName(name),), gpu_indices, shape, Tier.NODE))
 
 
 def _job_id(event: Event) -> str:

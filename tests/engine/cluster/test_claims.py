@@ -17,8 +17,8 @@ def test_a_gpu_is_claimed_while_it_has_a_holder(
     holders: list[tuple[int, frozenset[int]]], random: Random
 ) -> None:
     claims, counts = Claims(), [[0] * 8, [0] * 8]
-    claims.add_row()
-    claims.add_row()
+    claims.add_node()
+    claims.add_node()
     for row, gpus in holders:
         claims.add(row, mask_of(tuple(sorted(gpus))))
         for gpu in gpus:
@@ -37,7 +37,7 @@ def test_a_gpu_is_claimed_while_it_has_a_holder(
 
 def test_a_drift_is_noticed() -> None:
     claims = Claims()
-    claims.add_row()
+    claims.add_node()
     claims.add(0, 0b11)
     for counts in ([1, 0], [2, 1]):
         with pytest.raises(AssertionError, match="GPU holders drifted"):

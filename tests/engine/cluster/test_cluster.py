@@ -5,7 +5,7 @@ import pytest
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import NO_ROWS
+from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeSpec
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.testing.builders import GIB, bridges, node, nvswitch, share, topology
@@ -16,10 +16,10 @@ A, B = NodeName("a"), NodeName("b")
 def cluster_of(*nodes: NodeSpec, links: LinkMatrix | None = None) -> Cluster:
     cluster = Cluster()
     for spec in nodes:
-        cluster.see_node(spec)
+        cluster.apply_node(spec)
         if links is not None:
             seen = topology(spec.name, links)
-            cluster.see_topology(seen.name, seen.links, seen.gpu_uuids)
+            cluster.apply_topology(seen.name, seen.links, seen.gpu_uuids)
     cluster.check_invariants()
     return cluster
 
@@ -79,29 +79,29 @@ def test_overbooked_cpus_go_below_zero_and_come_back() -> None:
 
 def test_only_rows_that_got_roomier_are_told_and_once() -> None:
     cluster = cluster_of(node("a"), node("b"))
-    assert cluster.take_roomier_rows() == 0b11
+    assert cluster.take_freed_nodes() == 0b11
     cluster.hold(JobId("1"), [share("b", 0), share("a", 0)])
-    assert cluster.take_roomier_rows() == NO_ROWS
+    assert cluster.take_freed_nodes() == NO_NODES
     cluster.release(JobId("1"))
-    assert cluster.take_roomier_rows() == 0b11
-    assert cluster.take_roomier_rows() == NO_ROWS
+    assert cluster.take_freed_nodes() == 0b11
+    assert cluster.take_freed_nodes() == NO_NODES
 
 
 def test_holding_the_same_again_frees_nothing() -> None:
     cluster = cluster_of(node("a"))
     cluster.hold(JobId("1"), [share("a", 0)])
-    cluster.take_roomier_rows()
+    cluster.take_freed_nodes()
     cluster.hold(JobId("1"), [share("a", 0)])
-    assert cluster.take_roomier_rows() == NO_ROWS
+    assert cluster.take_freed_nodes() == NO_NODES
 
 
 def test_a_node_changes() -> None:
     cluster = cluster_of(node("a", features=["a100"]))
     cluster.hold(JobId("1"), [share("a", 0, cpu_count=10)])
-    assert not cluster.see_node(node("a", features=["a100"]))
-    assert not cluster.see_node(node("a", features=["a100"], usable=False))
+    assert not cluster.apply_node(node("a", features=["a100"]))
+    assert not cluster.apply_node(node("a", features=["a100"], usable=False))
     assert not cluster.usable[0]
-    assert cluster.see_node(node("a", cpu_count=32, partitions=["debug"], features=["h100"]))
+    assert cluster.apply_node(node("a", cpu_count=32, partitions=["debug"], features=["h100"]))
     assert cluster.cpu_free[0] == 22
     assert [cluster.members(*key).tolist() for key in MEMBERSHIPS] == [[False], [True]] * 2
     cluster.check_invariants()
@@ -122,13 +122,13 @@ def test_nobody_is_a_member_of_what_nobody_named() -> None:
 def test_a_lost_node_offers_nothing_until_it_is_seen_again() -> None:
     cluster = cluster_of(node("a"), links=bridges())
     cluster.hold(JobId("1"), [share("a", 0, cpu_count=2)])
-    cluster.lose_node(A)
-    cluster.lose_node(A)
-    cluster.lose_node(NodeName("ghost"))
+    cluster.remove_node(A)
+    cluster.remove_node(A)
+    cluster.remove_node(NodeName("ghost"))
     assert cluster.free_count() == 0
     assert cluster.members("partition", "main").tolist() == [False]
     cluster.check_invariants()
-    assert cluster.see_node(node("a"))
+    assert cluster.apply_node(node("a"))
     assert cluster.free_mask[0] == 0b11111110
     assert cluster.cpu_free[0] == 62
     cluster.check_invariants()
@@ -137,25 +137,25 @@ def test_a_lost_node_offers_nothing_until_it_is_seen_again() -> None:
 def test_nodes_of_one_matrix_share_a_table() -> None:
     cluster = cluster_of(node("a"), node("b"), links=bridges())
     assert cluster.table(0) is cluster.table(1)
-    cluster.see_topology(B, nvswitch(), ())
+    cluster.apply_topology(B, nvswitch(), ())
     assert cluster.table(0) is not cluster.table(1)
     assert [table.gpu_count for table, _ in cluster.by_kind(np.array([1, 0, 1]))] == [8, 8]
 
 
 def test_a_topology_must_agree_with_slurm() -> None:
     cluster = cluster_of(node("a"), links=bridges())
-    assert not cluster.see_topology(A, bridges(4), ())
-    assert not cluster.see_topology(NodeName("ghost"), bridges(), ())
+    assert not cluster.apply_topology(A, bridges(4), ())
+    assert not cluster.apply_topology(NodeName("ghost"), bridges(), ())
     assert cluster.table(0).links == bridges()
-    cluster.lose_node(A)
-    assert not cluster.see_topology(A, bridges(), ())
+    cluster.remove_node(A)
+    assert not cluster.apply_topology(A, bridges(), ())
 
 
 def test_another_gpu_count_forgets_what_the_probe_said() -> None:
     cluster = cluster_of(node("a"), links=nvswitch())
     assert cluster.uuids[0][0] == GpuUuid("GPU-a-0")
-    cluster.see_load(A, load(8, 1.0))
-    cluster.see_node(node("a", 4))
+    cluster.apply_load(A, load(8, 1.0))
+    cluster.apply_node(node("a", 4))
     assert cluster.uuids[0] == ()
     assert cluster.loads.mean[0] == cluster.loads.known_frac[0] == 0
     assert cluster.table(0).gpu_count == 4
@@ -169,35 +169,35 @@ def test_nodes_without_gpus_or_with_too_many_are_never_offered(gpu_count: int) -
     assert cluster.free_count() == 0
     assert not cluster.usable[0]
     assert cluster.cpu_free[0] == 61
-    assert not cluster.see_load(A, np.zeros((gpu_count, 4), dtype=np.float32))
+    assert not cluster.apply_load(A, np.zeros((gpu_count, 4), dtype=np.float32))
     cluster.check_invariants()
 
 
 def test_faults_take_gpus_away_and_give_them_back() -> None:
     cluster = cluster_of(node("a"))
-    cluster.take_roomier_rows()
+    cluster.take_freed_nodes()
     assert cluster.set_fault(A, 3, "XID 79")
     assert not cluster.set_fault(A, 3, "XID 79")
     assert cluster.free_mask[0] == 0b11110111
-    assert cluster.take_roomier_rows() == NO_ROWS
+    assert cluster.take_freed_nodes() == NO_NODES
     assert cluster.set_fault(A, 3, "")
     assert not cluster.set_fault(A, 3, "")
-    assert cluster.take_roomier_rows() == 0b01
+    assert cluster.take_freed_nodes() == 0b01
     assert not cluster.set_fault(A, 8, "XID 79")
     assert not cluster.set_fault(NodeName("ghost"), 0, "XID 79")
 
 
 def test_load_is_taken_in() -> None:
     cluster = cluster_of(node("a"), node("b", 4))
-    assert cluster.see_load(A, load(8, np.nan))
+    assert cluster.apply_load(A, load(8, np.nan))
     assert cluster.loads.known_frac[0] == 0
     half = load(4, np.nan)
     half[:2, 0] = 0.5
-    assert cluster.see_load(B, half)
+    assert cluster.apply_load(B, half)
     assert cluster.loads.known_frac[1] == 0.5
     assert cluster.loads.mean[1] == pytest.approx(2 * 0.5 / 16)
-    assert not cluster.see_load(A, load(4, 0.0))
-    assert not cluster.see_load(NodeName("ghost"), load(8, 0.0))
+    assert not cluster.apply_load(A, load(4, 0.0))
+    assert not cluster.apply_load(NodeName("ghost"), load(8, 0.0))
 
 
 def test_grows_beyond_its_first_rows() -> None:

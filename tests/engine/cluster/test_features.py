@@ -21,7 +21,7 @@ from roost_engine.cluster.features import (
     load_fractions,
 )
 from roost_engine.domain.model import NodeName
-from roost_engine.placement.candidates import find_candidates
+from roost_engine.placement.search import find_candidates
 from roost_engine.testing.builders import bridges, job, node, shape, topology
 
 any_load = arrays(np.float32, (8, 4), elements=st.floats(width=32))
@@ -40,9 +40,9 @@ def test_every_column_is_a_fraction_whatever_the_load(
 ) -> None:
     cluster = Cluster()
     for name, load in (("a", one), ("b", other)):
-        cluster.see_node(node(name))
-        cluster.see_topology(NodeName(name), topology(name, bridges()).links, ())
-        cluster.see_load(NodeName(name), load)
+        cluster.apply_node(node(name))
+        cluster.apply_topology(NodeName(name), topology(name, bridges()).links, ())
+        cluster.apply_load(NodeName(name), load)
     for wanted in (shape(1), shape(3), shape(8), shape(2, 2)):
         features = find_candidates(cluster, job("1", wanted), wanted).features
         assert ((features >= 0) & (features <= 1)).all()

@@ -2,24 +2,25 @@
 
 from itertools import combinations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roost_engine.cluster.index_set_counts import FreeSets, SetCounts, is_countable
+from roost_engine.cluster.index_set_counts import ClusterSetCounts, LaneCounts, is_countable
 from roost_engine.cluster.link_table import mask_of
-from roost_engine.cluster.node_sets import NO_ROWS, RowSet
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 
 NODES = st.lists(st.tuples(st.integers(0, 255), st.integers(1, 20_000)), max_size=6)
 
 
 @given(NODES, st.integers(1, 8), st.integers(1, 50_000))
 def test_counts_are_those_of_each_set(nodes: list[tuple[int, int]], size: int, wanted: int) -> None:
-    counts = SetCounts(size, nodes)
+    counts = LaneCounts(size, nodes)
     sets = sorted(mask_of(chosen) for chosen in combinations(range(8), size))
     each = {mask: sum(count for free, count in nodes if free & mask == mask) for mask in sets}
-    assert {mask: counts.of(mask) for mask in sets} == each
+    assert counts.of(np.array(sets)).tolist() == list(each.values())
     enough = [mask for mask in sets if each[mask] >= wanted]
-    assert counts.reaching(wanted) == enough
+    assert counts.reaching(wanted).tolist() == enough
     assert counts.reach(wanted) == bool(enough)
 
 
@@ -28,7 +29,7 @@ def test_sets_of_sixteen_gpus_are_counted_where_they_are_few() -> None:
     assert is_countable(0xFFFF, 2)
     assert not is_countable(0xFFFF, 8)
     assert is_countable(0xFF, 8)
-    counts = SetCounts(2, [(0xFFFF, 3), (0x8001, 2)])
+    counts = LaneCounts(2, [(0xFFFF, 3), (0x8001, 2)])
     assert counts.reaching(5) == [0x8001]
     assert len(counts.reaching(3)) == 120
 
@@ -44,16 +45,16 @@ def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
     changes: list[tuple[int, int, bool, int]],
 ) -> None:
     masks = [0] * 6
-    by_mask: dict[tuple[int, int], RowSet] = {(0, 0): 0b111111}
-    free = FreeSets(by_mask)
+    by_mask: dict[tuple[int, int], NodeSet] = {(0, 0): 0b111111}
+    free = ClusterSetCounts(by_mask)
     for row, mask, is_asked, size in changes:
         before, masks[row] = masks[row], mask
         by_mask.clear()
         for other, there in enumerate(masks):
-            by_mask[0, there] = by_mask.get((0, there), NO_ROWS) | 1 << other
+            by_mask[0, there] = by_mask.get((0, there), NO_NODES) | 1 << other
         free.change(before, mask)
         if is_asked:
-            fresh = SetCounts(size, [(each, 1) for each in masks])
+            fresh = LaneCounts(size, [(each, 1) for each in masks])
             for count in range(1, 8):
                 assert free.reach(size, count) == fresh.reach(count)
             free.check()
@@ -62,7 +63,7 @@ def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
 def test_sets_of_wide_nodes_may_be_anything_once_there_are_some() -> None:
     """Eight of sixteen GPUs are not counted; two of them are."""
     by_mask = {(0, 0xFF): 0b1, (0, 0): 0b10}
-    free = FreeSets(by_mask)
+    free = ClusterSetCounts(by_mask)
     free.change(0, 0xFF)
     assert free.reach(8, 1)
     assert not free.reach(8, 2)

@@ -8,7 +8,7 @@ def test_rows_carry_what_their_newest_spec_names() -> None:
     labels = NodeLabels()
     old = node("a", features=("a100", "nvlink"))
     for row in range(200):
-        labels.add_row()
+        labels.add_node()
         labels.change(row, None, old if row in {3, 150} else node(f"n{row}"))
     assert labels.carriers("feature", "a100").nonzero()[0].tolist() == [3, 150]
     labels.change(3, old, node("a", features=("nvlink",)))
@@ -22,7 +22,7 @@ def test_rows_carry_what_their_newest_spec_names() -> None:
 
 def test_what_is_read_may_be_changed() -> None:
     labels = NodeLabels()
-    labels.add_row()
+    labels.add_node()
     labels.change(0, None, node("a", features=("a100",)))
     labels.carriers("feature", "a100")[:] = False
     assert labels.carriers("feature", "a100").tolist() == [True]

@@ -221,4 +221,4 @@ def test_listed_scores_and_losses_are_those_of_the_arrays() -> None:
     table = LinkTable(bridges(4))
     assert table.score_by_set == table.set_scores.tolist()
     every_set = np.arange(16)
-    assert table.whole_losses == table.fragmentation(0b1111, every_set).tolist()
+    assert table.idle_losses.tolist() == table.fragmentation(0b1111, every_set).tolist()

@@ -41,7 +41,7 @@ def test_new_nodes_are_noticed() -> None:
     cluster = two_racks()
     big = job("1", shape(16))
     assert closest_tier(cluster, big) == ACROSS
-    cluster.see_node(node("c0", 16, rack="c"))
+    cluster.apply_node(node("c0", 16, rack="c"))
     assert closest_tier(cluster, big) == NODE
 
 
@@ -52,5 +52,5 @@ def test_largest_sizes() -> None:
 
 def test_usable_gpus_leave_out_drained_nodes() -> None:
     cluster = two_racks()
-    cluster.see_node(node("b1", rack="b", usable=False))
+    cluster.apply_node(node("b1", rack="b", usable=False))
     assert usable_gpus(cluster) == 24

@@ -97,7 +97,7 @@ class TestViews:
 
     def test_shows_what_dally_would_make_of_it(self) -> None:
         timers = Timers()
-        # leases of an hour; less than one is not kept: 10 alone, and nothing for a rack
+        # leases of an hour; less than one is not reserved: 10 alone, and nothing for a rack
         learn(timers, HIGH, 36_000.0, 1_800.0)
         timers.count(HIGH, has_waited=True, is_answered=True)
         (view,) = timers.views(2.0)

@@ -5,13 +5,16 @@ from random import Random
 
 import numpy as np
 import pytest
+from tests.engine.placement.listed import explained, masks_of, nodes_of
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMN, COLUMNS, HeuristicScore
 from roost_engine.cluster.link_table import indices_of
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.placement.candidates import Candidates, find_candidates
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.search import find_candidates
+from roost_engine.scoring.scorer import shortlist
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 
 
@@ -20,9 +23,9 @@ def cluster_of(free: dict[str, int], links: dict[str, LinkMatrix], racks: int = 
     cluster = Cluster()
     for position, (name, mask) in enumerate(free.items()):
         count = links[name].gpu_count
-        cluster.see_node(node(name, count, rack=f"r{position % racks}"))
+        cluster.apply_node(node(name, count, rack=f"r{position % racks}"))
         seen = topology(name, links[name])
-        cluster.see_topology(seen.name, seen.links, seen.gpu_uuids)
+        cluster.apply_topology(seen.name, seen.links, seen.gpu_uuids)
         taken = tuple(gpu for gpu in range(count) if not mask >> gpu & 1)
         cluster.hold(JobId(f"on-{name}"), [NodeShare(NodeName(name), taken)])
     return cluster
@@ -37,7 +40,7 @@ def check_consistent(cluster: Cluster, found: Candidates) -> None:
     assert found.features.shape == (len(found), len(COLUMNS))
     assert ((found.features >= 0) & (found.features <= 1)).all()
     for position in range(len(found)):
-        rows, mask = found.rows[position].tolist(), int(found.masks[position])
+        rows, mask = nodes_of(found)[position], masks_of(found)[position]
         assert len(set(rows)) == found.shape.node_count
         assert mask.bit_count() == found.shape.gpus_per_node
         assert all(mask & ~int(cluster.free_mask[row]) == 0 for row in rows)
@@ -49,7 +52,9 @@ def test_a_one_node_job_is_offered_the_best_links_of_each_node() -> None:
     cluster = one_kind({"a": 0b11111111, "b": 0b00001110, "c": 0b10101010}, bridges())
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
     check_consistent(cluster, found)
-    offered = set(zip(found.rows[:, 0].tolist(), found.masks.tolist(), strict=True))
+    offered = {
+        (nodes[0], mask) for nodes, mask in zip(nodes_of(found), masks_of(found), strict=True)
+    }
     pairs = {(0, 0b11), (0, 0b1100), (0, 0b110000), (0, 0b11000000), (1, 0b1100)}
     assert pairs <= offered
     assert all(mask != 0b0110 for _, mask in offered)
@@ -67,7 +72,7 @@ def test_the_best_few_nodes_of_many_are_offered() -> None:
     free = {f"n{i:02}": 0b11111111 for i in range(20)} | {"full": 0b11, "last": 0b11}
     cluster = one_kind(free, bridges())
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
-    nodes = {cluster.names[row] for row in found.rows[:, 0]}
+    nodes = {cluster.names[row] for (row,) in nodes_of(found)}
     assert {"full", "last"} <= nodes
     assert len(nodes) == 8
 
@@ -76,18 +81,18 @@ def test_the_quieter_of_equal_nodes_is_offered() -> None:
     cluster = one_kind({f"n{i:02}": 0xFF for i in range(20)}, bridges())
     for row, name in enumerate(cluster.names):
         busy = np.full((8, 4), 0.0 if row == 17 else 0.9, dtype=np.float32)
-        cluster.see_load(name, busy)
+        cluster.apply_load(name, busy)
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
-    assert 17 in found.rows[:, 0]
+    assert [17] in nodes_of(found)
 
 
 def test_load_columns_average_the_neighbours() -> None:
     cluster = one_kind({"a": 0xFF}, bridges())
     load = np.zeros((8, 4), dtype=np.float32)
     load[:, 0] = [0.8, 0.8, 0.4, 0.0, 1.0, 1.0, 1.0, 1.0]
-    cluster.see_load(NodeName("a"), load)
+    cluster.apply_load(NodeName("a"), load)
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
-    position = found.masks.tolist().index(0b11)
+    position = masks_of(found).index(0b11)
     features = found.features[position]
     assert features[COLUMN["root_sm_frac"]] == pytest.approx(0.2)  # GPUs 2 and 3
     assert features[COLUMN["node_sm_frac"]] == pytest.approx((0.4 + 0 + 4) / 6)
@@ -98,11 +103,11 @@ def test_load_columns_average_the_neighbours() -> None:
 def test_spells_out_a_candidate() -> None:
     cluster = one_kind({"b": 0b1111, "a": 0b0011}, bridges())
     found = find_candidates(cluster, job("1", nodes=2, gpus=2), shape(2, 2))
-    placement = found.placement(0, cluster)
+    placement = found.placement(0)
     assert placement.nodes == ("a", "b")
     assert placement.gpu_indices == (0, 1)
-    assert found.best_link_score(0, cluster) == 2 * 400
-    assert found.free_shares(0, cluster) == (
+    assert explained(found).best_link_score == 2 * 400
+    assert explained(found).free_shares == (
         NodeShare(NodeName("b"), (0, 1, 2, 3)),
         NodeShare(NodeName("a"), (0, 1)),
     )
@@ -155,7 +160,7 @@ def test_gangs_are_the_brute_force_optimum(kinds: list[LinkMatrix], seeds: int) 
             rows = [row for row in range(len(cluster)) if cluster.rack_id[row] == rack]
             in_rack = brute_force(cluster, rows, node_count, size)
             if in_rack is not None:
-                here = (cluster.rack_id[found.rows] == rack).all(axis=1)
+                here = (cluster.rack_id[np.array(nodes_of(found))] == rack).all(axis=1)
                 assert found.link_scores[here].max() == in_rack, seed
                 assert (tiers[here] == 0.5).all()
                 assert found.tier == 1
@@ -175,7 +180,7 @@ def test_gangs_hold_the_required_nodes(seed: int) -> None:
     ]
     assert bool(with_it) == (len(found) > 0)
     if with_it:
-        assert (found.rows == 1).any(axis=1).all()
+        assert all(1 in nodes for nodes in nodes_of(found))
         assert found.link_scores.max() == max(with_it)
 
 
@@ -211,26 +216,26 @@ def test_the_tightest_racks_are_offered_first() -> None:
         ("e", "r1"),
         ("f", "r1"),
     ):
-        cluster.see_node(node(name, rack=rack))
+        cluster.apply_node(node(name, rack=rack))
     found = find_candidates(cluster, job("1", nodes=2, gpus=8), shape(8, 2))
-    assert found.placement(0, cluster).nodes == ("e", "f")
+    assert found.placement(0).nodes == ("e", "f")
     assert found.tier == 1
 
 
 def test_a_gang_across_racks_takes_the_rack_with_most_room_first() -> None:
     cluster = Cluster()
     for name, rack in (("a", "r0"), ("b", "r1"), ("c", "r1"), ("d", "r1"), ("e", "r2")):
-        cluster.see_node(node(name, rack=rack))
+        cluster.apply_node(node(name, rack=rack))
     found = find_candidates(cluster, job("1", nodes=4, gpus=8), shape(8, 4))
     assert found.tier == 2
-    assert set(found.placement(0, cluster).nodes) == {"a", "b", "c", "d"}
+    assert set(found.placement(0).nodes) == {"a", "b", "c", "d"}
 
 
 def test_gang_columns_are_the_mean_over_its_nodes() -> None:
     cluster = one_kind({"a": 0xFF, "b": 0b11}, bridges())
     busy = np.zeros((8, 4), dtype=np.float32)
     busy[:, 0] = 1.0
-    cluster.see_load(NodeName("a"), busy)
+    cluster.apply_load(NodeName("a"), busy)
     found = find_candidates(cluster, job("1", nodes=2, gpus=2), shape(2, 2))
     assert len(found) == 1
     features = found.features[0]
@@ -243,8 +248,8 @@ def test_gang_columns_are_the_mean_over_its_nodes() -> None:
 @pytest.mark.parametrize("gpu_count", [1, 4, 6, 8, 10, 16])
 def test_nodes_of_every_size_are_offered_whole(gpu_count: int) -> None:
     cluster = Cluster()
-    cluster.see_node(node("a", gpu_count))
-    cluster.see_node(node("b", gpu_count))
+    cluster.apply_node(node("a", gpu_count))
+    cluster.apply_node(node("b", gpu_count))
     for wanted in (shape(gpu_count), shape(gpu_count, 2)):
         found = find_candidates(cluster, job("1", wanted), wanted)
         check_consistent(cluster, found)
@@ -259,7 +264,7 @@ def test_an_idle_node_is_not_broken_into_where_a_started_one_has_room(
     cluster = one_kind({"idle": 0xFF, "started": left}, links)
     found = find_candidates(cluster, job("1", gpus=size), shape(size))
     best = int(np.argmax(HeuristicScore().score(found.features)))
-    assert found.placement(best, cluster).nodes == ("started",)
+    assert found.placement(best).nodes == ("started",)
 
 
 def test_the_shortlist_has_the_best_of_every_node() -> None:
@@ -267,10 +272,11 @@ def test_the_shortlist_has_the_best_of_every_node() -> None:
     cluster = one_kind(dict.fromkeys("abc", 0xFF), nvswitch())
     found = find_candidates(cluster, job("1", gpus=4), shape(4))
     order = np.argsort(-HeuristicScore().score(found.features), kind="stable")
-    short = found.shortlist(order, 16)
+    nodes = found.listing().node
+    short = shortlist(nodes, order, 16)
     assert len(short) == 16
     assert short[0] == order[0]
-    assert set(found.rows[short, 0].tolist()) == {0, 1, 2}
+    assert set(nodes[short].tolist()) == {0, 1, 2}
     position = {candidate: at for at, candidate in enumerate(order.tolist())}
     assert sorted(short.tolist(), key=position.__getitem__) == short.tolist()
-    assert found.shortlist(order[:5], 16).tolist() == order[:5].tolist()
+    assert shortlist(nodes, order[:5], 16).tolist() == order[:5].tolist()

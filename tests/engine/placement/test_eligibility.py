@@ -3,24 +3,24 @@
 import pytest
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import rows_in
+from roost_engine.cluster.node_sets import nodes_in
 from roost_engine.domain.model import JobId, JobSpec, Shape
-from roost_engine.placement.eligibility import could_ever_fit, room_for
+from roost_engine.placement.eligibility import capacity_for, could_ever_fit
 from roost_engine.testing.builders import GIB, job, node, shape, share
 
 
 def cluster_of_three() -> Cluster:
     cluster = Cluster()
-    cluster.see_node(node("a", features=["a100"], partitions=["main", "debug"]))
-    cluster.see_node(node("b", 4, cpu_count=8, memory_bytes=16 * GIB, features=["a100", "ib"]))
-    cluster.see_node(node("c", features=["h100"], usable=False))
+    cluster.apply_node(node("a", features=["a100"], partitions=["main", "debug"]))
+    cluster.apply_node(node("b", 4, cpu_count=8, memory_bytes=16 * GIB, features=["a100", "ib"]))
+    cluster.apply_node(node("c", features=["h100"], usable=False))
     return cluster
 
 
 def eligible(cluster: Cluster, spec: JobSpec, wanted: Shape | None = None) -> str:
-    room = room_for(cluster, spec, wanted or spec.shapes[0])
-    assert room.row_count == room.rows.bit_count()
-    return "".join(cluster.names[row] for row in rows_in(room.rows))
+    room = capacity_for(cluster, spec, wanted or spec.shapes[0])
+    assert room.node_count == room.nodes.bit_count()
+    return "".join(cluster.names[row] for row in nodes_in(room.nodes))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_each_condition_rules_out_and_says_so(
 ) -> None:
     cluster = cluster_of_three()
     assert eligible(cluster, spec) == names
-    exclusions = room_for(cluster, spec, spec.shapes[0]).exclusions()
+    exclusions = capacity_for(cluster, spec, spec.shapes[0]).exclusions()
     if exclusion is not None:
         assert exclusion in exclusions
 
@@ -62,17 +62,17 @@ def test_what_others_hold_rules_out() -> None:
     assert eligible(cluster, job("1", shape(6))) == ""
     assert eligible(cluster, job("1", shape(1, cpus_per_node=5))) == "b"
     assert eligible(cluster, job("1", shape(1, memory_bytes=13 * GIB))) == "b"
-    exclusions = room_for(cluster, job("1"), shape(1, cpus_per_node=5)).exclusions()
+    exclusions = capacity_for(cluster, job("1"), shape(1, cpus_per_node=5)).exclusions()
     assert ("too few free CPUs", 1) in exclusions
-    exclusions = room_for(cluster, job("1"), shape(1, memory_bytes=13 * GIB)).exclusions()
+    exclusions = capacity_for(cluster, job("1"), shape(1, memory_bytes=13 * GIB)).exclusions()
     assert ("too little free memory", 1) in exclusions
 
 
 def test_kept_nodes_are_counted_only_where_there_is_room() -> None:
     cluster = cluster_of_three()
     cluster.hold(JobId("9"), [share("b", 0, 1, 2, 3)])
-    room = room_for(cluster, job("1"), shape(1), kept=0b111)
-    assert (room.rows, room.row_count, room.held_back) == (0, 0, 0b001)
+    room = capacity_for(cluster, job("1"), shape(1), reserved=0b111)
+    assert (room.nodes, room.node_count, room.reserved) == (0, 0, 0b001)
     assert room.exclusions() == (
         ("not usable by Slurm's word", 1),
         ("too few free GPUs", 1),
@@ -102,6 +102,6 @@ def test_tells_what_could_never_fit(spec: JobSpec, fits: bool) -> None:
 
 def test_why_is_remembered_as_it_was() -> None:
     cluster = cluster_of_three()
-    room = room_for(cluster, job("1"), shape(8))
+    room = capacity_for(cluster, job("1"), shape(8))
     cluster.hold(JobId("9"), [share("a", 0)])
     assert room.exclusions() == (("has too few GPUs", 1), ("not usable by Slurm's word", 1))

@@ -6,7 +6,7 @@ import pytest
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import rows_in
+from roost_engine.cluster.node_sets import nodes_in
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.placement.reservation import reserve
@@ -84,23 +84,23 @@ def test_reserves_the_nodes_that_are_free_soonest(
 ) -> None:
     cluster = Cluster()
     for name, holder in zip("abc", "xyz", strict=True):
-        cluster.see_node(node(name))
+        cluster.apply_node(node(name))
         cluster.hold(JobId(holder), [share(name, *range(8))])
-    known = {JobId(name): end_s for name, end_s in ends_s.items()}
+    known = sorted((end_s, JobId(name)) for name, end_s in ends_s.items())
     wide = shape(4, 2)
     reservation = reserve(cluster, job("1", wide), wide, known, at_s=10.0)
-    assert (rows_in(reservation.rows), reservation.start_s) == (rows, start_s)
+    assert (nodes_in(reservation.nodes), reservation.start_s) == (rows, start_s)
 
 
 def reserved_names(cluster: Cluster, spec: JobSpec) -> str:
-    rows = reserve(cluster, spec, spec.shapes[0], {}, at_s=0.0).rows
-    return "".join(cluster.names[row] for row in rows_in(rows))
+    rows = reserve(cluster, spec, spec.shapes[0], (), at_s=0.0).nodes
+    return "".join(cluster.names[row] for row in nodes_in(rows))
 
 
 def test_where_nobody_knows_when_it_reserves_the_nodes_with_most_free_gpus() -> None:
     cluster = Cluster()
     for name, taken in (("a", 3), ("b", 1), ("c", 2), ("d", 2)):
-        cluster.see_node(node(name))
+        cluster.apply_node(node(name))
         cluster.hold(JobId(name), [share(name, *range(taken))])
     assert reserved_names(cluster, job("1", gpus=8)) == "b"
     assert reserved_names(cluster, job("1", gpus=8, nodes=2)) == "bc"
@@ -111,5 +111,5 @@ def test_where_nobody_knows_when_it_reserves_the_nodes_with_most_free_gpus() -> 
 
 def test_reserves_nothing_on_a_node_that_slurm_would_not_use() -> None:
     cluster = Cluster()
-    cluster.see_node(node("a"))
+    cluster.apply_node(node("a"))
     assert reserved_names(cluster, job("1", features=["h100"])) == ""

@@ -133,7 +133,7 @@ def test_a_job_moves_to_room_that_is_of_no_use_to_those_that_wait(make: HarnessF
 def test_nobody_moves_to_a_node_that_is_kept_for_somebody(
     make: HarnessFactory, patience_s: float, movers: list[str]
 ) -> None:
-    """3 waits for all of c and d. Once it has been patient enough, c is kept for it till d is."""
+    """3 waits for all of c and d. After its patience c is reserved for it until d is free."""
     harness = make([node(name) for name in "abcd"], config=EngineConfig(patience_s=patience_s))
     harness.run(*(job(name, gpus=8, required=[name], time_limit_s=100.0) for name in "cd"))
     spread(harness)

@@ -1,13 +1,12 @@
 """job_queue: groups of one demand, tried once, recalled when a node gets roomier."""
 
-from dataclasses import replace
-
 import pytest
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.placement.candidates import Candidates, find_candidates
-from roost_engine.placement.eligibility import Chance
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import Hint
+from roost_engine.placement.search import find_candidates
 from roost_engine.policies import PriorityOrder, ShapeByShape
 from roost_engine.queue.job_queue import Group, JobQueue, demand_of
 from roost_engine.testing.builders import job, node, shape, share, waiting
@@ -18,28 +17,28 @@ def cluster_of_two() -> Cluster:
     """Two full nodes; nothing is roomier than it was."""
     cluster = Cluster()
     for name in ("a", "b"):
-        cluster.see_node(node(name))
+        cluster.apply_node(node(name))
         cluster.hold(JobId(name), [share(name, *range(8))])
-    cluster.take_roomier_rows()
+    cluster.take_freed_nodes()
     return cluster
 
 
-def no_room(cluster: Cluster, spec: JobSpec) -> Candidates:
-    return find_candidates(cluster, spec, spec.shapes[0])
+def no_room(cluster: Cluster, spec: JobSpec, *, reserved: bool = False) -> Candidates:
+    """The failure of a search; with `reserved` as if capacity on node a were reserved."""
+    found = find_candidates(cluster, spec, spec.shapes[0])
+    found.hints = (Hint(shape(1), 0b01, 1),) if reserved else found.hints
+    return found
 
 
 def one_pass(
-    queue: JobQueue, cluster: Cluster, *, impatient_s: float = -1.0, kept: bool = False
+    queue: JobQueue, cluster: Cluster, *, impatient_s: float = -1.0, reserved: bool = False
 ) -> list[str]:
     """Try every offer; nobody has room. Returns who was offered."""
     offered = []
     if queue.begin_pass(cluster, ShapeByShape(), 0.0):
         for group, job_id in queue.offers(impatient_s):
             offered.append(job_id)
-            nothing = no_room(cluster, group.sample)
-            group.found_nothing(
-                replace(nothing, chances=(Chance(shape(1), 0b01, 1),)) if kept else nothing
-            )
+            group.note_failure(no_room(cluster, group.sample, reserved=reserved))
     queue.check_invariants()
     return [str(job_id) for job_id in offered]
 
@@ -113,8 +112,10 @@ def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
 
 def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
     group = Group(1, demand_of(job("1")), job("1"))
-    chance = Chance(shape(1, 2), rows=0b0111, wanted=2)
-    group.found_nothing(replace(no_room(cluster_of_two(), job("1")), chances=(chance,)))
+    hint = Hint(shape(1, 2), nodes=0b0111, wanted=2)
+    failure = no_room(cluster_of_two(), job("1"))
+    failure.hints = (hint,)
+    group.note_failure(failure)
     assert group.is_blocked(0b1110)
     assert not group.is_blocked(0b1100)
     assert not group.is_without_room
@@ -141,7 +142,7 @@ def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
-    one_pass(queue, cluster, kept=True)
+    one_pass(queue, cluster, reserved=True)
     assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
     assert list(told(queue)) == ["1", "2"]
     queue.remove(JobId("1"))
@@ -153,7 +154,7 @@ def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_du
     cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     for job_id, gpus in (("1", 2), ("2", 1), ("3", 4)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
-    assert one_pass(queue, cluster, kept=True) == ["1", "2", "3"]
+    assert one_pass(queue, cluster, reserved=True) == ["1", "2", "3"]
     queue.remove(JobId("3"))
     assert list(told(queue)) == ["1", "2"]
     assert queue.begin_pass(cluster, ShapeByShape(), next_s) is is_due

@@ -12,7 +12,8 @@ from roost_engine.cluster.features import HEURISTIC_WEIGHTS
 from roost_engine.cluster.link_table import indices_of
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec, Shape
 from roost_engine.domain.topology import parse_topo_matrix
-from roost_engine.placement.candidates import Candidates, find_candidates
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.search import find_candidates
 from roost_formats.models.onnx_policy import BUILTIN_MODEL, OnnxScore, load_onnx_score
 
 SAMPLES = sorted((Path(roost_probe.testing.__file__).parent / "topologies").glob("*.txt"))
@@ -39,9 +40,9 @@ def busy_cluster(sample: Path, rng: Generator) -> Cluster:
             partitions=("main",),
             rack=f"rack{number // 4}",
         )
-        cluster.see_node(spec)
-        cluster.see_topology(name, links, tuple(GpuUuid(f"{name}-{i}") for i in range(count)))
-        cluster.see_load(name, (rng.random((count, 4)) * LOUDEST).astype(np.float32))
+        cluster.apply_node(spec)
+        cluster.apply_topology(name, links, tuple(GpuUuid(f"{name}-{i}") for i in range(count)))
+        cluster.apply_load(name, (rng.random((count, 4)) * LOUDEST).astype(np.float32))
         taken = indices_of(int(rng.integers(1 << count) & rng.integers(1 << count)))
         cluster.hold(JobId(f"{number}"), (NodeShare(name, taken),))
     return cluster
@@ -82,7 +83,7 @@ def test_among_equal_nodes_the_quietest_is_chosen(policy: OnnxScore) -> None:
             cluster.release(JobId(f"{number}"))
             load = np.zeros((8, 4), np.float32)
             load[:, 0] = 0.5 + step * 1e-3
-            cluster.see_load(NodeName(f"n{number:02}"), load)
+            cluster.apply_load(NodeName(f"n{number:02}"), load)
         candidates = candidates_for(cluster, 1, 2)
         best = int(policy.score(candidates.features).argmax())
-        assert candidates.placement(best, cluster).nodes == (f"n{int(steps.argmin()):02}",)
+        assert candidates.placement(best).nodes == (f"n{int(steps.argmin()):02}",)

@@ -20,6 +20,7 @@ from tests.simulator.simulated import arrival, cluster
 from roost_engine.domain.actions import Place
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Tick
+from roost_engine.domain.lazy import Lazy
 from roost_engine.engine import Policies
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
@@ -148,8 +149,8 @@ def test_the_last_bit_of_a_score_counts(tmp_path: Path) -> None:
     sequence, _, record = first_place(path)
     (place, *rest) = decode(record, ACTIONS)
     assert isinstance(place, Place)
-    scores = np.nextafter(place.decision.scores, np.float32(9.0))
-    changed = replace(place, decision=replace(place.decision, scores=scores))
+    scores = np.nextafter(place.decision.get().scores, np.float32(9.0))
+    changed = replace(place, decision=Lazy.of(replace(place.decision.get(), scores=scores)))
     rewrite(path, "actions", sequence, encode((changed, *rest)))
 
     found = replayed(path).difference

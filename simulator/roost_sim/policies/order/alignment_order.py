@@ -38,5 +38,4 @@ class AlignmentOrder:
 
 
 def _gpus_per_node(job: JobRecord) -> int:
-    assert job.spec is not None
     return job.spec.shapes[0].gpus_per_node

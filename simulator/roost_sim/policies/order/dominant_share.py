@@ -53,7 +53,6 @@ class LeastShareFirst:
 
 
 def _owner(job: JobRecord) -> int | JobId:
-    assert job.spec is not None
     return job.job_id if job.spec.user_id == UNKNOWN else job.spec.user_id
 
 
@@ -62,5 +61,4 @@ def _turn(
 ) -> tuple[int, tuple[int | float | str, ...], str, int | JobId]:
     """GPUs of an owner with the next of his jobs; then as Slurm would."""
     spec = line[-1].spec
-    assert spec is not None
     return held + spec.gpu_count, submission_key(spec), str(owner), owner

@@ -56,7 +56,6 @@ class GittinsIndex:
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
         """See job_values.Value: the highest index first, then first come."""
-        assert job.spec is not None
         return -self._index(int(job.attained_gpu_s(at_s) // self.quantum_gpu_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
@@ -64,7 +63,6 @@ class GittinsIndex:
         return min((self._steps_s(job, at_s) for job in running), default=inf)
 
     def _steps_s(self, job: JobRecord, at_s: float) -> float:
-        assert job.spec is not None
         left_gpu_s = self.quantum_gpu_s - job.attained_gpu_s(at_s) % self.quantum_gpu_s
         return at_s + left_gpu_s / job.spec.gpu_count
 

@@ -66,7 +66,6 @@ class Remaining:
 
     def service(self, job: JobRecord, at_s: float) -> SortKey:
         """A Value: the seconds times the GPUs."""
-        assert job.spec is not None
         return (self.seconds(job.job_id, at_s) * job.spec.gpu_count,)
 
 

@@ -21,7 +21,6 @@ class OrderBy:
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""
-        assert job.spec is not None
         return self.value(job.spec), *submission_key(job.spec)
 
     def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:

@@ -28,7 +28,6 @@ class ServiceLevels:
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
         """See roost_sim.policies.order.job_values.Value."""
-        assert job.spec is not None
         return bisect_right(self.limits_gpu_s, job.attained_gpu_s(at_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
@@ -36,7 +35,6 @@ class ServiceLevels:
         return min((self._falls_s(job, at_s) for job in running), default=inf)
 
     def _falls_s(self, job: JobRecord, at_s: float) -> float:
-        assert job.spec is not None
         attained_gpu_s = job.attained_gpu_s(at_s)
         level = bisect_right(self.limits_gpu_s, attained_gpu_s)
         if level == len(self.limits_gpu_s):

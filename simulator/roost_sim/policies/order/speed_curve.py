@@ -78,7 +78,6 @@ class MarginalGain:
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
         """See roost_sim.policies.order.job_values.Value."""
-        assert job.spec is not None
         gpus = job.spec.gpu_count
         if gpus == 1:
             return (-inf,)

@@ -41,7 +41,6 @@ class WorstOffFirst:
 
     def rho(self, job: JobRecord, at_s: float) -> float:
         """Finish-time fairness of a job that would run alone from now on; 1 is ideal."""
-        assert job.spec is not None
         alone_s = self.remaining.work_s[job.job_id]
         shared_s = at_s - job.spec.submit_s + self.remaining.seconds(job.job_id, at_s)
         return shared_s / alone_s

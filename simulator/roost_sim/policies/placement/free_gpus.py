@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet, row_array
+from roost_engine.cluster.node_sets import NodeSet, node_array
 from roost_engine.domain.model import JobSpec, Shape
-from roost_engine.placement.eligibility import POPCOUNT, Room, required_rows, room_for
+from roost_engine.placement.eligibility import POPCOUNT, Capacity, capacity_for, required_set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,29 +72,31 @@ def one_gpu_of(shape: Shape) -> Shape:
     )
 
 
-def find_free_gpus(cluster: Cluster, job: JobSpec, kept: RowSet) -> tuple[FreeGpus | None, Room]:
+def find_free_gpus(
+    cluster: Cluster, job: JobSpec, reserved: NodeSet
+) -> tuple[FreeGpus | None, Capacity]:
     """Look for enough GPUs anywhere.
 
     Args:
         cluster: the nodes.
         job: whose partition, features and node lists count; of its shapes only the totals.
-        kept: nodes kept free for a job that is served before this one.
+        reserved: nodes kept free for a job that is served before this one.
 
     Returns:
-        The GPUs, None where they are too few; and which nodes have room for one.
+        The GPUs, None where they are too few; and which nodes have capacity for one.
     """
     shape = exact_shape(job)
-    room = room_for(cluster, job, one_gpu_of(shape), kept)
-    rows, masks = row_array(room.rows), _affordable(cluster, room.rows, shape)
+    capacity = capacity_for(cluster, job, one_gpu_of(shape), reserved)
+    rows, masks = node_array(capacity.nodes), _affordable(cluster, capacity.nodes, shape)
     counts = POPCOUNT[masks]
-    if int(counts.sum()) < shape.gpu_count or required_rows(cluster, job, room.rows) is None:
-        return None, room
-    return FreeGpus(cluster, job, shape.gpu_count, rows, masks, counts), room
+    if int(counts.sum()) < shape.gpu_count or required_set(cluster, job, capacity.nodes) is None:
+        return None, capacity
+    return FreeGpus(cluster, job, shape.gpu_count, rows, masks, counts), capacity
 
 
-def _affordable(cluster: Cluster, among: RowSet, shape: Shape) -> NDArray[np.int64]:
+def _affordable(cluster: Cluster, among: NodeSet, shape: Shape) -> NDArray[np.int64]:
     """The free GPUs of each node for which it also has CPUs and memory, the lowest of them."""
-    rows = row_array(among)
+    rows = node_array(among)
     masks = cluster.free_mask[rows]
     counts = limit = POPCOUNT[masks]
     most, size = int(counts.max(initial=0)), shape.gpus_per_node

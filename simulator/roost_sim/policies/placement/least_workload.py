@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Chance
+from roost_engine.placement.eligibility import Hint
 from roost_engine.policies import CandidatePolicy
 from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 from roost_sim.policies.placement.residents import Residents, Shares
@@ -48,13 +48,13 @@ class LeastWorkload:
         self._end_sums = self._gpu_sums = np.zeros(0, dtype=np.int64)
         self._together, self._apart = WholePieces(self), Scattered(self)
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return self._rule(job).propose(cluster, job, kept, at_s)
+        return self._rule(job).propose(cluster, job, reserved, at_s)
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return self._rule(job).chances(cluster, job, rows)
+        return self._rule(job).hints(cluster, job, rows)
 
     def _rule(self, job: JobSpec) -> CandidatePolicy:
         return self._apart if job.gpu_count <= self._apart_gpus else self._together

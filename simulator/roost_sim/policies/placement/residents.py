@@ -1,4 +1,4 @@
-"""Who holds what, kept up to date between two looks at a cluster."""
+"""Who holds what, reserved up to date between two looks at a cluster."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias

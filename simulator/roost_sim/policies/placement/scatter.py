@@ -13,12 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.features import COLUMN, COLUMNS, link_scale
-from roost_engine.cluster.node_sets import RowSet
+from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT
+from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import POPCOUNT, Chance, Room, room_for
+from roost_engine.placement.eligibility import Capacity, Hint, capacity_for
+from roost_engine.placement.options import GangOption, Load
+from roost_engine.placement.search import NoCapacity, failure
 from roost_sim.policies.placement.free_gpus import (
     FreeGpus,
     exact_shape,
@@ -26,9 +29,6 @@ from roost_sim.policies.placement.free_gpus import (
     lowest_of,
     one_gpu_of,
 )
-
-_NO_ROWS = np.zeros((0, 1), dtype=np.int64)
-_NO_FEATURES = np.zeros((0, len(COLUMNS)), dtype=np.float32)
 
 
 class ScatterRule(Protocol):
@@ -56,23 +56,23 @@ class Scattered:
 
     rule: ScatterRule
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        free, room = find_free_gpus(cluster, job, kept)
+        free, capacity = find_free_gpus(cluster, job, reserved)
         shape = exact_shape(job)
         taken = None if free is None else self._take(free, at_s)
         if free is None or taken is None:
-            return nothing(job, room, _any_of(shape, room.held_back))
+            return nothing(cluster, job, capacity, _any_of(shape, capacity.reserved))
         chosen = np.flatnonzero(taken)
-        return the_one(cluster, shape, free.rows[chosen], taken[chosen], room)
+        return the_one(cluster, shape, free.rows[chosen], taken[chosen], capacity)
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         shape = exact_shape(job)
-        if cluster.spare_count < shape.gpu_count:
+        if cluster.free_gpu_count < shape.gpu_count:
             return ()
-        room = room_for(cluster, job, one_gpu_of(shape))
-        return _any_of(shape, room.rows) if room.rows & rows else ()
+        capacity = capacity_for(cluster, job, one_gpu_of(shape))
+        return _any_of(shape, capacity.nodes) if capacity.nodes & rows else ()
 
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:
@@ -88,78 +88,44 @@ class Scattered:
         return taken
 
 
-def _any_of(shape: Shape, rows: RowSet) -> tuple[Chance, ...]:
-    return (Chance(shape, rows, 1),) if rows else ()
+def _any_of(shape: Shape, rows: NodeSet) -> tuple[Hint, ...]:
+    return (Hint(shape, rows, 1),) if rows else ()
 
 
-def nothing(job: JobSpec, room: Room, chances: tuple[Chance, ...]) -> Candidates:
-    """No room; and what would have to be so for there to be some."""
-    return Candidates(
-        shape=exact_shape(job),
-        rows=_NO_ROWS,
-        masks=_NO_ROWS,
-        features=_NO_FEATURES,
-        link_scores=_NO_ROWS[:, 0],
-        tier=Tier.NODE,
-        exclusions=room.exclusions(),
-        chances=chances,
-    )
+def nothing(
+    cluster: Cluster, job: JobSpec, capacity: Capacity, hints: tuple[Hint, ...]
+) -> Candidates:
+    """Return no candidates, and when it is worth searching again."""
+    return failure(cluster, [NoCapacity(exact_shape(job), capacity)], hints)
 
 
 def the_one(
     cluster: Cluster,
     shape: Shape,
-    rows: NDArray[np.int64],
+    nodes: NDArray[np.int64],
     masks: NDArray[np.int64],
-    room: Room,
+    capacity: Capacity,
 ) -> Candidates:
-    """The only candidate: these GPUs.
+    """Return the only candidate: these GPUs.
 
-    Its features are means over its nodes, but for those of loads: no rule here looks at them.
+    Its features are means over its nodes, but for those of loads: no rule here reads them.
 
     Args:
         cluster: the nodes.
-        shape: whose totals the job holds.
-        rows: int64 [node], ascending.
+        shape: the job holds its totals.
+        nodes: int64 [node], ascending.
         masks: int64 [node], none of them 0.
-        room: which nodes have some, and why the others have none.
+        capacity: which nodes have some, and why the others have none.
     """
-    racks = cluster.rack_id[rows]
+    racks = cluster.rack_id[nodes]
     several = Tier.RACK if (racks == racks[0]).all() else Tier.CLUSTER
-    tier = Tier.NODE if len(rows) == 1 else several
-    features = np.zeros((1, len(COLUMNS)), dtype=np.float32)
-    features[0, COLUMN["tier_frac"]] = tier / 2
-    features[0, COLUMN["load_known_frac"]] = cluster.loads.known_frac[rows].mean()
-    return Candidates(
-        shape=shape,
-        rows=rows[None, :],
-        masks=masks[None, :],
-        features=features,
-        link_scores=np.array([_describe(cluster, rows, masks, features[0])]),
-        tier=tier,
-        exclusions=room.exclusions(),
-    )
-
-
-def _describe(
-    cluster: Cluster,
-    rows: NDArray[np.int64],
-    masks: NDArray[np.int64],
-    features: NDArray[np.float32],
-) -> int:
-    """Fill in what the GPUs' links say; returns their score."""
-    free, sizes = cluster.free_mask[rows], POPCOUNT[masks]
-    scores, ideal = np.zeros(len(rows)), np.zeros(len(rows))
-    lost = np.zeros(len(rows))
-    for table, here in cluster.by_kind(rows):
-        scores[here] = table.set_scores[masks[here]]
-        ideal[here] = table.best_scores[sizes[here], table.full_mask]
-        lost[here] = table.fragmentation(free[here], masks[here])
-    pairs = sizes * (sizes - 1) // 2
-    left = POPCOUNT[free & ~masks] / cluster.gpu_count[rows]
-    frac = np.divide(scores, ideal, out=np.ones(len(rows)), where=ideal > 0)
-    features[COLUMN["link_frac"]] = link_scale(scores / np.maximum(pairs, 1)).mean()
-    features[COLUMN["link_best_frac"]] = frac.mean()
-    features[COLUMN["fragmentation_frac"]] = lost.mean()
-    features[COLUMN["leftover_frac"]] = left.mean()
-    return int(scores.sum())
+    tier = Tier.NODE if len(nodes) == 1 else several
+    listed = tuple(nodes.tolist())
+    parts = [
+        (*cluster.free_as(node), mask) for node, mask in zip(listed, masks.tolist(), strict=True)
+    ]
+    load = None
+    if known_frac := float(cluster.loads.known_frac[nodes].mean()):
+        load = Load(np.zeros((1, LOAD_COLUMN_COUNT), dtype=np.float32), known_frac)
+    option = GangOption(listed, tuple(parts), tier, load)
+    return Candidates(cluster, shape, (option,), Lazy(capacity.exclusions))

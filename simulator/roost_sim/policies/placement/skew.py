@@ -1,4 +1,4 @@
-"""Tiresias' rule: only models with a skewed tensor are kept together, the others go anywhere.
+"""Tiresias' rule: only models with a skewed tensor are reserved together, the others go anywhere.
 
 Source: Gu et al., Tiresias, NSDI 2019. Its profiler looks at the sizes of the messages of a model;
 models whose gradient is mostly one tensor (AlexNet, VGG) suffer when spread, others do not.
@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Chance
+from roost_engine.placement.eligibility import Hint
 from roost_engine.policies import CandidatePolicy, ShapeByShape
 from roost_sim.traces.shapes import every_even_shape, tightest_shapes
 from roost_sim.worlds.model_sizes import size_of
@@ -51,12 +51,12 @@ class SkewRule:
         shapes = every_even_shape(gpu_count, gpus_per_node)
         return (*shapes, shapes[-1])  # one more than a bound job of as many GPUs has
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
         rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
-        return rule.propose(cluster, job, kept, at_s)
+        return rule.propose(cluster, job, reserved, at_s)
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         rule = _TOGETHER if self.is_bound(job.job_id) else self.anywhere
-        return rule.chances(cluster, job, rows)
+        return rule.hints(cluster, job, rows)

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import LinkTable, indices_of, mask_of
-from roost_engine.cluster.node_sets import RowSet, row_array
+from roost_engine.cluster.node_sets import NodeSet, node_array
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Chance, chances_in, required_rows, room_for
+from roost_engine.placement.eligibility import Hint, capacity_for, hints_in, required_set
 from roost_sim.policies.placement.scatter import nothing, the_one
 
 Rows: TypeAlias = NDArray[np.int64]
@@ -37,7 +37,7 @@ class StockSlurm:
     """The one placement that plain Slurm makes. See policies.CandidatePolicy.
 
     Args:
-        nodes: which of the nodes with room.
+        nodes: which of the nodes with capacity.
         gpus: which GPUs of a node.
     """
 
@@ -45,31 +45,31 @@ class StockSlurm:
         self._nodes, self._gpus = nodes, gpus
         self._chosen: dict[tuple[LinkTable, int, int], int] = {}
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        chances: list[Chance] = []
+        hints: list[Hint] = []
         for shape in job.shapes:
-            room = room_for(cluster, job, shape, kept)
-            required = required_rows(cluster, job, room.rows)
-            if room.row_count < shape.node_count or required is None:
-                chances += room.chances(shape)
+            capacity = capacity_for(cluster, job, shape, reserved)
+            required = required_set(cluster, job, capacity.nodes)
+            if capacity.node_count < shape.node_count or required is None:
+                hints += capacity.hints(shape)
                 continue
-            chosen = self._choose(cluster, room.rows, required, shape)
+            chosen = self._choose(cluster, capacity.nodes, required, shape)
             masks = [self._mask(cluster, row, shape.gpus_per_node) for row in chosen.tolist()]
-            return the_one(cluster, shape, chosen, np.array(masks), room)
-        return nothing(job, room, tuple(chances))
+            return the_one(cluster, shape, chosen, np.array(masks), capacity)
+        return nothing(cluster, job, capacity, tuple(hints))
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return chances_in(cluster, job, rows)
+        return hints_in(cluster, job, rows)
 
-    def _choose(self, cluster: Cluster, rows: RowSet, required: RowSet, shape: Shape) -> Rows:
+    def _choose(self, cluster: Cluster, rows: NodeSet, required: NodeSet, shape: Shape) -> Rows:
         """Required nodes first; the rule fills up."""
         missing = shape.node_count - required.bit_count()
-        chosen = row_array(required)
+        chosen = node_array(required)
         if missing:
             part = replace(shape, node_count=missing)
-            more = self._nodes(cluster, row_array(rows & ~required), part)
+            more = self._nodes(cluster, node_array(rows & ~required), part)
             chosen = np.concatenate((chosen, more))
         return np.sort(chosen)
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import RowSet, row_array, rows_in
+from roost_engine.cluster.node_sets import NodeSet, node_array, nodes_in
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import POPCOUNT, Chance, chances_in, required_rows, room_for
+from roost_engine.placement.eligibility import POPCOUNT, Hint, capacity_for, hints_in, required_set
 from roost_sim.policies.placement.free_gpus import lowest_of
 from roost_sim.policies.placement.scatter import nothing, the_one
 
@@ -44,7 +44,7 @@ class NodeCost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WholePieces:
-    """The first of a job's shapes that has room, on the nodes that a rule likes best.
+    """The first of a job's shapes that has capacity, on the nodes that a rule likes best.
 
     Within one rack where one has enough of these nodes, the one that costs least; else in as few
     racks as hold it. Of nodes that cost the same the fullest, then the first. See
@@ -53,25 +53,28 @@ class WholePieces:
 
     rule: NodeCost
 
-    def propose(self, cluster: Cluster, job: JobSpec, kept: RowSet, at_s: float) -> Candidates:
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        chances: tuple[Chance, ...] = ()
+        hints: tuple[Hint, ...] = ()
         for shape in job.shapes:
-            room = room_for(cluster, job, shape, kept)
-            required = required_rows(cluster, job, room.rows)
-            if required is not None and room.row_count >= shape.node_count >= required.bit_count():
-                rows = row_array(room.rows)
+            capacity = capacity_for(cluster, job, shape, reserved)
+            required = required_set(cluster, job, capacity.nodes)
+            if (
+                required is not None
+                and capacity.node_count >= shape.node_count >= required.bit_count()
+            ):
+                rows = node_array(capacity.nodes)
                 cost = self.rule.costs(cluster, job, shape, rows, at_s)
-                chosen = _best(cluster, shape, rows, cost, tuple(rows_in(required)))
+                chosen = _best(cluster, shape, rows, cost, tuple(nodes_in(required)))
                 sizes = np.full(len(chosen), shape.gpus_per_node)
                 masks = lowest_of(cluster.free_mask[chosen], sizes)
-                return the_one(cluster, shape, chosen, masks, room)
-            chances += room.chances(shape)
-        return nothing(job, room, chances)
+                return the_one(cluster, shape, chosen, masks, capacity)
+            hints += capacity.hints(shape)
+        return nothing(cluster, job, capacity, hints)
 
-    def chances(self, cluster: Cluster, job: JobSpec, rows: RowSet) -> Sequence[Chance]:
+    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return chances_in(cluster, job, rows)
+        return hints_in(cluster, job, rows)
 
 
 class WholeFreeNode:

@@ -95,7 +95,6 @@ class TimeSlices:
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
-        assert job.spec is not None
         restart_s = self.restart_s(job.job_id, job.spec.gpu_count)
         return max(self.slice_s, _RUN_PER_RESTART * restart_s)
 
@@ -166,7 +165,6 @@ class ShortestIfItPays:
         return self.left_s(victim.job_id, at_s) - self._restart_s(victim)
 
     def _restart_s(self, victim: JobRecord) -> float:
-        assert victim.spec is not None
         return self.restart_s(victim.job_id, victim.spec.gpu_count)
 
 
@@ -267,5 +265,4 @@ def widest_first(running: Sequence[JobRecord]) -> Sequence[JobRecord]:
 
 
 def _submit_s(job: JobRecord) -> float:
-    assert job.spec is not None
     return job.spec.submit_s

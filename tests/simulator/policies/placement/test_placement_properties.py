@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import row_set
+from roost_engine.cluster.node_sets import node_set
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import shares_of
 from roost_engine.placement.candidates import Candidates
@@ -65,9 +65,9 @@ class Site:
         self.policy: CandidatePolicy = part.candidates(self.knowledge)
         self.shapes_by_job = part.shapes_by_job and part.shapes_by_job(self.knowledge)
         for spec in NODES:
-            self.cluster.see_node(spec)
+            self.cluster.apply_node(spec)
             links = bridges(spec.gpu_count)
-            self.cluster.see_topology(spec.name, links, topology(spec.name, links).gpu_uuids)
+            self.cluster.apply_topology(spec.name, links, topology(spec.name, links).gpu_uuids)
 
     def spec(self, number: int, asked: "Asked") -> JobSpec:
         """A job of this rule's shapes."""
@@ -93,18 +93,16 @@ class Site:
 
     def propose(self, spec: JobSpec, kept_rows: tuple[int, ...]) -> Candidates:
         """Ask the rule, and check its answer."""
-        kept = row_set(kept_rows)
-        found = self.policy.propose(self.cluster, spec, kept, self.now_s)
+        reserved = node_set(kept_rows)
+        found = self.policy.propose(self.cluster, spec, reserved, self.now_s)
         for position in range(len(found)):
             self._check(found, position, spec, kept_rows)
-        self.log.append(
-            f"{spec.job_id}: {found.placement(0, self.cluster) if len(found) else None}"
-        )
+        self.log.append(f"{spec.job_id}: {found.placement(0) if len(found) else None}")
         return found
 
     def start(self, spec: JobSpec, found: Candidates) -> None:
         """Let a job hold its first candidate."""
-        self.cluster.hold(spec.job_id, shares_of(found.placement(0, self.cluster)))
+        self.cluster.hold(spec.job_id, shares_of(found.placement(0)))
         self.running.append(spec.job_id)
 
     def submit(self, spec: JobSpec) -> None:
@@ -114,10 +112,10 @@ class Site:
 
     def serve(self, kept_rows: tuple[int, ...] = ()) -> None:
         """Try whom the engine would try; whoever is not tried must have no room."""
-        kept = row_set(kept_rows)
+        reserved = node_set(kept_rows)
         if self.queue.begin_pass(self.cluster, self.policy, self.now_s):
             for group, job_id in self.queue.offers(-inf):
-                if group.is_blocked(kept):
+                if group.is_blocked(reserved):
                     continue
                 group.forget()
                 spec = self.waiting[job_id]
@@ -127,7 +125,7 @@ class Site:
                     del self.waiting[job_id]
                     self.start(spec, found)
                 else:
-                    group.found_nothing(found)
+                    group.note_failure(found)
         self.queue.check_invariants()
         for spec in self.waiting.values():
             assert not len(self.propose(spec, kept_rows)), f"{spec.job_id} was not recalled"
@@ -135,7 +133,7 @@ class Site:
     def _check(
         self, found: Candidates, position: int, spec: JobSpec, kept_rows: tuple[int, ...]
     ) -> None:
-        placement = found.placement(position, self.cluster)
+        placement = found.placement(position)
         shares = shares_of(placement)
         assert self.cluster.has_free(shares)
         assert found.shape in spec.shapes
@@ -205,7 +203,7 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
                 site.cluster.release(site.running.pop(first % len(site.running)))
         elif what == "usable":
             assert isinstance(first, int)
-            site.cluster.see_node(replace(NODES[first], usable=bool(second)))
+            site.cluster.apply_node(replace(NODES[first], usable=bool(second)))
         else:
             assert isinstance(first, int)
             site.cluster.set_fault(NODES[first].name, 2, "Xid 79" if second else "")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.simulator.placing import drawn, put, rule
 
-from roost_engine.cluster.node_sets import NO_ROWS
+from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import job, shape, share
 from roost_sim.traces.shapes import tightest_shapes
@@ -22,7 +22,7 @@ def test_tetris_takes_the_node_that_points_where_the_part_does() -> None:
     # Six GPUs are on n1 alone, and are not taken from two nodes.
     six = shape(6, cpus_per_node=6)
     assert put(rule("tetris"), cluster, job("new", six)) == {"n1": (0, 1, 2, 3, 4, 5)}
-    assert put(rule("tetris"), cluster, job("new", six), kept=0b10) is None
+    assert put(rule("tetris"), cluster, job("new", six), reserved=0b10) is None
 
 
 def test_parts_stay_in_the_rack_that_costs_least() -> None:
@@ -55,6 +55,6 @@ def test_a_required_node_is_among_them() -> None:
 
 def test_what_a_job_waits_for_is_room_for_its_parts() -> None:
     cluster = drawn("aa...... ########")
-    found = rule("tetris").propose(cluster, job("new", *tightest_shapes(8, 8)), NO_ROWS, 0.0)
+    found = rule("tetris").propose(cluster, job("new", *tightest_shapes(8, 8)), NO_NODES, 0.0)
     assert not len(found)
     assert dict(found.exclusions) == {"too few free GPUs": 2}

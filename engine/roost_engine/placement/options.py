@@ -1,0 +1,112 @@
+"""Options: candidate placements that no score can tell apart, described once.
+
+A search does not list candidates one by one. Nodes with the same links and the same GPUs free are
+interchangeable while their load is unknown, so one option stands for all of them.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.features import COLUMN, COLUMNS
+from roost_engine.cluster.link_table import LOAD_COLUMNS, STATIC_COLUMNS, LinkTable, SubsetChoice
+from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.domain.tier import Tier
+
+Part: TypeAlias = tuple[int, int, int]
+"""What one node gives: kind of the node, mask of its free GPUs, mask of the GPUs taken."""
+
+
+class Load(NamedTuple):
+    """How busy the GPUs around a candidate are.
+
+    Attributes:
+        around: float32 [candidate, column], columns LOAD_COLUMNS of cluster.features.
+        known_frac: share of the nodes' GPUs whose load is known.
+    """
+
+    around: NDArray[np.float32]
+    known_frac: float
+
+
+class NodeOption(NamedTuple):
+    """Candidates on one node each: every subset of the choice, on every node of the set.
+
+    Attributes:
+        nodes: interchangeable nodes; a single one where the load is known.
+        kind: of the nodes.
+        choice: the link-optimal subsets of what is free on each of them.
+        load: of the subsets; None while it is unknown.
+    """
+
+    nodes: NodeSet
+    kind: int
+    choice: SubsetChoice
+    load: Load | None = None
+
+    @property
+    def key(self) -> object:
+        """What its scores depend on while the load is unknown."""
+        return self.choice
+
+
+class GangOption(NamedTuple):
+    """One candidate on several nodes, or on GPUs that a policy of the literature scattered.
+
+    Attributes:
+        nodes: node indices, ascending.
+        parts: what each of them gives.
+        tier: how close together they are.
+        load: None while it is unknown.
+    """
+
+    nodes: tuple[int, ...]
+    parts: tuple[Part, ...]
+    tier: Tier
+    load: Load | None = None
+
+    @property
+    def key(self) -> object:
+        """What its score depends on while the load is unknown."""
+        return self.parts, self.tier
+
+
+Option: TypeAlias = NodeOption | GangOption
+
+
+def node_features(option: NodeOption) -> NDArray[np.float32]:
+    """Return what a policy sees of the subsets on one node: float32 [subset, feature]."""
+    features = np.zeros((len(option.choice.masks), len(COLUMNS)), dtype=np.float32)
+    features[:, STATIC_COLUMNS] = option.choice.static
+    if option.load is not None:
+        features[:, LOAD_COLUMNS] = option.load.around
+        features[:, COLUMN["load_known_frac"]] = option.load.known_frac
+    return features
+
+
+def gang_features(
+    options: Sequence[GangOption], tables: Sequence[LinkTable]
+) -> NDArray[np.float32]:
+    """Return what a policy sees of gangs of one size, the means over their nodes.
+
+    Args:
+        options: one or more, all on as many nodes.
+        tables: by kind of node.
+
+    Returns:
+        float32 [gang, feature].
+    """
+    parts = [
+        tables[kind].part(free, mask)[0] for gang in options for kind, free, mask in gang.parts
+    ]
+    each = np.zeros((len(parts), len(COLUMNS)), dtype=np.float32)
+    each[:, STATIC_COLUMNS] = parts
+    features: NDArray[np.float32] = each.reshape(len(options), -1, len(COLUMNS)).mean(axis=1)
+    features[:, COLUMN["tier_frac"]] = [gang.tier / 2 for gang in options]
+    for position, gang in enumerate(options):
+        if gang.load is not None:
+            features[position, LOAD_COLUMNS] = gang.load.around[0]
+            features[position, COLUMN["load_known_frac"]] = gang.load.known_frac
+    return features

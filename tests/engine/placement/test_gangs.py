@@ -1,0 +1,107 @@
+"""gangs: the same gangs, in the same order, as looking at every node finds."""
+
+from random import Random
+
+import numpy as np
+import pytest
+from tests.engine.placement import every_node
+from tests.engine.placement.listed import masks_of, nodes_of
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.features import COLUMN
+from roost_engine.cluster.node_sets import NO_NODES, nodes_in
+from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.domain.topology import LinkMatrix
+from roost_engine.placement.gangs import find_gangs, groups_in
+from roost_engine.placement.search import find_candidates
+from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
+
+KINDS = {
+    "one kind": [bridges(8)],
+    "two kinds": [bridges(8), nvswitch(8)],
+    "three sizes": [bridges(4), bridges(8), bridges(10, 2)],
+}
+
+
+def random_cluster(
+    random: Random, kinds: list[LinkMatrix], *, loaded_frac: float = 0.0, most_nodes: int = 30
+) -> Cluster:
+    """Up to 30 nodes in up to 4 racks; a third of them idle, as many with half of it taken."""
+    cluster = Cluster()
+    for number in range(random.randint(3, most_nodes)):
+        links, name = random.choice(kinds), f"n{number}"
+        cluster.apply_node(node(name, links.gpu_count, rack=f"r{random.randint(0, 3)}"))
+        seen = topology(name, links)
+        cluster.apply_topology(seen.name, seen.links, seen.gpu_uuids)
+        taken = random.choice([0, 0b1111, random.getrandbits(links.gpu_count)])
+        indices = tuple(gpu for gpu in range(links.gpu_count) if taken >> gpu & 1)
+        cluster.hold(JobId(name), [NodeShare(seen.name, indices)])
+        if random.random() < loaded_frac:
+            load = [[random.random() for _ in range(4)] for _ in range(links.gpu_count)]
+            cluster.apply_load(seen.name, np.array(load, dtype=np.float32))
+    return cluster
+
+
+@pytest.mark.parametrize("loaded_frac", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 8])
+def test_gangs_are_those_found_by_looking_at_every_node(
+    kinds: list[LinkMatrix], size: int, loaded_frac: float
+) -> None:
+    found_count = 0
+    for seed in range(25):
+        random = Random(seed)
+        cluster = random_cluster(random, kinds, loaded_frac=loaded_frac)
+        wanted = shape(size, random.randint(2, 5))
+        capacity = cluster.gpu_free.at_least[size]
+        if capacity.bit_count() < wanted.node_count:
+            continue
+        required = NO_NODES
+        if seed % 3 == 0:
+            for row in random.sample(nodes_in(capacity), random.randint(1, wanted.node_count)):
+                required |= 1 << row
+        expected = every_node.gangs(cluster, wanted, capacity, required)
+        found = find_gangs(cluster, wanted, capacity, required)
+        assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
+        found_count += bool(found)
+        for gang in found:
+            racks = {int(cluster.rack_id[row]) for row in gang.nodes}
+            assert gang.tier == (1 if len(racks) == 1 else 2)
+    assert found_count > 5
+
+
+@pytest.mark.parametrize("loaded_frac", [0.0, 0.5])
+def test_the_features_of_a_gang_are_those_of_its_nodes(loaded_frac: float) -> None:
+    for seed in range(20):
+        random = Random(seed)
+        cluster = random_cluster(random, KINDS["three sizes"], loaded_frac=loaded_frac)
+        wanted = shape(2, 2)
+        found = find_candidates(cluster, job("1", wanted), wanted)
+        tier = COLUMN["tier_frac"]
+        each = zip(nodes_of(found), masks_of(found), found.features, strict=True)
+        for nodes, mask, features in each:
+            expected = every_node.gang_features(cluster, tuple(nodes), mask)
+            assert np.delete(features, tier).tolist() == np.delete(expected, tier).tolist()
+
+
+def test_sizes_with_many_index_sets_are_counted_in_arrays() -> None:
+    """C(16, 8) = 12,870 sets to compare."""
+    cluster = Cluster()
+    for name in ("a", "b"):
+        cluster.apply_node(node(name, 16))
+    cluster.hold(JobId("1"), [NodeShare(node("a").name, (0,))])
+    capacity = cluster.gpu_free.at_least[8]
+    found = find_gangs(cluster, shape(8, 2), capacity, NO_NODES)
+    expected = every_node.gangs(cluster, shape(8, 2), capacity, NO_NODES)
+    assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
+    assert expected
+
+
+def test_nodes_with_the_same_gpus_free_are_grouped() -> None:
+    cluster = Cluster()
+    for name in ("a", "b", "c"):
+        cluster.apply_node(node(name))
+    cluster.hold(JobId("1"), [NodeShare(node("b").name, (0,))])
+    groups = {group.free: nodes_in(group.nodes) for group in groups_in(cluster, 0b111, 1)}
+    assert groups == {0xFF: [0, 2], 0xFE: [1]}
+    assert [tuple(group) for group in groups_in(cluster, 0b010, 1)] == [(0, 0xFE, 0b010, 1)]
