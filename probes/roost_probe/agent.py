@@ -1,4 +1,4 @@
-"""The probe at work: a sampling loop, a stream to roostd, and a socket for hooks."""
+"""The probe's agent: a sampling loop, a stream to roostd, and a socket for hooks."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ LONGEST_INTERVAL_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """What the agent needs to know."""
+    """Settings of the agent."""
 
     node: str
     daemon: DaemonAddress
@@ -37,8 +37,8 @@ class Agent:
     Args:
         settings: see AgentSettings.
         monitor: reads the driver.
-        notifier: tells systemd.
-        rng: for the back-off and the phase of the samples.
+        notifier: reports readiness and state to systemd.
+        rng: draws the waits of the back-off.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Agent:
             await self._monitor.close()
 
     def reload(self) -> None:
-        """Read topology and certificates again, and say Hello anew."""
+        """Read topology and certificates again, and open a new stream; it begins with Hello."""
         self._notifier.reloading()
         self._monitor.refresh()
         self._stream.reconnect()
@@ -101,7 +101,7 @@ class Agent:
             if not self._has_sampled.is_set():
                 self._notifier.ready(self._status())
                 self._has_sampled.set()
-            # A driver that took longer than the interval costs samples, not a backlog.
+            # Samples that a slow driver call delays past their time are skipped, not queued.
             due_s = max(due_s + self._interval_s, loop.time())
             await asyncio.sleep(due_s - loop.time())
 
@@ -112,7 +112,8 @@ class Agent:
 
     def _hello(self) -> telemetry_pb2.Hello:
         monitor = self._monitor
-        # roostd remembers fatal XIDs for as long as a session lasts, so a repair begins a new one.
+        # roostd remembers fatal XIDs for as long as a session lasts, so a
+        # repaired GPU begins a new session.
         session_id = f"{self._start_id}-{monitor.repair_count}"
         return build_hello(self._settings.node, session_id, monitor.topology, monitor.problems)
 

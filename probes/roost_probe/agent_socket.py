@@ -28,7 +28,7 @@ MOST_REQUEST_BYTES = 4096
 
 
 class BadRequest(Exception):
-    """A hook asked for something that is no request."""
+    """A hook sent a line that is not a valid request."""
 
 
 class AgentSocket:
@@ -38,8 +38,8 @@ class AgentSocket:
         path: where to listen.
         node: this node's Slurm name.
         channel: to roostd.
-        topology: tells the node's topology as it is now.
-        trusted_uids: who may report allocations; anyone may ask for plans.
+        topology: returns the node's current topology.
+        trusted_uids: user ids that may report allocations; every user may ask for plans.
     """
 
     def __init__(
@@ -130,9 +130,9 @@ class AgentSocket:
 
 
 def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, str]:
-    """The nearest NIC of each GPU, by gres index as text.
+    """Return the name of the NIC nearest to each GPU, keyed by the GPU's gres index as text.
 
-    Where several are equally near, neighbouring GPUs get different ones.
+    Where several NICs are equally near, neighbouring GPUs get different ones.
     """
     nics = dict[str, str]()
     order = gres_order(topology)
@@ -148,7 +148,7 @@ def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, s
 
 
 def gres_order(topology: Topology) -> list[int]:
-    """NVML indices in gres order: gres index i is the i-th lowest /dev/nvidia number."""
+    """Return NVML indices in gres order: gres index i is the i-th lowest /dev/nvidia number."""
     minors = [gpu.minor_number for gpu in topology.gpus]
     numbers = [minor for minor in minors if minor is not None]
     if len(numbers) < len(minors):

@@ -1,4 +1,4 @@
-"""How long to wait before the next try."""
+"""The wait before the next try, with full jitter."""
 
 import random
 
@@ -6,8 +6,8 @@ import random
 class Backoff:
     """Full jitter: a random share of a limit that doubles.
 
-    After an outage thousands of probes come back at once; spreading them over the whole interval
-    is what keeps the daemon from losing connections.
+    After an outage thousands of probes reconnect at once; spreading them over the whole interval
+    keeps the daemon from losing connections.
     Source: M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
     """
 
@@ -16,11 +16,11 @@ class Backoff:
         self._failures = 0
 
     def next_s(self) -> float:
-        """The wait after one more failure, in seconds."""
+        """Count one more failure and return the wait after it, in seconds."""
         limit_s = min(self._most_s, self._first_s * 2.0 ** min(self._failures, 32))
         self._failures += 1
         return self._rng.uniform(0.0, limit_s)
 
     def reset(self) -> None:
-        """It worked: begin with short waits next time."""
+        """Forget the failures after a success, so that the next wait is short."""
         self._failures = 0

@@ -19,7 +19,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonAddress:
-    """Where roostd listens for probes. tls None: a connection in the clear."""
+    """Where roostd listens for probes. tls None: the connection is not encrypted."""
 
     target: str  # HOST:PORT
     tls: Tls | None = None
@@ -41,14 +41,14 @@ class DaemonAddress:
 
 
 _OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.http2.bdp_probe", 0),  # its buffers grow to hundreds of MB on the daemon's side
-    # A channel of its own connection state: the probe has its own back-off, and a shared one
-    # would add gRPC's on top.
+    ("grpc.http2.bdp_probe", 0),  # the probing grows buffers to hundreds of MB in the daemon
+    # This channel shares no connection state: the probe has its own back-off, and shared
+    # state would add gRPC's back-off to it.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
     # The interval must stay above the 300 s that servers tolerate by default. The time-out also
-    # sets TCP_USER_TIMEOUT, which is what notices a dead daemon while samples are sent.
+    # sets TCP_USER_TIMEOUT, by which a dead daemon is noticed while samples are sent.
     ("grpc.keepalive_time_ms", 330_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.max_receive_message_length", 1 << 16),

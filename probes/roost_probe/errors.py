@@ -1,4 +1,4 @@
-"""What goes wrong in a probe.
+"""Errors that the probe raises on purpose.
 
 ProbeError
 ├── DriverFault      NVML did not answer, or said it cannot; worth another try

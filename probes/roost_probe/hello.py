@@ -9,7 +9,7 @@ SCHEMA_VERSION = 1
 # Not importlib.metadata, which would cost the probe 3 MB; a test keeps it in step.
 PROBE_VERSION = "0.1.0"
 
-# What roostd accepts.
+# The most problems, and characters of each, that roostd accepts.
 MOST_PROBLEMS = 64
 MOST_TEXT = 256
 
@@ -17,7 +17,7 @@ MOST_TEXT = 256
 def build_hello(
     node: str, session_id: str, topology: Topology, problems: Iterable[str]
 ) -> telemetry_pb2.Hello:
-    """Put a node's topology, and what else is wrong with it, into a message."""
+    """Build a node's Hello from its topology and from problems that the topology does not list."""
     return telemetry_pb2.Hello(
         node=node,
         schema_version=SCHEMA_VERSION,
@@ -27,14 +27,14 @@ def build_hello(
         gpus=[
             telemetry_pb2.Gpu(
                 index=index,
-                # A GPU that was lost before the probe started keeps its place under a name
-                # that nothing else has.
+                # A GPU that was lost before the probe started keeps its index, under a unique
+                # placeholder name.
                 uuid=gpu.uuid or f"lost-{index}",
                 pci_bus_id=gpu.pci_bus_id or f"lost-{index}",
                 model=gpu.model,
                 memory_bytes=gpu.memory_bytes,
                 minor_number=gpu.minor_number,
-                # Several nodes, as in virtual machines, are as good as unknown.
+                # Virtual machines report several NUMA nodes: the GPU's own is then unknown.
                 numa_node=gpu.numa_nodes[0] if len(gpu.numa_nodes) == 1 else None,
                 cpu_affinity=gpu.cpu_affinity,
                 mig_enabled=gpu.mig_enabled,

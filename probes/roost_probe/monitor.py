@@ -20,7 +20,7 @@ NOTHING_KNOWN = DriverFacts()
 
 
 class Driver(Protocol):
-    """What the monitor asks; NvmlProcess is one."""
+    """The driver as the monitor asks it; NvmlProcess implements it."""
 
     async def facts(self) -> DriverFacts:
         """Read what does not change. Raises DriverFault."""
@@ -29,14 +29,14 @@ class Driver(Protocol):
         """Read what changes. Raises DriverFault."""
 
     async def close(self) -> None:
-        """Let go of it."""
+        """Close the driver."""
 
 
 class Monitor:
-    """Follows one node.
+    """Reads one node again and again; keeps its topology, its fault and its counters.
 
     Args:
-        driver: answers or raises DriverFault; the monitor goes on asking.
+        driver: answers or raises DriverFault; the monitor asks again in its next step.
         sysfs_root: where sysfs is mounted.
         facts_interval_s: how often to look whether GPUs, MIG or NICs changed.
         clock: monotonic seconds.
@@ -57,33 +57,33 @@ class Monitor:
         self._sampler, self._nic_counters = Sampler(), NicCounters()
         self.topology = Topology.of(NOTHING_KNOWN, sysfs_root)
         self.fault: str | None = None
-        # Counts changes of topology and fault; whoever sent an older one has news to send.
+        # Counts changes of topology and fault; the agent sends a new Hello when it has grown.
         self.revision = 0
-        # Counts repairs: a GPU that was lost answers again, so old faults no longer hold.
+        # Counts repairs: a lost GPU answers again, so its old faults no longer apply.
         self.repair_count = 0
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What stops the monitor from reading the driver, for an operator."""
+        """Return what keeps the monitor from reading the driver, in words for an operator."""
         return (self.fault,) if self.fault is not None else ()
 
     def refresh(self) -> None:
-        """Read the topology anew in the next step."""
+        """Read the topology again in the next step."""
         self._facts_due_s = self._clock()
 
     async def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         await self._driver.close()
 
     async def step(self) -> telemetry_pb2.Sample:
-        """Read the driver once. Never raises for what the driver does."""
+        """Read the driver once and return a sample; after a driver fault it has no values."""
         try:
             if self._clock() >= self._facts_due_s:
                 await self._read_facts()
             load = await self._driver.load()
         except DriverFault as fault:
             self._note(str(fault))
-            self.refresh()  # whatever answers next may be a driver with other GPUs
+            self.refresh()  # the driver may have other GPUs when it answers again
             return silent_sample(len(self.topology.gpus))
         self._note(None)
         sample = self._sampler.sample(load)

@@ -1,4 +1,4 @@
-"""Network cards, from sysfs: InfiniBand devices, and Ethernet ports that are none of those."""
+"""Network cards, from sysfs: InfiniBand devices, and net devices that are not also InfiniBand."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ class Nic:
     place: PciPath
     gpu_levels: tuple[Level, ...]  # [gpu]; empty where a GPU's place is unknown
     entry: Path  # its folder below /sys/class
-    bytes_per_s: float | None = None  # of its ports, in one direction; None: not known, or no link
+    bytes_per_s: float | None = None  # sum of its ports, one direction; None: unknown, or no link
 
 
 def find_nics(root: Path, gpu_addresses: Sequence[str]) -> tuple[Nic, ...]:
@@ -46,7 +46,7 @@ def find_nics(root: Path, gpu_addresses: Sequence[str]) -> tuple[Nic, ...]:
 
 
 def _speed_bytes_per_s(entry: Path) -> float | None:
-    """What the ports of a card can do: "200 Gb/sec (4X HDR)" a port, or Mbit/s of a net device."""
+    """Return a card's speed: "200 Gb/sec (4X HDR)" a port, or Mbit/s of a net device."""
     try:
         ports = sorted((entry / "ports").iterdir()) if (entry / "ports").is_dir() else []
         if ports:

@@ -1,4 +1,4 @@
-"""How much network cards move: counters of sysfs, turned into rates.
+"""Traffic of network cards: byte counters of sysfs, turned into rates.
 
 InfiniBand devices, RoCE among them, count words of four bytes a port (`port_xmit_data`, as the
 InfiniBand specification defines it); net devices count bytes. A card that cannot be read is
@@ -24,7 +24,7 @@ class _Counts:
 
 
 class NicCounters:
-    """Reads the counters of the node's cards; remembers the last ones, to tell rates."""
+    """Reads the counters of the node's cards; keeps the last reading, to compute rates."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Counts] = {}
@@ -33,7 +33,7 @@ class NicCounters:
         """Write the rates since the last call into a sample.
 
         Args:
-            sample: gets its columns of NICs.
+            sample: its NIC columns are filled in.
             nics: as in the Hello.
             at_s: monotonic clock.
         """

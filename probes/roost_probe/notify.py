@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class Notifier:
-    """Tells systemd how the probe is. Does nothing where systemd did not start it.
+    """Reports the probe's state to systemd. Does nothing where systemd did not start the probe.
 
     Args:
         environ: where NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID are looked up.
@@ -35,7 +35,7 @@ class Notifier:
         self._send("STOPPING=1")
 
     def watchdog(self) -> None:
-        """The sampling loop turns. Call it from there, never from a timer of its own."""
+        """Feed the watchdog. Call it in the sampling loop only, so that a hung loop is noticed."""
         if self.watchdog_s is not None:
             self._send("WATCHDOG=1")
 
@@ -47,7 +47,7 @@ class Notifier:
             try:
                 sender.sendto(message.replace("\r", " ").encode(), self._address)
             except OSError:
-                return  # systemd restarts itself at times; the next message will do
+                return  # systemd may be restarting itself; the next message replaces this one
 
 
 def _watchdog_s(environ: Mapping[str, str]) -> float | None:

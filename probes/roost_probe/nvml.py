@@ -101,7 +101,7 @@ class Nvml:
         return DriverLoad(at_s=time.monotonic(), gpus=tuple(gpus), xids=self._xids())
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """Close the driver."""
         if self._handles is None:
             return
         if self._events is not None:
@@ -146,7 +146,7 @@ class Nvml:
             try:
                 event = pynvml.nvmlEventSetWait(self._events, 0)
             except pynvml.NVMLError:
-                break  # a time-out: nothing more to tell
+                break  # timed out: no more events
             index = indices.get(_address(event.device))
             if index is not None:
                 found.append((index, int(event.eventData)))
@@ -241,7 +241,7 @@ def _optional_pair(call: Callable[[Handle, Handle], int], a: Handle, b: Handle) 
     try:
         return call(a, b)
     except pynvml.NVMLError:
-        return None  # which of the two is lost shows when it is asked by itself
+        return None  # which of the two is lost shows when each is read by itself
 
 
 def _handle(index: int) -> Handle | None:
@@ -287,14 +287,14 @@ def _throttle_reasons(handle: Handle) -> int | None:
 
 
 def _counter(answer: Any) -> int | None:
-    # A counter of 32 bits wraps within a second at PCIe and NVLink rates: no use.
+    # A counter of 32 bits wraps within a second at PCIe and NVLink rates, so it is not used.
     if answer.nvmlReturn or answer.valueType != pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
         return None
     return int(answer.value.ullVal)
 
 
 def _numa_nodes(handle: Handle) -> tuple[int, ...]:
-    # Not nvmlDeviceGetNumaNodeId: that is the node which the GPU's own memory forms, if any.
+    # Not nvmlDeviceGetNumaNodeId: that is the NUMA node formed by the GPU's own memory, if any.
     words = _optional(
         pynvml.nvmlDeviceGetMemoryAffinity, handle, 4, pynvml.NVML_AFFINITY_SCOPE_NODE
     )

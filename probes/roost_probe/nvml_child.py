@@ -1,7 +1,7 @@
 """The process that calls the driver: answers each line on stdin with one line on stdout.
 
-It may hang or die at any call, which is why it is a process. Start it with the PCIe source as
-its argument; it ends when stdin does, or when its parent is gone.
+A driver call may hang or crash, so the calls run in a process of their own. Start it with the PCIe
+source as its argument; it ends when stdin does, or when its parent is gone.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> int:
     """Answer until stdin ends."""
-    # A hung child never sees the end of stdin; the kernel ends it with its parent.
+    # A hung child never reads the end of stdin; the kernel kills it when its parent ends.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # drivers print to stdout at times; that must not end up among the answers

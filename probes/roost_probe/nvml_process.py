@@ -1,4 +1,4 @@
-"""The driver, asked from the probe's side: a child process, a deadline, and a new child."""
+"""The probe's side of the driver: a child that calls NVML, deadlines, a new child on failure."""
 
 import asyncio
 import contextlib
@@ -92,7 +92,7 @@ class NvmlProcess:
         except (ConnectionError, ValueError):
             line = b""  # the pipe broke, or the line is longer than any sane answer
         if not line.endswith(b"\n"):
-            await self._reaped(child)  # it is on its way out: let it say what it died of
+            await self._reaped(child)  # it is exiting: wait for the status, which names the signal
             await self._give_up(child, "the NVML process died")
         return line
 
@@ -128,7 +128,7 @@ class NvmlProcess:
             name = signal.Signals(-child.returncode).name
             problem = f"{problem} ({name})" if name != "SIGKILL" else problem
         self._not_before_s = self._clock() + self._backoff.next_s()
-        # The same words until it works again: what changes every second is no news.
+        # The text stays the same until the driver works again: every change of it sends a Hello.
         self._last_problem = f"{problem}; it is started anew"
         raise DriverFault(self._last_problem)
 
@@ -138,7 +138,7 @@ class NvmlProcess:
                 child.kill()
         if await self._reaped(child):
             return True
-        self._stuck = child  # in an uninterruptible driver call: one of these is enough
+        self._stuck = child  # hangs in an uninterruptible driver call: start no second one
         return False
 
     async def _reaped(self, child: asyncio.subprocess.Process) -> bool:

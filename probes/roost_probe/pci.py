@@ -28,7 +28,7 @@ SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class PciPath:
-    """A device's way down from its host bridge."""
+    """A device's path from its host bridge down."""
 
     hops: tuple[str, ...]  # "pci0000:00", "0000:00:01.0", ..., the device
     numa_node: int | None

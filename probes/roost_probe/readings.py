@@ -1,6 +1,6 @@
-"""What the driver said, in base units: the words between the NVML process and the probe.
+"""Readings of the driver, in base units: the messages from the NVML process to the probe.
 
-None is "the driver did not say", never 0.
+None means that the driver did not report a value; 0 is always a reported 0.
 """
 
 import json

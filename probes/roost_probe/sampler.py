@@ -1,4 +1,4 @@
-"""From readings to samples: rates from counters, and nothing that cannot be true."""
+"""Turns readings into samples: computes rates from counters and drops implausible values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,13 +21,13 @@ MOST_COUNT = 1 << 62
 
 
 class Sampler:
-    """Makes one sample of each reading; remembers the last counters, to tell rates."""
+    """Makes one sample of each reading; keeps the last counters, to compute rates."""
 
     def __init__(self) -> None:
         self._last: DriverLoad | None = None
 
     def sample(self, load: DriverLoad) -> telemetry_pb2.Sample:
-        """Pack a reading. The sequence number is left to whoever sends it."""
+        """Pack a reading into a sample; the stream that sends it sets the sequence number."""
         gpus = load.gpus[:MOST_GPUS]
 
         def floats(
@@ -82,7 +82,7 @@ class Sampler:
 
 
 def silent_sample(gpu_count: int) -> telemetry_pb2.Sample:
-    """What to send while the driver does not answer: the probe lives, and knows nothing."""
+    """Return a sample without values: the probe is alive, but the driver does not answer."""
     return telemetry_pb2.Sample(gpu_count=min(gpu_count, MOST_GPUS))
 
 

@@ -134,7 +134,7 @@ def sample_rows(sample: telemetry_pb2.Sample) -> list[Row]:
 
 
 def format_sample(sample: telemetry_pb2.Sample) -> str:
-    """One line a GPU; a dash is what the driver did not say."""
+    """One line a GPU; a dash marks a value that the driver did not report."""
     lines = ["\t".join(["GPU", "state", *_COLUMNS])]
     for index, row in enumerate(sample_rows(sample)):
         state = "lost" if sample.lost_mask >> index & 1 else "ok"

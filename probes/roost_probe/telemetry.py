@@ -24,7 +24,7 @@ MOST_WAITING_XIDS = 256
 
 
 class Outbox:
-    """What waits to be sent: news, and the newest sample. Samples that nobody took are gone."""
+    """What waits to be sent: a Hello that is due, and the newest sample, which replaces older."""
 
     def __init__(self) -> None:
         self._sample: telemetry_pb2.Sample | None = None
@@ -32,7 +32,7 @@ class Outbox:
         self._filled = asyncio.Event()
 
     def put_sample(self, sample: telemetry_pb2.Sample) -> None:
-        """Replace the waiting sample. Its XID events are kept: they happen once."""
+        """Replace the waiting sample. Its XID events are carried over: each is reported once."""
         if self._sample is not None:
             events = [*self._sample.xid_events, *sample.xid_events][-MOST_WAITING_XIDS:]
             del sample.xid_events[:]
@@ -46,7 +46,7 @@ class Outbox:
         self._filled.set()
 
     async def take(self) -> telemetry_pb2.Sample | None:
-        """Wait for something to send. None: a Hello, with what is true now."""
+        """Wait for a message to send; None: send a Hello with the current state."""
         await self._filled.wait()
         if self._hello_due:
             self._hello_due = False
@@ -64,8 +64,8 @@ class TelemetryStream:
     Args:
         address: the daemon.
         outbox: what to send.
-        build_hello: tells what is true now.
-        on_welcome: told when the daemon accepts.
+        build_hello: returns a Hello with the current state.
+        on_welcome: called when the daemon accepts the stream.
         rng: for the back-off.
     """
 
@@ -155,7 +155,7 @@ class TelemetryStream:
 
 
 def _why(outcomes: Iterable[object]) -> str:
-    """Why a session ended, by what its tasks ended with.
+    """Return why a session ended, from the outcomes of its tasks.
 
     Raises:
         Exception: a task failed for a reason that is no fault of the connection.

@@ -1,4 +1,4 @@
-"""How the GPUs of this node are linked, from what the driver says about each."""
+"""How the GPUs of this node are linked, from what the driver reports of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class Topology:
                 level = _level(facts.gpus, a, b, tree)
                 if level is None:
                     level = Level.SYSTEM
-                    if facts.gpus[a].uuid and facts.gpus[b].uuid:  # else lost, and told so
+                    if facts.gpus[a].uuid and facts.gpus[b].uuid:  # a lost GPU has its own problem
                         problems.append(f"distance of GPUs {a} and {b} unknown; taken to be SYS")
                 lanes, nvswitch = _lanes(facts.gpus, a, b)
                 links.append(Link(a, b, level, lanes, nvswitch))
@@ -86,7 +86,8 @@ def _level(gpus: Sequence[GpuFacts], a: int, b: int, tree: PciTree) -> Level | N
 def _lanes(gpus: Sequence[GpuFacts], a: int, b: int) -> tuple[int, bool]:
     """NVLink lanes of a pair, and whether they go through an NVSwitch.
 
-    A switch offers all lanes of a GPU to each of its peers, so a pair has the lesser of both.
+    A switch offers all lanes of a GPU to each of its peers, so a pair has the smaller
+    count of the two.
     """
     addresses = {gpu.pci_bus_id for gpu in gpus}
     direct = min(_lanes_to(gpus[a], gpus[b]), _lanes_to(gpus[b], gpus[a]))

@@ -22,7 +22,7 @@ from roost_probe.testing.matrix import sample_names, sample_text
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit code: 2 for what the user got wrong."""
+    """Run one command. Returns the exit code: 2 for a wrong argument or file."""
     options = _parser().parse_args(argv)
     try:
         options.run(options)

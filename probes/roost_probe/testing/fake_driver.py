@@ -1,4 +1,4 @@
-"""A node with GPUs that do not exist: the fake driver, described, running and changeable."""
+"""A node with fake GPUs: the fake driver, made from a description and changed while it runs."""
 
 import hashlib
 import os
@@ -47,7 +47,7 @@ _NVML_LEVELS = {
     Level.SYSTEM: 50,
 }
 
-# Which calls a driver that does not know a quantity would refuse.
+# The calls that a driver refuses when it does not support a quantity.
 QUANTITY_CALLS = {
     "utilization": ("nvmlDeviceGetUtilizationRates",),
     "memory": ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2"),
@@ -72,8 +72,8 @@ QUANTITY_CALLS = {
 class FakeDriver:
     """Writes the state that the fake libnvidia-ml.so.1 answers from.
 
-    Several may be attached to one state file, in any process; what one sets the probe sees in its
-    next call.
+    Several may be attached to one state file, in any process; the probe
+    reads a value that any of them has set in its next call.
     """
 
     def __init__(self, file: StateFile) -> None:
@@ -131,7 +131,7 @@ class FakeDriver:
         return self._state.calls
 
     def environment(self, library_folder: Path) -> dict[str, str]:
-        """Variables that make a process load this driver, which is built if need be."""
+        """Return variables that make a process load this driver; builds a missing library."""
         build_library(library_folder)
         inherited = os.environ.get("LD_LIBRARY_PATH")
         folders = [str(library_folder), *([inherited] if inherited else [])]
@@ -201,7 +201,7 @@ class FakeDriver:
         self._add(call, gpu, FaultKind.CRASH)
 
     def hide(self, quantity: str, gpu: int | None = None) -> None:
-        """Let the driver not know a quantity (NVML_ERROR_NOT_SUPPORTED).
+        """Make the driver refuse a quantity (NVML_ERROR_NOT_SUPPORTED).
 
         Raises:
             DescriptionError: no such quantity.
@@ -225,14 +225,14 @@ class FakeDriver:
         self._state.xid_count += 1
 
     def clear_faults(self) -> None:
-        """Mend everything that was injected."""
+        """Clear every injected fault."""
         self._state.fault_count = 0
         self._state.init_error = 0
         for gpu in range(self.gpu_count):
             self.restore(gpu)
 
     def close(self) -> None:
-        """Let go of the state file; it stays, and so do drivers that others have open."""
+        """Unmap the state file; the file stays, as do drivers that other processes opened."""
         del self._state
         self._file.close()
 

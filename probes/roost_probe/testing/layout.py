@@ -15,7 +15,7 @@ from roost_probe.testing.state import MAX_LANES
 # Beyond this many lanes a GPU cannot be wired to its peers directly: 18 is the most that a GPU
 # has (Hopper and Blackwell data sheets), so the lanes must lead to an NVSwitch.
 MOST_DIRECT_LANES = 18
-SWITCHES = 4  # as in DGX H100; the probe must not care
+SWITCHES = 4  # as in DGX H100; the probe's answers do not depend on it
 SWITCH_BUS_IDS = tuple(f"00000000:{0xA0 + i:02X}:00.0" for i in range(SWITCHES))
 
 
@@ -38,7 +38,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything the fake driver and the fake sysfs need to know about places."""
+    """PCI places, common ancestors and NVLink lanes of all devices of a node."""
 
     gpus: tuple[PciPlace, ...]
     nics: tuple[PciPlace, ...]
@@ -66,9 +66,9 @@ def lay_out(topology: TopoText, nvswitch: bool | None = None) -> Layout:
 
 
 def _closed_levels(topology: TopoText) -> list[list[Level]]:
-    """Levels of all devices, with what the text hides behind NVLink made to fit the rest.
+    """Return the levels of all pairs of devices, those that NVLink hides in the text inferred.
 
-    If a NIC shares a switch with two GPUs, these share it with each other.
+    If a NIC shares a switch with two GPUs, the two GPUs share it with each other.
     """
     gpu_count, nic_count = topology.links.gpu_count, len(topology.nic_names)
     size = gpu_count + nic_count
@@ -116,7 +116,7 @@ def _clusters(members: Sequence[int], levels: list[list[Level]], within: Level) 
 
 def _places(topology: TopoText, levels: list[list[Level]]) -> list[PciPlace]:
     gpu_count = topology.links.gpu_count
-    # NVML numbers GPUs by bus id, so theirs rise with the index; NICs come after.
+    # NVML numbers GPUs by bus id, so GPU bus ids rise with the index; NICs come after.
     addresses = [f"0000:{0x10 + 4 * i:02x}:00.0" for i in range(gpu_count)]
     addresses += [f"0000:{0xB0 + i:02x}:00.0" for i in range(len(levels) - gpu_count)]
     places = dict[int, PciPlace]()
@@ -137,7 +137,7 @@ def _places(topology: TopoText, levels: list[list[Level]]) -> list[PciPlace]:
 
 
 class _Names:
-    """Addresses for bridges, apart from those of devices."""
+    """Hands out addresses for bridges that no device has."""
 
     def __init__(self) -> None:
         self._taken = 0
@@ -172,7 +172,7 @@ def _lanes(links: LinkMatrix, nvswitch: bool | None) -> tuple[tuple[Lane, ...], 
 
 
 def _switch_lanes(counts: list[list[int]]) -> tuple[tuple[Lane, ...], ...]:
-    """Lanes to switches. A pair then has as many as the poorer of the two."""
+    """Return each GPU's lanes to switches; a pair has as many as its GPU with fewer lanes."""
     mine = [max(row) for row in counts]
     for a, row in enumerate(counts):
         for b, count in enumerate(row):

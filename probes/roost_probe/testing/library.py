@@ -1,4 +1,4 @@
-"""Compiling the fake libnvidia-ml.so.1."""
+"""Compiles the fake libnvidia-ml.so.1."""
 
 import hashlib
 import os

@@ -27,7 +27,7 @@ class TopoText:
 
 
 def sample_names() -> tuple[str, ...]:
-    """The matrices that come with the package."""
+    """Return the names of the matrices that ship with the package."""
     folder = resources.files("roost_probe.testing") / "topologies"
     return tuple(
         sorted(f.name.removesuffix(".txt") for f in folder.iterdir() if f.name.endswith(".txt"))
@@ -35,7 +35,7 @@ def sample_names() -> tuple[str, ...]:
 
 
 def sample_text(name: str) -> str:
-    """The text of one of them.
+    """Return the text of a sample matrix.
 
     Raises:
         DescriptionError: there is none of that name.

@@ -1,4 +1,4 @@
-"""A roostd that only listens: the daemon's side of the wire, for tests of the probe."""
+"""A fake roostd that records what probes send, for tests of the probe."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -12,11 +12,11 @@ Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
 
 class FakeDaemon(telemetry_pb2_grpc.TelemetryServicer, placement_pb2_grpc.PlacementServicer):
-    """Takes streams, remembers what came, and answers hooks from a table.
+    """Accepts streams, records every message, and answers hooks from a table.
 
     Args:
-        plans: by Slurm job id; jobs that are not in it are unmanaged.
-        sample_interval_s: what it asks probes for.
+        plans: by Slurm job id; a job that is not in the table is unmanaged.
+        sample_interval_s: the interval that it asks probes for.
 
     Attributes:
         messages: everything received, oldest first, over all streams and restarts.

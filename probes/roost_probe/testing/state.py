@@ -24,7 +24,7 @@ class FaultKind(IntEnum):
 
     RETURN = 1  # the call returns `code`
     HANG = 2  # the call never returns
-    CRASH = 3  # the call dereferences nothing, and the process dies of SIGSEGV
+    CRASH = 3  # the call dereferences a null pointer: SIGSEGV
 
 
 class Counter(ctypes.Structure):
@@ -169,7 +169,7 @@ class DriverState(ctypes.Structure):
 
 
 class StateFile:
-    """A state file, mapped. What is written to `driver` is seen by running probes at once."""
+    """A state file, mapped. Running probes read changes of `driver` at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -189,7 +189,7 @@ class StateFile:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb") as file:
             file.truncate(ctypes.sizeof(DriverState))
-        path.chmod(0o666)  # the library maps it for writing, whoever runs the probe
+        path.chmod(0o666)  # the library maps it for writing, as any user
         return cls(path)
 
     def publish(self) -> None:
@@ -199,7 +199,7 @@ class StateFile:
 
     @contextmanager
     def writing_counters(self, gpu: GpuState) -> Iterator[None]:
-        """Hold readers of the GPU's counters off while they change."""
+        """Make readers of the GPU's counters wait while they change."""
         gpu.counter_version += 1
         try:
             yield
