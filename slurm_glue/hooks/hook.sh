@@ -1,6 +1,6 @@
 #!/bin/sh
 # Slurm drains a node whose Prolog or Epilog fails or hangs: this takes under 1 s and always
-# exits 0, whatever has become of Python, the disk or the agent. Its file name says which hook it
+# exits 0, even where Python, the disk or the agent fails. Its file name says which hook it
 # is: prolog.sh, epilog.sh, task-prolog.sh, prolog-slurmctld.sh, epilog-slurmctld.sh.
 ROOST_SLURM=/usr/local/bin/roost-slurm
 RUNTIME_FOLDER=/run/roost

@@ -61,8 +61,8 @@ end
 
 local function may_hold(job, partition, beat)
   if beat.off[partition] or not (beat.on[partition] or beat.on["*"]) then return false end
-  -- Not those with a choice of partitions, in a reservation, exclusive (0; 2 and 3: to a user or
-  -- group), heterogeneous, "now or never", periodic.
+  -- Never held: jobs with a choice of partitions, in a reservation, exclusive (0; 2 and 3: to a
+  -- user or group), heterogeneous, immediate (srun -I), periodic (scrontab).
   return not (partition:find(",") or (job.reservation or "") ~= ""
     or job.shared == 0 or job.shared == 2 or job.shared == 3
     or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)

@@ -1,7 +1,7 @@
 """The command lines that Roost gives Slurm: pure functions from data to argv.
 
-Argument 0 is the program's bare name; the adapter puts the absolute path there. Nothing here is
-ever seen by a shell.
+Argument 0 is the program's bare name; the adapter puts the absolute path there. No shell
+ever reads these arguments.
 """
 
 import re
@@ -15,9 +15,9 @@ from roost_slurm.tres import typed_gpus
 
 Argv = tuple[str, ...]
 
-# Under which commands print times and arrays in a form that is the same everywhere.
+# The environment of every command, so that times and arrays are printed alike on every site.
 ENVIRONMENT = {
-    "TZ": "UTC0",  # times are printed, and read from argv, in it
+    "TZ": "UTC0",  # the zone of printed times and of times in argv
     "LC_ALL": "C",
     "SLURM_TIME_FORMAT": "standard",
     "SLURM_BITSTR_LEN": "0",  # never shorten an array's task list
@@ -27,7 +27,7 @@ _JOB_ID = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 
 
 def check_job_id(job_id: str) -> str:
-    """Return a job id that is one: `123`, `123_7`, `123+1`.
+    """Return the job id if its form is valid: `123`, `123_7`, `123+1`.
 
     Raises:
         ValueError: anything else.
@@ -50,8 +50,9 @@ def ping() -> Argv:
 def queue() -> Argv:
     """Dump the queue: see roost_slurm.squeue.
 
-    One line a task of an array: without --array, squeue hides a task that left its array's record
-    behind the others. --array-unique would tell the same shorter, but is gone since 24.11.
+    Prints one line for each task of an array: without --array, squeue hides a task that left its
+    array's record behind the others. --array-unique would print fewer lines, but is gone since
+    24.11.
     """
     return ("squeue", "--noheader", "--all", "--array", "-O", FORMAT)
 
@@ -94,27 +95,27 @@ def pin(
     admin_comment: str | None = None,
     prefix: str,
 ) -> Argv:
-    """Start a waiting job on exactly these GPUs, in one call, so that nothing lies in between.
+    """Start a waiting job on exactly these GPUs, in one call, without an intermediate state.
 
-    22.05 merges an update into the request that the job has in the same field, and refuses typed
-    beside untyped GPUs. Into another field, with the old one cleared, the typed request goes in
-    the same call: a request a node moves to the job, all others move to the node. Later releases
-    take it as well. An update that is refused, for an unknown node for instance, changes nothing.
+    Slurm 22.05 merges an update with the job's request in the same field, and refuses typed beside
+    untyped GPUs. So the call writes the typed request to another field and clears the old one: a
+    per-node request becomes a per-job request, every other one becomes a per-node request. Later
+    releases accept the call too. A refused update, for an unknown node say, changes nothing.
 
     Args:
-        job_id: whose.
-        nodes: where; all of them are used.
-        gpu_indices: the same on each node.
-        asks_per_node: the job's request is in TresPerNode now.
-        has_cpus_per_gpu: it has CpusPerTres, which must go: 26.05 would count CPUs for one GPU type
-            only and spread the job over more nodes. The CPU count that it led to stays.
+        job_id: the waiting job.
+        nodes: the nodes to run on, all of them.
+        gpu_indices: GPU indices, the same on each node.
+        asks_per_node: whether the job's request is in TresPerNode now.
+        has_cpus_per_gpu: whether the job has CpusPerTres, which is cleared: 26.05 would count CPUs
+            for one GPU type only and spread the job over more nodes. The resulting CPU count stays.
         kept_per_task: what TresPerTask asks for beside GPUs.
-        node_count_changes: it asks for another number of nodes than len(nodes), or for a range.
-        kept_task_count: of a job with --ntasks-per-gpu: 24.11 and later count its tasks anew, for
-            one GPU type only, unless they are said again. None: leave it.
-        admin_comment: to be set along with it; None: leave it.
-        prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. 22.05 ignores a
-            request with the wrong one, and says that all went well.
+        node_count_changes: whether the job asks for another node count than len(nodes), or a range.
+        kept_task_count: task count of a job with --ntasks-per-gpu: 24.11 and later compute it
+            again, for one GPU type only, unless the update states it. None: leave it.
+        admin_comment: the text to set in the same call; None: leave it.
+        prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. With the wrong
+            prefix 22.05 ignores the request and still reports success.
     """
     new_field = "TresPerJob" if asks_per_node else "TresPerNode"
     gpus = typed_gpus(gpu_indices, count=len(nodes) if asks_per_node else 1, prefix=prefix)
@@ -137,11 +138,11 @@ def unpin(
     """Take a pin back and hold the job again, in one call.
 
     Args:
-        job_id: whose.
+        job_id: the pinned job.
         request: the fields that the pin replaced, with their values; empty where the release
-            cannot take types back: then the job keeps them, on any node.
-        required_nodes: the user's own -w; "" none.
-        lease_s: from now.
+            cannot take types back: the job then keeps its types, on any node.
+        required_nodes: the user's own -w; "" for none.
+        lease_s: length of the new lease, from now.
     """
     given = dict(request)
     cleared = [name for name in REQUEST_FIELDS if name not in given] if given else []
@@ -163,9 +164,9 @@ def renew(job_ids: Iterable[str], lease_s: int) -> Argv:
 
 
 def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
-    """Hand jobs back to plain Slurm, which starts them as soon as it can, or at the user's begin.
+    """Release jobs to Slurm, which starts them as soon as it can, or at the user's begin time.
 
-    The lease stamp goes too, so that no later daemon takes them up again.
+    The lease stamp is removed too, so that no later daemon takes the jobs up again.
     """
     begin = "now"
     if begin_epoch_s is not None:
@@ -182,8 +183,8 @@ def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
 def requeue(job_id: str) -> Argv:
     """Stop a running batch job and let it wait again.
 
-    Not requeuehold: Slurm gives a requeued job a begin about two minutes ahead, so it starts by
-    itself though nobody cares for it any more. A held one would never.
+    The call is not requeuehold: Slurm gives a requeued job a begin time about two minutes ahead, so
+    the job starts by itself even if roostd is gone. A held job would never start.
     """
     return ("scontrol", "requeue", check_job_id(job_id))
 

@@ -1,4 +1,4 @@
-"""The files that a site gives to Slurm, made from what the probes saw.
+"""The files that a site gives to Slurm, made from what the probes report.
 
 gres.conf          replaces the site's
 roost.conf         `Include roost.conf` at the end of slurm.conf
@@ -36,7 +36,7 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """What the probes cannot know."""
+    """The site's settings, which no probe reports."""
 
     runtime_folder: Path = Path("/run/roost")
     hooks_folder: Path = Path("/etc/slurm/hooks")
@@ -76,7 +76,7 @@ def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str
 
 
 def mixed_nodes(nodes: Sequence[NodeGpus]) -> tuple[str, ...]:
-    """Names of the nodes with several GPU models: requests by model never go there."""
+    """Return the nodes with several GPU models: no request by model is ever placed on them."""
     return tuple(node.node for node in nodes if len({gpu.model for gpu in node.gpus}) > 1)
 
 
@@ -112,7 +112,7 @@ def write(files: Mapping[str, str], folder: Path, *, force: bool = False) -> tup
 
 
 def _models_of(node: NodeGpus, settings: SiteSettings) -> tuple[str, ...]:
-    """The node's feature; none for mixed nodes, where a request by model could get the other."""
+    """Return the node's feature; a mixed node has none, as a request could get the other model."""
     if len({gpu.model for gpu in node.gpus}) != 1:
         return ()
     model = node.gpus[0].model
@@ -175,7 +175,7 @@ def _read(path: Path) -> str | None:
 
 
 def _replace(path: Path, text: str, *, executable: bool) -> None:
-    # slurmctld reads job_submit.lua again as soon as it changes: it must never see half.
+    # slurmctld reads job_submit.lua again as soon as it changes: it must never read half a file.
     temporary = path.with_name(f".{path.name}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

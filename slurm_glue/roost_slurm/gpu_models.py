@@ -10,8 +10,8 @@ _WORD = re.compile(r"[a-z0-9.]+")
 def short_name(model: str) -> str:
     """Shorten a driver's name of a model: "NVIDIA A100-SXM4-80GB" is "a100".
 
-    roostd, the Lua script and the node features must agree on it. A site that tells the sizes of
-    one model apart gives names of its own (`roost-slurm config --model`).
+    roostd, the Lua script and the node features must agree on it. A site that distinguishes
+    memory sizes of one model sets its own names (`roost-slurm config --model`).
 
     Raises:
         ValueError: nothing is left of the name.

@@ -1,4 +1,4 @@
-"""gres.conf and the Gres= of nodes: each GPU gets a type of its own, so it can be asked for."""
+"""gres.conf and the Gres= of nodes: each GPU gets its own type, so that a request can name it."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -38,7 +38,7 @@ def node_gres(gpu_count: int, *, seats: bool) -> str:
 
 
 def seat_devices(nodes: Sequence[NodeGpus]) -> str:
-    """Render a tmpfiles.d file: a harmless device a seat, that no other job may open."""
+    """Render a tmpfiles.d file with one harmless device a seat, which no other job may open."""
     most = max(len(node.gpus) for node in nodes)
     lines = [f"d {SEAT_FOLDER} 0755 root root -"]
     lines += [f"c {SEAT_FOLDER}/seat{i} 0666 root root - {_SEAT_MAJOR}:{i}" for i in range(most)]

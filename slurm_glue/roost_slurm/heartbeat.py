@@ -6,7 +6,8 @@
     models a100,h100
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
-users may write as a type (`gpu:a100:2`). The file is replaced as a whole: readers never see half.
+users may write as a type (`gpu:a100:2`). The file is replaced as a whole: a reader never gets
+half of it.
 """
 
 import os
@@ -25,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 class HeartbeatError(ValueError):
-    """A heartbeat is not one, or would not be understood."""
+    """A heartbeat has a value that cannot be written, or a text is no heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Heartbeat:
                 raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
 
     def is_fresh(self, now_epoch_s: float) -> bool:
-        """Whether it still counts; one from the future does not either, clocks being set back."""
+        """Return whether the beat is recent; one from the future is not: the clock was set back."""
         return abs(now_epoch_s - self.at_epoch_s) <= FRESH_S
 
 
@@ -79,7 +80,7 @@ def render(beat: Heartbeat) -> str:
 
 
 def parse(text: str) -> Heartbeat:
-    """Read a beat; unknown lines are passed over, for a newer roostd may write more.
+    """Read a beat; unknown lines are ignored, because a newer roostd may write more.
 
     Raises:
         HeartbeatError: the first line or a name is wrong.

@@ -1,7 +1,8 @@
 """Asks the probe's agent on this node what roostd planned for a job.
 
 One JSON object a line over a UNIX stream socket, one request a connection. The agent may be
-stopped, slow or something else altogether: all steps share a deadline, every field is checked.
+stopped or slow, or another program may listen there: all steps share a deadline, and every field
+of the answer is checked.
 """
 
 import json
@@ -26,7 +27,7 @@ class AgentError(Exception):
 class Plan:
     """What roostd chose on this node. GPUs are gres indices."""
 
-    managed: bool  # False: the job was left to Slurm, and the rest is empty
+    managed: bool  # False: the job was left to Slurm, and the other fields are empty
     gpu_indices: tuple[int, ...] = ()
     rank_order: tuple[int, ...] = ()  # which GPU each local rank should take
     nics: dict[int, str] = field(default_factory=dict)  # nearest NIC of a GPU, where known
@@ -58,7 +59,7 @@ class Agent:
         )
 
     def report_allocated(self, job_id: int, gpu_indices: Sequence[int]) -> bool:
-        """Tell which GPUs the job really got; return whether those were planned.
+        """Report the GPUs that Slurm allocated to the job; return whether these were planned.
 
         Raises:
             AgentError: no answer in time, or not one that makes sense.
@@ -88,7 +89,7 @@ class Agent:
 def _receive_line(connection: socket.socket, deadline: float) -> bytes:
     received = b""
     while not received.endswith(b"\n"):
-        # Each recv gets what is left: a peer that drips bytes must not stretch the deadline.
+        # Each recv gets the time that is left: a peer that sends single bytes must not extend it.
         connection.settimeout(max(deadline - time.monotonic(), 1e-3))
         chunk = connection.recv(4096)
         received += chunk

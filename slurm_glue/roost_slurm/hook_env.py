@@ -1,4 +1,4 @@
-"""What a hook may know: the few variables that Slurm sets for it, checked. Nothing else is read."""
+"""A hook's environment: the few variables that Slurm sets for it, checked. No other is read."""
 
 import re
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ class HookEnv:
         array_task: SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID.
         node: SLURMD_NODENAME.
         job_gpus: SLURM_JOB_GPUS. In Prolog and Epilog of 22.05 to 25.05 it names only the GPUs of
-            the job's last type, so only one where each GPU is a type of its own.
+            the job's last type, so only one GPU where each GPU has a type of its own.
         step_gpus: SLURM_STEP_GPUS.
         visible_gpus: CUDA_VISIBLE_DEVICES where that is a list of numbers.
         chooses_nics: the user has set NCCL_IB_HCA.
-        model_counts: variables of --gpus and the like that name a GPU model, which the job no
-            longer asks for by that name, and their bare count: {"SLURM_GPUS": "8"}.
+        model_counts: the variables of --gpus and similar options whose value names a GPU model,
+            with the count alone, as the job no longer asks for the model: {"SLURM_GPUS": "8"}.
     """
 
     job_id: int

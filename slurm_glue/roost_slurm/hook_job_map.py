@@ -1,7 +1,7 @@
-"""The folder in which dcgm-exporter looks up whose job runs on a GPU (`--hpc-job-mapping-dir`).
+"""The folder in which dcgm-exporter looks up which job runs on a GPU (`--hpc-job-mapping-dir`).
 
 It holds one file a GPU, named by its gres index, with the job's number in it. Hooks write it as
-root, so the folder must be root's alone: whoever else could write there could place links.
+root, so only root may write to the folder: another user could place symbolic links there.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ class JobMapError(Exception):
 
 
 def write(folder: Path, job_id: int, gpu_indices: Iterable[int]) -> None:
-    """Enter a job for GPUs; a folder that does not exist means that the site wants no map.
+    """Write the job's number for each of its GPUs; without the folder the site wants no map.
 
     Raises:
         JobMapError: others may write to the folder.
@@ -29,7 +29,7 @@ def write(folder: Path, job_id: int, gpu_indices: Iterable[int]) -> None:
 
 
 def remove(folder: Path, job_id: int) -> None:
-    """Take out what holds this job, whichever GPUs it had.
+    """Remove every file that names this job, whichever GPUs the job had.
 
     Raises:
         JobMapError: others may write to the folder.
@@ -79,7 +79,7 @@ def _content(folder: int, name: str) -> bytes:
     try:
         handle = os.open(name, flags, dir_fd=folder)
     except OSError:
-        return b""  # a link, or gone meanwhile
+        return b""  # a link, or removed meanwhile
     try:
         return os.read(handle, 64)
     finally:

@@ -48,7 +48,7 @@ AllocationLookup = Callable[[HookEnv], tuple[int, ...] | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What hooks touch."""
+    """Everything outside a hook that it reads or writes."""
 
     agent: Agent
     spool_file: Path
@@ -59,7 +59,7 @@ class Surroundings:
 
     @classmethod
     def of_runtime(cls, folder: Path, slurm_conf: str | None) -> "Surroundings":
-        """The real ones, below a runtime folder such as /run/roost."""
+        """Return the real surroundings, below a runtime folder such as /run/roost."""
         return cls(
             agent=Agent(agent_socket(folder), AGENT_TIMEOUT_S),
             spool_file=folder / "spool" / "events",
@@ -113,7 +113,7 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
 
 
 def prolog(env: HookEnv, around: Surroundings) -> None:
-    """Tell the agent what a GPU job really got, and enter it in the job map."""
+    """Report a GPU job's real allocation to the agent, and enter it in the job map."""
     if not env.job_gpus:
         return
     plan = _plan(env, around)
@@ -131,7 +131,7 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
 
 
 def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
-    """Return what Slurm should change in the task's environment, in TaskProlog's language."""
+    """Return what Slurm should change in the task's environment, in TaskProlog's syntax."""
     # srun takes its request from these; job_submit.lua turned the model into a node feature.
     lines = [f"export {name}={count}" for name, count in env.model_counts.items()]
     if not plan.managed:

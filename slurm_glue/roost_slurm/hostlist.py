@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-MAX_HOSTS = 100_000  # no cluster has more; `n[1-99999999]` must not eat the memory
+MAX_HOSTS = 100_000  # no cluster has more; `n[1-99999999]` must not fill the memory
 
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -22,7 +22,7 @@ class HostlistError(ValueError):
 def expand(text: str) -> list[str]:
     """Return the names in the order written; duplicates stay, as with `scontrol show hostnames`.
 
-    Several brackets in a name count like digits, the last the fastest: `r[1-2]n[1-2]`.
+    Several brackets in a name count like digits, the last bracket fastest: `r[1-2]n[1-2]`.
 
     Raises:
         HostlistError: unbalanced brackets, an empty name, a range that runs backwards, or more
@@ -72,19 +72,19 @@ def _split(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _expand_item(item: str, text: str, room: int) -> list[str]:
+def _expand_item(item: str, text: str, max_count: int) -> list[str]:
     if not item.strip() or re.search(r"\s", item):
         raise HostlistError(text, "an empty name, or white space in one")
     names = [""]
     for match in _PART.finditer(item):
-        endings = [match[2]] if match[1] is None else list(_numbers(match[1], text, room))
-        if len(names) * len(endings) > room:
+        endings = [match[2]] if match[1] is None else list(_numbers(match[1], text, max_count))
+        if len(names) * len(endings) > max_count:
             raise HostlistError(text, f"more than {MAX_HOSTS} names")
         names = [name + ending for name in names for ending in endings]
     return names
 
 
-def _numbers(ranges: str, text: str, room: int) -> Iterator[str]:
+def _numbers(ranges: str, text: str, max_count: int) -> Iterator[str]:
     for part in ranges.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
@@ -92,7 +92,7 @@ def _numbers(ranges: str, text: str, room: int) -> Iterator[str]:
         first, last, width = int(match[1]), int(match[2] or match[1]), len(match[1])
         if last < first:
             raise HostlistError(text, f"range {part!r} runs backwards")
-        if last - first >= room:
+        if last - first >= max_count:
             raise HostlistError(text, f"more than {MAX_HOSTS} names")
         for number in range(first, last + 1):
             yield str(number).zfill(width)

@@ -1,8 +1,8 @@
 """The GPUs of a cluster's nodes, as their probes described them in JSON.
 
-Read are files as `roost-probe --print-topology --json` prints them, one a node, called NODE.json or
-with a key "node"; or one file with an object of them by node name, or a list of them. Used of each:
-{"node", "gpus": [{"index", "model", "minor_number", "mig_enabled"}]}. Other keys are passed over.
+Reads files as `roost-probe --print-topology --json` prints them: one a node, called NODE.json or
+with a key "node"; or one file for all, an object of descriptions by node name or a list of them.
+Keys used: {"node", "gpus": [{"index", "model", "minor_number", "mig_enabled"}]}; no others.
 """
 
 import json
@@ -16,7 +16,7 @@ _MAX_MINOR = 1023
 
 
 class InventoryError(ValueError):
-    """The descriptions cannot be used. Every problem is in it."""
+    """The descriptions cannot be used; carries every problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))

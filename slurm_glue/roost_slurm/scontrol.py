@@ -2,7 +2,8 @@
 
 In `show job` everything is key=value with blanks between, and a job's name, comment and command
 may hold blanks, line breaks and text that looks like other keys. So a key that Roost reads must
-occur exactly once in a record, and a job number in one record, or the record counts as forged.
+occur exactly once in a record, and a job number in one record only; else the record counts as
+forged.
 """
 
 import re
@@ -61,7 +62,7 @@ class AllocatedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
-    """What squeue does not tell, or not on every release.
+    """What squeue does not print, or not on every release.
 
     Attributes:
         min_node_count, max_node_count: of -N; max is None where the user left it open.
@@ -72,12 +73,12 @@ class JobDetail:
         task_limit: the %N of --array; None: no limit.
         task_count: of -n, or what follows from the rest.
         has_tasks_per_gpu: of --ntasks-per-gpu.
-        is_exclusive: of --exclusive; None where the release does not tell it here.
-        admin_comment: its words, up to where something else begins.
-        name: as its user gave it; what is no text is "?", and the end may be missing.
-        comment: of --comment, up to where something else begins; None: the user's texts imitate
-            one, so that there is no telling.
-        qos: "" where the user's texts imitate one.
+        is_exclusive: of --exclusive; None where the release does not print it here.
+        admin_comment: its words, up to the key that follows it.
+        name: as its user gave it; bytes that are no text are "?", and the end may be missing.
+        comment: of --comment, up to the key that follows it; None: the user's texts imitate a
+            comment, so that the real one is unknown.
+        qos: "" where the user's texts imitate a QoS.
         allocated: empty while the job holds nothing.
     """
 
@@ -132,8 +133,8 @@ def parse_jobs(text: str) -> dict[int, JobDetail]:
     """Read `scontrol -d -o show job`, of one job or of all.
 
     Returns:
-        By job number. Records that are forged or cut are left out, and so is a number that occurs
-        twice: any user's text may name it, so only an answer about that job alone can be believed.
+        Details by job number. Forged and truncated records are left out, and so is a number that
+        occurs twice: any user's text may contain it, so only an answer about that job alone counts.
     """
     found: dict[int, JobDetail | None] = {}
     starts = [match.start() for match in _RECORD.finditer(text)]
@@ -193,7 +194,7 @@ def _words_of(key: str, record: str) -> str:
 
 
 def _name(record: str) -> str:
-    # A name that imitates a key behind it is cut there, which is its user's own loss. SLUID: 26.05.
+    # A name that imitates a key after it is cut there, which harms only its user. SLUID: 26.05.
     match = re.search(r"\sJobName=(.*?)\s+(?:UserId|SLUID|HetJobIdSet)=", record, re.DOTALL)
     name = match[1][:_LONGEST_NAME] if match else ""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
@@ -218,7 +219,7 @@ def parse_nodes(text: str) -> tuple[ShownNode, ...]:
 
 
 def _parse_node(line: str) -> ShownNode | None:
-    # Reason= and Comment= come last and are free text: the first of a key is Slurm's own.
+    # Reason= and Comment= come last and are free text: a key's first occurrence is Slurm's own.
     row: dict[str, str] = {}
     for key, value in _PAIR.findall(line):
         row.setdefault(key, value)
@@ -262,7 +263,7 @@ class Settings:
     """What Roost must know of slurm.conf."""
 
     cluster_name: str
-    accounts_memory: bool  # jobs are given memory, and wait when it has run out
+    accounts_memory: bool  # memory is allocated, and a job waits when none is left
 
 
 def parse_config(text: str) -> Settings:

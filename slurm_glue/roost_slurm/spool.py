@@ -1,6 +1,6 @@
 """The file by which job_submit.lua and the controller's hooks wake roostd.
 
-One short line each, appended in one write: `submit <uid> <partition>`, `start <jobid>`,
+Each event is one short line, appended in one write: `submit <uid> <partition>`, `start <jobid>`,
 `end <jobid>`. A lost line costs a delay, never a job: roostd also polls. A submit line is written
 just before the job exists.
 """
@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 MAX_LINE_BYTES = 256
 TRUNCATE_BYTES = 1 << 20  # roostd empties a longer file once it has read it
-REFUSE_BYTES = 4 << 20  # nobody reads: writers stop before they fill the file system
+REFUSE_BYTES = 4 << 20  # roostd does not read: writers stop before they fill the file system
 
 _SUBMIT = re.compile(r"submit (\d{1,10}) ([A-Za-z0-9_.,*+?-]{1,200})", re.ASCII)
 _START_OR_END = re.compile(r"(start|end) (\d{1,10}(?:_\d{1,10})?)", re.ASCII)
 
 
 class SpoolError(ValueError):
-    """A line is none, or the spool takes no more."""
+    """A line is invalid, or the spool is full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job gave them back."""
+    """A job released its nodes."""
 
     job_id: str
 
@@ -92,7 +92,7 @@ def append(path: Path, event: SpoolEvent) -> None:
         if not stat.S_ISREG(status.st_mode):
             raise SpoolError(f"{path} is no plain file")
         if status.st_size > REFUSE_BYTES:
-            raise SpoolError(f"{path} has {status.st_size} bytes: nobody reads it")
+            raise SpoolError(f"{path} has {status.st_size} bytes: roostd does not read it")
         os.write(handle, f"{line}\n".encode())
     finally:
         os.close(handle)
@@ -103,11 +103,11 @@ class Drained:
     """What was new in the spool."""
 
     events: tuple[SpoolEvent, ...]
-    refused_count: int  # lines that were none
+    refused_count: int  # invalid lines
 
 
 class SpoolReader:
-    """Reads each line once. For one reader; there may be many writers."""
+    """Reads each line once. There is one reader; there may be many writers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -117,12 +117,12 @@ class SpoolReader:
     def drain(self) -> Drained:
         """Return what was appended since the last call; empties a file that has grown long.
 
-        A line that lacks its line break yet is left for the next call. A missing file is empty.
+        A line without its line break yet is left for the next call. A missing file is empty.
         """
         try:
             file = self.path.open("r+b")
         except FileNotFoundError:
-            # The next file of that name may get the number of this one.
+            # The next file of that name may get this file's inode number.
             self._inode, self._offset = None, 0
             return Drained((), 0)
         with file:

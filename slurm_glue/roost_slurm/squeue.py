@@ -1,4 +1,4 @@
-r"""The queue, from one `squeue`: the format that asks for it and the parser of what comes back.
+r"""The queue from one `squeue`: its format options and the parser of its output.
 
 `-O Field:SUFFIX` prints full values of any length on every release; the suffix is the control
 character \x1f, which no field asked for can hold. Job name, comment and working directory are left
@@ -76,18 +76,18 @@ HOLDING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedJob:
-    """One record of the queue: a job, one task of an array, or all tasks that never left it.
+    """One record of the queue: a job, one task of an array, or all tasks still in its record.
 
     Attributes:
         number: Slurm's own number of the record; a task gets one of its own when it leaves the
             array's record.
         array_number: what users call the array; None: not an array.
         task_ids: of an array, ascending: several only while pending; () otherwise.
-        partition: several, comma-separated, while a job with a choice is pending.
-        priority: 0: held.
+        partition: several, comma-separated, while a job that may use any of them is pending.
+        priority: Slurm's; 0: held.
         tres: request fields by Slurm's name ("TresPerJob"), only those that are set, raw.
         memory_bytes: of the whole job, as Slurm accounts it; None: memory is not accounted.
-        is_memory_given: the user asked for memory, a node or a CPU.
+        is_memory_given: the user asked for memory, per node or per CPU.
         required_nodes, nodes: host lists, "" when none.
         features: the --constraint expression.
     """
@@ -141,7 +141,7 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class QueueDump:
-    """What one squeue told."""
+    """What one squeue printed."""
 
     jobs: tuple[QueuedJob, ...]
     malformed_count: int  # lines that were no records, forged ones for instance
@@ -150,8 +150,8 @@ class QueueDump:
 def parse_queue(text: str) -> QueueDump:
     """Read the output of commands.queue(). Lines that are no records are counted and dropped.
 
-    Lines of one number are the tasks of an array's record, alike but for the task. Others that
-    share a number are all dropped: one of them must be forged.
+    Lines with one number are the tasks of an array's record, which differ in the task only. Other
+    lines with one number are all dropped, because one of them must be forged.
     """
     lines: defaultdict[int, list[QueuedJob]] = defaultdict(list)
     malformed_count = 0
@@ -183,7 +183,7 @@ def _merge_tasks(jobs: list[QueuedJob]) -> QueuedJob | None:
 
 
 def parse_tasks(text: str) -> tuple[int, ...]:
-    """Read an array's tasks: `0-2,5%2` is (0, 1, 2, 5). The limit behind % stands in scontrol too.
+    """Read an array's tasks: `0-2,5%2` is (0, 1, 2, 5). scontrol prints the limit after % too.
 
     Raises:
         TresError: not such a list.

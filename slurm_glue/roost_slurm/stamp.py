@@ -1,14 +1,14 @@
-"""The admin comment by which a job under Roost is known: `roost:lease begin=1800000000 was=...`.
+"""The admin comment that marks a job as managed by Roost: `roost:lease begin=1800000000 was=...`.
 
 job_submit.lua writes it at submission; users can read but not change it. A pin adds the request
-that it replaced, in the same call that replaces it, so that anybody can put it back by hand.
+that it replaced, in the same call that replaces it, so that an operator can restore it by hand.
 """
 
 from dataclasses import dataclass, replace
 
 LEASE = "roost:lease"
 ADVICE = "roost:advice"
-LET_GO = "roost:let-go"  # no stamp: left to plain Slurm for good
+LET_GO = "roost:let-go"  # not a lease: released to Slurm for good
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Stamp:
     """What Roost's admin comment says of a job.
 
     Attributes:
-        begin_epoch_s: the user's own --begin; None: he gave none.
+        begin_epoch_s: the user's own --begin; None: not given.
         was: the fields that a pin replaced, as (name, value): ("TresPerJob", "gres:gpu:2").
     """
 
@@ -32,14 +32,14 @@ class Stamp:
         return " ".join(words)
 
     def pinned_from(self, was: tuple[tuple[str, str], ...]) -> "Stamp":
-        """Add what a pin replaces. The first pin's word stands: later ones replace pins."""
+        """Add the request that a pin replaces; an earlier entry stays: later pins replace pins."""
         return self if self.was else replace(self, was=was)
 
 
 def parse_stamp(admin_comment: str) -> Stamp | None:
-    """Read an admin comment; None when it is not Roost's lease. Unknown words are passed over.
+    """Read an admin comment; None when it is not Roost's lease. Unknown words are ignored.
 
-    So is all advice: it is for people, and says what it likes.
+    Advice is ignored too: it is free text for people.
     """
     first, *words = admin_comment.partition(f" {ADVICE} ")[0].split(" ")
     if first != LEASE:

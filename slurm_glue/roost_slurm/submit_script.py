@@ -25,8 +25,8 @@ def render(
     """Return the script for one site.
 
     Args:
-        heartbeat_file: what roostd writes.
-        spool_file: what roostd reads.
+        heartbeat_file: the file that roostd writes.
+        spool_file: the file that roostd reads.
         models: lower-case GPU models of the cluster, also accepted while roostd is down.
         seats: whether gres.conf has second seats, so that plain requests need tokens.
 

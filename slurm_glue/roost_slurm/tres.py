@@ -23,7 +23,7 @@ _COUNT_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class TresError(ValueError):
-    """A text is no list of resources; carries it."""
+    """A text is no list of resources; carries the text."""
 
     def __init__(self, text: str, wanted: str) -> None:
         super().__init__(f"{text[:200]!r} is not {wanted}")
@@ -67,7 +67,7 @@ def prefix_of(text: str) -> str:
 
 
 def without_gres(text: str) -> str:
-    """Return what else stands in a request field: of `cpu=3,gres/gpu=1` it is `cpu=3`."""
+    """Return a request field without its gres: of `cpu=3,gres/gpu=1` it is `cpu=3`."""
     return ",".join(item for item in text.split(",") if _name(item) in _PLAIN)
 
 
@@ -77,7 +77,7 @@ def gpu_count(gres: Iterable[Gres]) -> int:
 
 
 def gpu_kinds(gres: Iterable[Gres]) -> frozenset[str]:
-    """Types that a request names; a user who names one has made his own choice."""
+    """Types that a request names; a user who names a type has chosen the GPUs."""
     return frozenset(entry.kind for entry in gres if entry.name == GPU and entry.kind)
 
 
@@ -86,7 +86,7 @@ def typed_gpus(gpu_indices: Iterable[int], *, count: int = 1, prefix: str = "") 
 
     Args:
         gpu_indices: gres indices; GPU i has the type `gi`.
-        count: of each: 1 in a request a node, the number of nodes in a request a job.
+        count: of each type: 1 in a per-node request, the node count in a per-job request.
         prefix: `gres:` or `gres/` where the field wants one.
     """
     return ",".join(f"{prefix}gpu:g{index}:{count}" for index in sorted(gpu_indices))

@@ -23,7 +23,7 @@ class SlurmVersion(NamedTuple):
 
 
 class UnknownVersion(ValueError):
-    """A text names no release of Slurm; carries it."""
+    """A text names no release of Slurm; carries the text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"{text[:200]!r} names no Slurm release; want e.g. `slurm-wlm 22.05.8`")
@@ -39,14 +39,15 @@ class Traits:
             missing one with exit code 0 and ignores the request.
         can_untype: a job that asked for types may be given an untyped request again. On 22.05 the
             answer is "with and without type identification".
-        clear_is_effective: clearing every request leaves the job without GPUs; where it is not, the
-            job keeps its former count. No pin of Roost's relies on either.
-        requeue_pause_s: from PENDING after a requeue to the next start on the same node. A start
-            in the second of the kill, on 24.11 also later, is "already killed" to slurmd: the job
-            fails. 22.05: 8 of 20 without a pause; 26.05: not seen in 9, and as safe as the others.
+        clear_is_effective: clearing every request leaves the job without GPUs; otherwise the job
+            keeps its former count. Roost's pins rely on neither.
+        requeue_pause_s: wait from PENDING after a requeue to the next start on the same node.
+            slurmd takes a start in the second of the kill, on 24.11 also a later one, as "already
+            killed", and the job fails: without a pause 8 of 20 jobs on 22.05. On 26.05 none of 9
+            failed; the pause is there to be as safe.
         lua_error_rejects: a run time error in job_submit.lua refuses the job.
-        shows_exclusive: OverSubscribe tells --exclusive (NO) from the default (OK). Where it does
-            not, `scontrol show job` has a field Exclusive.
+        shows_exclusive: OverSubscribe distinguishes --exclusive (NO) from the default (OK). Where
+            it does not, `scontrol show job` has a field Exclusive.
     """
 
     gres_prefix: str
@@ -109,6 +110,6 @@ def parse_version(text: str) -> SlurmVersion:
 
 
 def traits_of(version: SlurmVersion) -> Traits:
-    """How a release behaves; an older one than the table's first counts as that one."""
+    """Return how a release behaves; one older than the table's first counts as the first."""
     rows = [traits for since, traits in TABLE if since <= (version.year, version.month)]
     return rows[-1] if rows else TABLE[0][1]

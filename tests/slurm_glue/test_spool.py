@@ -115,11 +115,11 @@ def test_a_file_that_was_removed_and_made_anew_is_read_from_its_start(tmp_path: 
     assert reader.drain().events == (Started("1"),)
 
 
-def test_writers_stop_when_nobody_reads(tmp_path: Path) -> None:
+def test_writers_stop_when_roostd_does_not_read(tmp_path: Path) -> None:
     path = tmp_path / "events"
     with path.open("wb") as file:
         file.truncate(spool.REFUSE_BYTES + 1)
-    with pytest.raises(SpoolError, match="nobody reads"):
+    with pytest.raises(SpoolError, match="roostd does not read it"):
         spool.append(path, Started("1"))
 
 

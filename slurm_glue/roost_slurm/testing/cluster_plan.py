@@ -14,7 +14,8 @@ class NodePlan:
     """One slurmd.
 
     With `links` the GPUs are described as a stock site would do it, one type for all (`model`) and
-    a link count for each pair, so that Slurm itself chooses. Without, GPU i has the type `gi`.
+    a link count for each pair, so that Slurm itself chooses. Without `links`, GPU i has
+    the type `gi`.
     """
 
     name: str

@@ -232,7 +232,7 @@ class LocalSlurm:
         """Wait until a job is in one of the states and return that.
 
         Raises:
-            LocalSlurmFailed: it is not, in time.
+            LocalSlurmFailed: the job reached none of them in time.
         """
         deadline = time.monotonic() + timeout_s
         while (state := self.state(job_id)) not in states:
@@ -244,7 +244,7 @@ class LocalSlurm:
 
     def _write_files(self, first_port: int) -> None:
         folder, plan = self.folder, self.plan
-        folder.root.chmod(0o755)  # slurm and munge must get through
+        folder.root.chmod(0o755)  # users slurm and munge must be able to enter
         for name in ("etc", "state", "log", "spool", "munge", "pids", "dev", "work"):
             (folder.root / name).mkdir()
         (folder.root / "work").chmod(0o1777)
@@ -289,7 +289,7 @@ class LocalSlurm:
         self._controller = self._spawn("slurmctld", "-D", *options)
 
     def _spawn(self, *argv: str) -> subprocess.Popen[bytes]:
-        # Its own session: Ctrl-C reaches us alone, and stop() decides the order.
+        # A session of its own: Ctrl-C reaches this process only, and stop() decides the order.
         with (self.folder.log / "daemons.log").open("ab") as log:
             return subprocess.Popen(
                 argv,
@@ -349,7 +349,7 @@ def _own_name_is_loopback() -> bool:
 
 
 def _claim_ports(count: int) -> tuple[int, socket.socket]:
-    """Find consecutive free ports; they stay ours against other clusters while the lock is open."""
+    """Find consecutive free ports; no other cluster takes them while the lock is open."""
     if count > _PORT_BLOCK:
         raise LocalSlurmFailed(f"{count - 1} nodes; at most {_PORT_BLOCK - 1} fit")
     for first_port in random.sample(_PORT_BLOCKS, len(_PORT_BLOCKS)):
@@ -391,7 +391,7 @@ def _is_of_job(process: Path, conf: bytes) -> bool:
         is_step = (process / "comm").read_text().startswith("slurmstepd")
     except OSError:
         return False  # it ended meanwhile
-    # The commands and daemons that a test runs have SLURM_CONF too: they are not ours to kill.
+    # The commands and daemons that a test runs have SLURM_CONF too and must not be killed.
     in_job = any(entry.startswith(b"SLURM_JOB_ID=") for entry in env)
     return b"SLURM_CONF=" + conf in env and (in_job or is_step)
 
