@@ -1,4 +1,4 @@
-"""Calls to the daemon's services, and its refusals in words that say what to do."""
+"""Calls to the daemon's services; a failed call becomes a message that says what to do."""
 
 import grp
 import os
@@ -28,7 +28,7 @@ _Response = TypeVar("_Response")
 
 
 class CallFailed(RoostError):
-    """The daemon did not answer, or answered no."""
+    """The daemon did not answer, or it refused the call."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class OperatorClient:
         self._address, self._timeout_s = address, timeout_s
 
     def get_status(self) -> pb.Status:
-        """How the daemon is."""
+        """Return the daemon's state."""
         return self._call(self._stub.GetStatus, pb.GetStatusRequest())
 
     def list_nodes(self) -> list[pb.Node]:
@@ -56,7 +56,7 @@ class OperatorClient:
         return self._call(self._stub.GetNode, pb.GetNodeRequest(name=name))
 
     def get_topology(self, node: str) -> pb.Topology:
-        """How the GPUs and NICs of one node are linked."""
+        """Return how the GPUs and NICs of one node are linked."""
         return self._call(self._stub.GetTopology, pb.GetTopologyRequest(node=node))
 
     def list_jobs(self, include_ended: bool) -> list[pb.Job]:
@@ -69,11 +69,11 @@ class OperatorClient:
         return self._call(self._stub.GetJob, pb.GetJobRequest(job_id=job_id))
 
     def explain_job(self, job_id: str) -> pb.Explanation:
-        """One job and how its placement came about."""
+        """Return one job and how its placement was decided."""
         return self._call(self._stub.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
 
     def list_timers(self) -> pb.ListTimersResponse:
-        """How long jobs wait for better GPUs, by class."""
+        """Return how long jobs wait for better GPUs, by class."""
         return self._call(self._stub.ListTimers, pb.ListTimersRequest())
 
     def _call(
@@ -98,7 +98,7 @@ class AdminClient:
         return self._call(self._stub.PinTimer, request)
 
     def unpin_timer(self, name: str, by: str) -> pb.Timer:
-        """Give the timers of a class back to the gate."""
+        """Let the gate tune the timers of a class again."""
         return self._call(self._stub.UnpinTimer, pb.UnpinTimerRequest(name=name, by=by))
 
     def _call(
@@ -172,7 +172,7 @@ def _unreachable(address: str, details: str, setting: str) -> CallFailed:
         else:
             if not os.access(path, os.W_OK):
                 return _forbidden(path, f"it belongs to group {_group_name(owner.st_gid)}")
-            details = f"nobody listens on {path}"
+            details = f"no daemon listens on {path}"
     return CallFailed(
         grpc.StatusCode.UNAVAILABLE,
         f"cannot reach roostd: {details}; start it (systemctl start roostd), or give its address "

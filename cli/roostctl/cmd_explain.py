@@ -30,7 +30,7 @@ _FEATURE_COLUMNS = 5
 
 @click.command(epilog="Example: roostctl explain 4711 --features")
 @click.argument("job_id", metavar="ID", shell_complete=job_ids)
-@click.option("--features", is_flag=True, help="Also the inputs the policy saw, candidate by one.")
+@click.option("--features", is_flag=True, help="Also the inputs that the policy saw, by candidate.")
 @json_option
 @pass_options
 def explain(options: Options, job_id: str, features: bool, as_json: bool) -> None:
@@ -81,7 +81,7 @@ def _asked(job: pb.Job) -> str:
 
 
 def _told(found: pb.Explanation) -> Iterator[str]:
-    """What its user tells of it, and what the gate believes."""
+    """Yield what the job's comment says, and what the gate believes of the job."""
     if found.HasField("comment"):
         said = found.comment
         model = [f"it trains {safe_text(said.model)}"] if said.model else []
@@ -104,16 +104,16 @@ def _told(found: pb.Explanation) -> Iterator[str]:
         yield from _achieved(found.achieved)
 
 
-def _achieved(seen: pb.Achieved) -> Iterator[str]:
-    """How it does that runs, as far as anybody can tell."""
-    if seen.HasField("speed_frac"):
+def _achieved(found: pb.Achieved) -> Iterator[str]:
+    """Yield how fast a running job is believed to go, and how busy its links are."""
+    if found.HasField("speed_frac"):
         yield (
-            f"It is believed to go at {percent(seen.speed_frac)} of its best speed. Known from: "
-            f"{safe_text(seen.source)}; confidence {percent(seen.confidence_frac)}."
+            f"It is believed to go at {percent(found.speed_frac)} of its best speed. Known from: "
+            f"{safe_text(found.source)}; confidence {percent(found.confidence_frac)}."
         )
-    nvlink = [f"NVLink {percent(seen.nvlink_frac)}"] if seen.HasField("nvlink_frac") else []
-    pcie = [f"PCIe {percent(seen.pcie_frac)}"] if seen.HasField("pcie_frac") else []
-    nic = [f"network {percent(seen.nic_frac)}"] if seen.HasField("nic_frac") else []
+    nvlink = [f"NVLink {percent(found.nvlink_frac)}"] if found.HasField("nvlink_frac") else []
+    pcie = [f"PCIe {percent(found.pcie_frac)}"] if found.HasField("pcie_frac") else []
+    nic = [f"network {percent(found.nic_frac)}"] if found.HasField("nic_frac") else []
     if known := [*nvlink, *pcie, *nic]:
         yield f"Its links have been busy for this share of its run: {', '.join(known)}."
 

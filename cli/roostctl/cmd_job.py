@@ -53,7 +53,7 @@ def _facts(job: pb.Job) -> list[tuple[str, Cell]]:
 
 
 def allocated(job: pb.Job) -> Text:
-    """What Slurm gave it, and whether that is what was planned."""
+    """Return what Slurm allocated to the job, and whether that is what was planned."""
     text = Text(place(job.allocated))
     if job.planned and job.allocated:
         if _as_sets(job.planned) == _as_sets(job.allocated):

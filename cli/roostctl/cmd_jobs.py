@@ -107,7 +107,7 @@ def links(job: pb.Job) -> str:
 
 
 def place(shares: Sequence[pb.NodeAllocation]) -> str:
-    """Say where: nodes with equal indices are named once: a,b:0-3 c:4,5."""
+    """Format a placement; nodes with equal indices share one entry: a,b:0-3 c:4,5."""
     by_indices: dict[tuple[int, ...], list[str]] = {}
     for share in shares:
         by_indices.setdefault(tuple(sorted(share.gpu_indices)), []).append(share.node)
@@ -116,7 +116,7 @@ def place(shares: Sequence[pb.NodeAllocation]) -> str:
 
 
 def reason(job: pb.Job) -> str:
-    """Why it is in this state, and until when at most."""
+    """Return why the job is in its state, and for how long it will be at most."""
     said = or_absent(job.reason)
     if job.HasField("wait_left_s"):
         return f"{said} (at most {duration(job.wait_left_s)} more)"

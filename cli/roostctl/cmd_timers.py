@@ -95,14 +95,14 @@ def unpin(options: Options, name: str, admin: str) -> None:
 
 
 def _admin_address(daemon: str) -> str:
-    """The socket for changes that belongs to an operator socket."""
+    """Return the address of the admin socket that lies beside an operator socket."""
     if daemon.startswith("unix:") and daemon.endswith(f"/{_SOCKET}"):
         return daemon.removesuffix(_SOCKET) + _ADMIN_SOCKET
     return f"unix:/run/roost/{_ADMIN_SOCKET}"
 
 
 def _caller() -> str:
-    """Who asks, for the audit log: also behind sudo."""
+    """Return the caller's login name for the audit log; under sudo, of the user who called sudo."""
     return os.environ.get("SUDO_USER") or getpass.getuser()
 
 

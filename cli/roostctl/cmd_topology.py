@@ -1,4 +1,4 @@
-"""`roostctl topology NAME`: the link matrix as `nvidia-smi topo -m` prints it, with who holds what.
+"""`roostctl topology NAME`: a link matrix as `nvidia-smi topo -m` prints it, and each GPU's holder.
 
 The text can be fed to everything that reads that format, roost_engine.domain.topology included.
 """

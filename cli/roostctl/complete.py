@@ -9,7 +9,7 @@ from roostctl.client import DEFAULT_ADDRESS, CallFailed, OperatorClient, connect
 from roostctl.documents.values import job_state_word
 from roostctl.quantities import safe_text
 
-_PATIENCE_S = 0.5  # longer than that and Tab feels broken
+_PATIENCE_S = 0.5  # with a slower answer the Tab key feels broken
 
 
 def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -44,7 +44,7 @@ def _matching(
             items = list(ask(operator))
     except CallFailed:
         return []  # Tab has nowhere to show an error
-    # A name that needs escaping is no name that the shell could pass on.
+    # The shell could not pass on a name that needs escaping.
     return [
         item
         for item in items

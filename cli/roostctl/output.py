@@ -106,7 +106,7 @@ def print_document(document: Mapping[str, object], compact: bool = False) -> Non
 
 
 def complain(message: str) -> None:
-    """Say on stderr what went wrong."""
+    """Print on stderr what went wrong."""
     line = f"roostctl: {safe_text(message)}"
     encoding = sys.stderr.encoding or "utf-8"
     click.echo(line.encode(encoding, "backslashreplace").decode(encoding), err=True)

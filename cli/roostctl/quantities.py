@@ -7,7 +7,7 @@ ABSENT = "-"
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 # Control, format (bidirectional overrides too), surrogate, private, line and paragraph separators:
-# what lets a job's text move the cursor or look like something else.
+# characters with which a job's text could move the cursor or imitate other output.
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 

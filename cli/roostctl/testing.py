@@ -45,13 +45,13 @@ class FakeOperator(OperatorServicer):
         self.may_answer.set()
 
     def add_node(self, node: pb.Node, topology: pb.Topology | None = None) -> None:
-        """Let it know a node, and how its GPUs are linked."""
+        """Add a node, and how its GPUs are linked."""
         self.nodes[node.name] = node
         if topology is not None:
             self.topologies[node.name] = topology
 
     def add_job(self, job: pb.Job, explanation: pb.Explanation | None = None) -> None:
-        """Let it know a job, and how it was decided."""
+        """Add a job, and how it was decided."""
         self.jobs[job.job_id] = job
         if explanation is not None:
             explanation.job.CopyFrom(job)
@@ -308,8 +308,8 @@ def build_job(
         reason: why it is in this state.
         wait_left_s: until when it waits at most.
         link_scores: its own and the best possible.
-        user_id: by default nobody's on any machine we know, so that goldens show the number; None:
-            the daemon does not know.
+        user_id: by default one without a login name, so that goldens show the number; None: the
+            daemon does not know the user.
     """
     planned = [pb.NodeAllocation(node=n, gpu_indices=i) for n, i in (shares or {}).items()]
     has_run = state in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_ENDED)

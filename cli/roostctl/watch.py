@@ -1,4 +1,4 @@
-"""Doing something again and again until Ctrl-C."""
+"""Repeats an action until Ctrl-C."""
 
 import time
 from collections.abc import Callable
@@ -18,7 +18,7 @@ def repeat(
 ) -> None:
     """Call `frame` once, or every so many seconds until Ctrl-C.
 
-    A daemon that restarts is waited for; one that never answered is an error.
+    A daemon that restarts is waited for; a daemon that never answered is an error.
 
     Args:
         frame: prints the present state.

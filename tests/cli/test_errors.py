@@ -38,7 +38,7 @@ def test_socket_without_a_listener_exits_3(operator: FakeOperator, socket_path: 
     socket_path.touch()
     result = CliRunner().invoke(cli, ["--daemon", f"unix:{socket_path}", "status"])
     assert result.exit_code == 3
-    assert f"nobody listens on {socket_path}" in result.stderr
+    assert f"no daemon listens on {socket_path}" in result.stderr
 
 
 def test_refused_tcp_port_exits_3() -> None:

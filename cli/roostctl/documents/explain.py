@@ -26,7 +26,7 @@ class ExclusionDocument(TypedDict):
 
 
 class CommentDocument(TypedDict):
-    """What a user tells of a job by its comment."""
+    """What the user states in the job's comment."""
 
     model: str | None
     checkpoint_s: float | None
@@ -45,7 +45,7 @@ class SensitivityDocument(TypedDict):
 
 
 class AchievedDocument(TypedDict):
-    """How a job does that runs on several GPUs."""
+    """How fast a running job of several GPUs is believed to go, and how busy its links are."""
 
     speed_frac: float | None
     source: str | None

@@ -57,7 +57,7 @@ def topology_document(topology: pb.Topology, node: pb.Node) -> TopologyDocument:
     """Schema roost.topology/1.
 
     Args:
-        topology: what the probe told.
+        topology: as the probe reported it.
         node: the same node; tells which GPUs are free.
     """
     return {
@@ -90,7 +90,7 @@ def topology_document(topology: pb.Topology, node: pb.Node) -> TopologyDocument:
 
 
 def gpu_of(node: pb.Node, gpu: telemetry_pb2.Gpu) -> pb.NodeGpu | None:
-    """Find the node's entry of a GPU: by UUID, because numberings differ; by index without one."""
+    """Find the node's entry of a GPU: by UUID, as numberings differ; by index without UUIDs."""
     by_uuid = {entry.uuid: entry for entry in node.gpus if entry.uuid}
     if gpu.uuid and by_uuid:
         return by_uuid.get(gpu.uuid)

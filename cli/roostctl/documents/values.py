@@ -1,4 +1,4 @@
-"""Words, numbers and absences as JSON has them: base units, null for what is not known."""
+"""Words, numbers and missing values in JSON: base units, null for an unknown value."""
 
 import math
 
