@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-CLEAR_GAP = 1e-3  # of the score: beyond it the student may never choose otherwise
-SAME = 1e-6  # of the score: float32's step beside a score of six; closer are equals
+CLEAR_GAP = 1e-3  # score gap from which the student must choose as the teacher does
+SAME = 1e-6  # score gap up to which candidates are equals: float32's step at a score of six
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

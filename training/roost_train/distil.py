@@ -3,8 +3,8 @@
 The loss has three parts. Regression keeps the scores on the heuristic's scale. The pair loss takes
 candidates that are neighbours in the heuristic's order and measures the error of their gap
 relative to the gap: below 1 the order is kept, however small the gap, so a thousandth of a load
-counts as much as a whole link. A penalty on the residual's last layer says that what the skip
-explains is not to be explained twice.
+counts as much as a whole link. A penalty on the residual's last layer keeps the
+residual from learning again what the skip already explains.
 """
 
 from collections.abc import Callable
@@ -39,12 +39,12 @@ class HyperParameters:
 
     @property
     def run_name(self) -> str:
-        """Names a run's files; the seed is in it."""
+        """Return the name of a run's files; the seed is part of it."""
         return f"distil-h{self.hidden}-n{self.steps}-seed{self.seed}"
 
 
 def teacher_scores(features: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The heuristic in float64: what HeuristicScore answers, without its rounding."""
+    """Return the heuristic's scores in float64, without the rounding of HeuristicScore."""
     scores: NDArray[np.float64] = (features * HEURISTIC_WEIGHTS.astype(np.float64)).sum(axis=-1)
     return scores
 
@@ -55,11 +55,12 @@ def distil(
     """Train a net.
 
     Deterministic: the same parameters give the same weights on one machine and one release of
-    torch. Other processors sum in another order, so bits may differ there; order does not.
+    torch. Other processors sum in another order, so bits may differ there; the order of candidates
+    does not.
 
     Args:
         parameters: of the run.
-        progress: told (steps done, loss) after every step.
+        progress: called with (steps done, loss) after every step.
     """
     torch.manual_seed(parameters.seed)
     torch.use_deterministic_algorithms(True)
@@ -86,7 +87,7 @@ def distil(
 
 
 def fit_skip(rng: Generator, parameters: HyperParameters) -> NDArray[np.float64]:
-    """The skip by least squares on drawn groups: the best linear student, [column]."""
+    """Fit the skip by least squares on drawn groups; returns the best linear student, [column]."""
     groups = _batch(rng, parameters.fit_candidates).reshape(-1, len(COLUMNS))
     solution = np.linalg.lstsq(groups, teacher_scores(groups))[0]
     return np.asarray(solution, dtype=np.float64)
@@ -95,7 +96,7 @@ def fit_skip(rng: Generator, parameters: HyperParameters) -> NDArray[np.float64]
 def distillation_loss(
     scores: torch.Tensor, teacher: torch.Tensor, pair_weight: float
 ) -> torch.Tensor:
-    """Regression plus pair loss; see the module's page.
+    """Regression plus pair loss; see the module's docstring.
 
     Args:
         scores: [group, candidate], the student's.

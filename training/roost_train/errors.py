@@ -1,4 +1,4 @@
-"""What roost-train tells its user when it cannot go on."""
+"""Errors that end roost-train."""
 
 
 class TrainError(Exception):

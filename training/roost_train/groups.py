@@ -1,7 +1,7 @@
 """Made-up groups of candidates: what an engine might put before a score policy.
 
-One group is the candidates of one decision. Their columns hang together as they do in a cluster:
-few link levels, tiers that cost links, load that is alike for everything on one node.
+One group is the candidates of one decision. Their columns are correlated as in a cluster:
+few link levels, tiers that cost links, similar load for all candidates on one node.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class GroupMix:
     """How often each kind of group is drawn; the rest are ordinary groups.
 
     Attributes:
-        near_tie_frac: equals but for load, in steps of NEAR_TIE_STEP.
-        scattered_frac: every column for itself, so that no column can stand in for another.
+        near_tie_frac: candidates that differ in load only, in steps of NEAR_TIE_STEP.
+        scattered_frac: every column drawn independently, so that none can replace another.
     """
 
     near_tie_frac: float = 0.4
@@ -36,7 +36,7 @@ class GroupMix:
 
     @property
     def ordinary_frac(self) -> float:
-        """How often neither is drawn."""
+        """Return the share of ordinary groups."""
         return 1.0 - self.near_tie_frac - self.scattered_frac
 
 
@@ -46,7 +46,7 @@ def draw_groups(
     """Draw groups of one size.
 
     Args:
-        rng: the only source of chance.
+        rng: the only source of randomness.
         group_count: how many groups.
         size: candidates in each.
         mix: how often each kind of group is drawn.
@@ -94,7 +94,7 @@ def _loads(rng: Generator, size: int) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def _near_ties(rng: Generator, size: int) -> NDArray[np.float64]:
-    """Equals in all but load, and that differs by few thousandths in few columns."""
+    """Draw candidates that differ in load only, by few thousandths in few columns."""
     one = _ordinary(rng, 1)[0]
     features = np.tile(one, (size, 1))
     varied = rng.choice(np.arange(_LOADS.start, _LOADS.stop), int(rng.integers(1, 4)), False)

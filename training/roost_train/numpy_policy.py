@@ -1,6 +1,6 @@
-"""The reference reading of a model: its operations one by one in numpy, nothing optimised.
+"""The reference evaluation of a model: its operations one by one in numpy, nothing optimised.
 
-Slow and plain on purpose. It tells whether ONNX Runtime computes what the file says.
+Slow and plain on purpose: it checks that ONNX Runtime computes what the file says.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,5 +71,5 @@ _OPERATORS: Mapping[str, Callable[[list[Array], Mapping[str, float | int]], Arra
 
 
 def operators() -> frozenset[str]:
-    """The operators that this reading knows."""
+    """Return the operators that this evaluation supports."""
     return frozenset(_OPERATORS)

@@ -1,7 +1,7 @@
 """Writing a ScoreNet as an ONNX file: the same weights always give the same bytes.
 
 Written by hand through onnx.helper: torch's exporter needs another package, takes seconds, and
-names and shapes the graph as its release pleases.
+names and shapes the graph differently in each release.
 """
 
 import onnx
@@ -16,7 +16,7 @@ IR_VERSION = 8  # the oldest that carries opset 17
 
 
 def export_onnx(net: ScoreNet) -> bytes:
-    """The net as an ONNX file: features[candidate, column] to score[candidate, 1].
+    """Return the net as an ONNX file: features[candidate, column] to score[candidate, 1].
 
     The order of the additions is that of ScoreNet.forward.
     """

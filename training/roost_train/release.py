@@ -36,15 +36,15 @@ def write_release(
 
     Args:
         net: the trained net.
-        parameters: that it was trained with.
+        parameters: the parameters of its training.
         folder: made if it is missing.
-        command: that repeats the training.
+        command: the command that repeats the training.
 
     Returns:
         The model's path and the figures on groups that training never saw.
 
     Raises:
-        PolicyError: the daemon would not take the model.
+        PolicyError: the daemon would refuse the model.
         OSError: the folder cannot be written.
     """
     model = export_onnx(net)
@@ -81,7 +81,7 @@ def held_out_agreement(model: bytes, groups_per_size: int = _GROUPS_PER_SIZE) ->
 
 
 def torch_scores(model: bytes, features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What torch answers with an exported model's weights.
+    """Return the scores that torch computes with an exported model's weights.
 
     Raises:
         ModelError: the file was not exported by roost-train.

@@ -1,9 +1,9 @@
 """The net behind the candidate score: a linear skip plus a small residual.
 
-The skip carries what is known to be right (the heuristic is linear); the residual is where later
-training on measured speed can bend it without a new file format. The skip is summed in two parts,
-first what equals share, then the loads that tell them apart: so float32 keeps thousandths of a
-load apart beside a score of six.
+The skip carries what is known to be right (the heuristic is linear); through the residual, later
+training on measured speed can correct it without a new file format. The skip is summed in two
+parts: first the columns that near-equal candidates share, then the loads in which they differ. So
+float32 resolves thousandths of a load beside a score of six.
 """
 
 from collections.abc import Mapping

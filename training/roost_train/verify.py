@@ -40,8 +40,8 @@ def verify(path: Path) -> Verdict:
         path: of a model with its manifest beside it.
 
     Raises:
-        PolicyError: the daemon would not take it.
-        ModelError: torch cannot: it was not exported by roost-train.
+        PolicyError: the daemon would refuse it.
+        ModelError: torch cannot load it: it was not exported by roost-train.
     """
     load_onnx_score(path, lambda: 0.0)
     model = path.read_bytes()
