@@ -1,4 +1,4 @@
-"""Where the demonstration hands in its jobs and asks what became of them."""
+"""The demonstration's desk: submits its jobs, and asks roostd and Slurm what became of each."""
 
 from collections.abc import Iterator
 from types import TracebackType
@@ -17,11 +17,11 @@ _BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
 
 
 class Cluster(Protocol):
-    """Slurm, or what stands in for it."""
+    """Slurm, or its stand-in."""
 
     @property
     def stack(self) -> Stack:
-        """What runs it, with the probes and roostd."""
+        """The stack that runs it, with the probes and roostd."""
 
     def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """Submit a job and return its id."""
@@ -83,7 +83,7 @@ class Desk:
         return self._cluster.submit(max(1, gpu_count // 8), min(gpu_count, 8), run_s)
 
     def started(self, job_id: str) -> Row | None:
-        """What became of a job; None while it waits."""
+        """Return the row of a job that has started; None while the job waits."""
         try:
             explanation = self._operator.ExplainJob(operator_pb2.ExplainJobRequest(job_id=job_id))
         except grpc.RpcError as error:
@@ -104,8 +104,8 @@ def make_row(
     """Put one job's row together.
 
     Args:
-        explanation: roostd's.
-        allocated: Slurm's, by Slurm's own word.
+        explanation: the job's, from roostd.
+        allocated: the GPU indices that Slurm reports.
         matrices: the links of each node.
     """
     job = explanation.job

@@ -28,7 +28,7 @@ class EmbeddedStack(Stack):
 
     def start_roostd(self, **environment: str) -> None:
         """Start the daemon's thread and wait until it serves."""
-        quiet = ("log.level=error",)  # its log is this process's
+        quiet = ("log.level=error",)  # it logs to this process's stderr
         config = load_config(self._write_config(), flags=quiet).config
         daemon = Daemon(
             config,
@@ -51,7 +51,7 @@ class EmbeddedStack(Stack):
         self._wait_until(self._serves, "roostd does not serve")
 
     def stop_roostd(self, sign: int = signal.SIGTERM) -> None:
-        """End the daemon; it cannot be killed without its process."""
+        """Stop the daemon; `sign` is ignored, since the daemon is a thread of this process."""
         if self._thread is not None:
             self.loop.call_soon_threadsafe(self._daemon.stop)
             self._thread.join(_STOP_TIMEOUT_S)

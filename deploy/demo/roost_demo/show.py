@@ -43,7 +43,7 @@ def print_head(console: Console) -> None:
 
 
 def print_row(console: Console, row: Row) -> None:
-    """Print one job; what is not as it should be stands out."""
+    """Print one job; values that differ from the choice stand out."""
     words = (row.job_id, str(row.gpu_count), index_list(row.nodes), *map(index_list, _sets(row)))
     line = Text("  ".join(w.ljust(n) for w, n in zip(words, _WIDTHS.values(), strict=True)))
     if not row.is_exact:
@@ -55,7 +55,7 @@ def print_row(console: Console, row: Row) -> None:
 
 
 def print_sum(console: Console, rows: list[Row], job_count: int, seconds: float) -> None:
-    """Print what it came to."""
+    """Print the summary of all jobs."""
     exact = sum(row.is_exact for row in rows)
     linked = [row for row in rows if row.best_link_score]
     ours = sum(row.link_score / row.best_link_score for row in linked)

@@ -79,12 +79,12 @@ class Stack:
         lease_s: int = 20,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        """Say what is to run.
+        """Describe what will run; start() starts it.
 
         Args:
-            nodes: of the cluster.
+            nodes: the nodes of the cluster.
             model_names: GPU models that users may name.
-            lease_s: of a waiting job.
+            lease_s: the lease of a waiting job.
             settings: more of roostd's configuration, by section.
         """
         self._settings = dict(settings or {})
@@ -141,7 +141,7 @@ class Stack:
 
     def start_roostd(self, **environment: str) -> None:
         """Start the daemon and wait until it serves and says so to job_submit.lua."""
-        (self.folder / "heartbeat").unlink(missing_ok=True)  # of one that was killed
+        (self.folder / "heartbeat").unlink(missing_ok=True)  # left by a daemon that was killed
         config = self._write_config(conf=str(self.slurm.folder.slurm_conf))
         self._roostd = self._spawn(
             "roostd", "--config", str(config), log="roostd", env=self.slurm.env | environment
@@ -149,7 +149,7 @@ class Stack:
         self._wait_until(self._serves, "roostd does not serve")
 
     def stop_roostd(self, sign: int = signal.SIGTERM) -> None:
-        """End the daemon, by default politely; SIGKILL shows that it may die at any instant."""
+        """Stop the daemon, by default with SIGTERM; SIGKILL ends it at an arbitrary instant."""
         _end(self._roostd, sign)
         self._roostd = None
 
@@ -268,7 +268,7 @@ class Stack:
         self, program: str, *options: str, log: str, env: dict[str, str]
     ) -> subprocess.Popen[bytes]:
         with (self.folder / f"{log}.log").open("ab") as file:
-            # Its own session: Ctrl-C reaches us alone, and stop() decides the order.
+            # A session of its own: Ctrl-C reaches this process only; stop() decides the order.
             return subprocess.Popen(
                 [str(_program(program)), *options],
                 env=env,
