@@ -29,7 +29,7 @@ def report(figures: Mapping[str, object], *, as_json: bool) -> None:
 
 
 def machine() -> dict[str, object]:
-    """Describe this machine: processor, cores that we may use, memory, versions."""
+    """Describe this machine: processor, usable cores, memory, versions."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
@@ -41,7 +41,7 @@ def machine() -> dict[str, object]:
 
 
 def timings_s(action: Callable[[], object], count: int, warm_up_count: int = 10) -> list[float]:
-    """Seconds of each of `count` calls, after some that do not count."""
+    """Seconds of each of `count` calls, after warm-up calls that are not timed."""
     for _ in range(warm_up_count):
         action()
     seconds = list[float]()

@@ -3,9 +3,9 @@
 The cluster is mixed (bridged pairs, cube mesh, NVSwitch, PCIe), 88 % full, with live load on
 every GPU. Figures of a `queue_` name are those of one event while thousands of jobs wait, the
 decisions that it brings about included. Those of a `gate_` name are of the delay gate, which knows
-a hundred waits of every class and is asked about jobs of which every other one is a gang that no
-rack has room for, and as many name their model: `gate_share_frac` is its share of the time of all
-steps in which a job came.
+a hundred waits of every class; half of the jobs that it is asked about are gangs that fit in no
+rack, and half name their model. `gate_share_frac` is the gate's share of the time of all steps in
+which a job came.
 """
 
 import argparse
@@ -49,14 +49,14 @@ from roost_probe.testing.matrix import sample_text
 KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
 NODES_PER_RACK = 16
 GPUS_PER_NODE = 8
-# Of nodes: taken whole, in part, idle. In parts, half is taken: 88 % in all.
+# Shares of the nodes: full, half full, idle; that is 88 % of the GPUs in all.
 FULL_FRAC, PART_FRAC = 0.82, 0.12
 # As in Helios Venus, 2020: half of the jobs have one GPU, one in ten more than a node holds.
 SINGLE_NODE = (1, 1, 1, 1, 2, 2, 4, 8)
 GANGS = ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
-SCATTERED_GANGS = ((8, 8), (12, 4))  # no rack has room for them
+SCATTERED_GANGS = ((8, 8), (12, 4))  # they fit in no rack
 MODEL = "bert"
-GANG_EVERY = 10  # one job in so many is a gang
+GANG_EVERY = 10  # one job in this many is a gang
 
 
 def main() -> int:

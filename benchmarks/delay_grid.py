@@ -2,8 +2,8 @@
 
     benchmarks/delay_grid.py --against open --gate delay helios-8.json philly-8.json ... > grid.md
 
-Each file is one trace at one oversubscription, and says so by its name: TRACE-OVERSUBSCRIPTION. All
-its policies but for the gate are the same. First table: every gate against one of them, by cell and
+Each file is one trace at one oversubscription, and says so by its name: TRACE-OVERSUBSCRIPTION. Its
+policies differ in the gate only. First table: every gate against one of them, by cell and
 seed, as means over all cells and over the congested ones (an oversubscription of 4 or more and a
 load of 0.9 or more). Second table: one gate, cell by cell.
 """
@@ -30,7 +30,7 @@ class Cell:
 
     @property
     def is_congested(self) -> bool:
-        """Whether it counts as such; fixed before any result was looked at."""
+        """Return whether the cell is congested; the rule was fixed before any result was known."""
         loaded = self.load >= CONGESTED_LOAD
         return loaded and self.oversubscription >= CONGESTED_OVERSUBSCRIPTION
 
@@ -68,7 +68,7 @@ class Runs:
         return list(dict.fromkeys(gate for _, gate, _ in self.found))
 
     def changes(self, gate: str, against: str, cell: Cell, metric: str) -> dict[int, float]:
-        """By how much of it a gate changes a figure, by seed that both ran."""
+        """Return the relative change of a figure under a gate, by seed that both gates ran."""
         seeds = sorted(seed for at, name, seed in self.found if (at, name) == (cell, gate))
         changed: dict[int, float] = {}
         for seed in seeds:
@@ -78,7 +78,7 @@ class Runs:
         return changed
 
     def over(self, cells: Iterable[Cell], gate: str, against: str) -> Estimate | None:
-        """Mean change of the average job time over cells, then over seeds that have all of them."""
+        """Return the mean change of the average JCT over cells, then over seeds with all cells."""
         by_cell = [self.changes(gate, against, cell, JOB_TIME) for cell in cells]
         seeds = set(by_cell[0]).intersection(*by_cell) if by_cell else set()
         return mean_of([sum(one[seed] for one in by_cell) / len(by_cell) for seed in sorted(seeds)])

@@ -1,8 +1,8 @@
 """How long each placement rule of the simulator takes to place one job.
 
-A cluster whose GPUs are taken at random by jobs of one GPU, and jobs of 1, 8 and 64 GPUs that are
-proposed a place in it again and again. A rule that finds none answers sooner: such figures are left
-out.
+In a cluster whose GPUs are held at random by jobs of one GPU, each rule proposes placements for
+jobs of 1, 8 and 64 GPUs again and again. A rule that finds no placement answers sooner, so such
+figures are left out.
 """
 
 import argparse

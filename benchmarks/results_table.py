@@ -2,8 +2,8 @@
 
     benchmarks/results_table.py compared.json [more.json ...] > table.md
 
-One table a load, policies by their average job completion time; where several files tell of the
-same policy, the one with most seeds counts. With `--by-load` one table of the job times over those
+One table a load, policies by their average job completion time; where several files have the
+same policy, the file with most seeds counts. With `--by-load` one table of the job times over those
 of the first policy, a column a load, policies by the last of them.
 """
 
