@@ -117,7 +117,7 @@ def _called(
     try:
         return method(request, timeout=timeout_s)
     except grpc.RpcError as error:
-        raise _in_words(error, address, timeout_s, setting) from error
+        raise _as_call_failed(error, address, timeout_s, setting) from error
 
 
 @contextmanager
@@ -141,7 +141,9 @@ def connect_admin(address: str, timeout_s: float) -> Iterator[AdminClient]:
         yield AdminClient(channel, address, timeout_s)
 
 
-def _in_words(error: grpc.RpcError, address: str, timeout_s: float, setting: str) -> CallFailed:
+def _as_call_failed(
+    error: grpc.RpcError, address: str, timeout_s: float, setting: str
+) -> CallFailed:
     code, details = error.code(), error.details() or "no message"
     match code:
         case grpc.StatusCode.UNAVAILABLE:

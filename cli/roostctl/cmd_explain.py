@@ -45,13 +45,13 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
         print_document(explain_document(found))
         return
     console = new_console()
-    show(console, *_story(console, found, features))
+    show(console, *_sections(console, found, features))
 
 
-def _story(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
+def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
-    yield prose(_now(found.job))
-    yield from map(prose, _told(found))
+    yield prose(_state(found.job))
+    yield from map(prose, _comment_and_estimates(found))
     if found.candidates:
         yield ""
         yield pairs(_choice(found))
@@ -80,7 +80,7 @@ def _asked(job: pb.Job) -> str:
     )
 
 
-def _told(found: pb.Explanation) -> Iterator[str]:
+def _comment_and_estimates(found: pb.Explanation) -> Iterator[str]:
     """Yield what the job's comment says, and what the gate believes of the job."""
     if found.HasField("comment"):
         said = found.comment
@@ -118,7 +118,7 @@ def _achieved(found: pb.Achieved) -> Iterator[str]:
         yield f"Its links have been busy for this share of its run: {', '.join(known)}."
 
 
-def _now(job: pb.Job) -> str:
+def _state(job: pb.Job) -> str:
     waited, why = duration(job.waited_s), safe_text(job.reason).rstrip(".")
     match job.state:
         case pb.JOB_STATE_WAITING:

@@ -4,7 +4,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.cmd_nodes import seen, state, strip
+from roostctl.cmd_nodes import sample_age, state, strip
 from roostctl.complete import node_names
 from roostctl.documents.nodes import OneNodeDocument, node_document
 from roostctl.options import Options, json_option, pass_options
@@ -57,7 +57,7 @@ def _state(node: pb.Node) -> Cell:
 
 
 def _sample(node: pb.Node) -> str:
-    return f"{seen(node)} ago" if node.HasField("sample_age_s") else "no probe has reported"
+    return f"{sample_age(node)} ago" if node.HasField("sample_age_s") else "no probe has reported"
 
 
 def _row(gpu: pb.NodeGpu) -> tuple[Cell, ...]:

@@ -51,7 +51,7 @@ def _row(node: pb.Node) -> tuple[Cell, ...]:
         percent(mean(gpu.sm_frac if gpu.HasField("sm_frac") else None for gpu in node.gpus)),
         _gpu_memory(node),
         f"{node.cpu_free_count}/{node.cpu_count}",
-        seen(node),
+        sample_age(node),
         or_absent("; ".join(node.problems)),
     )
 
@@ -79,8 +79,8 @@ def free_count(node: pb.Node) -> int:
     return sum(gpu.free and not gpu.fault for gpu in node.gpus)
 
 
-def seen(node: pb.Node) -> str:
-    """How old the newest sample is."""
+def sample_age(node: pb.Node) -> str:
+    """Return the age of the newest sample."""
     if not node.HasField("sample_age_s"):
         return "no probe"
     return duration(node.sample_age_s)

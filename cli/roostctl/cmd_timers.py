@@ -90,8 +90,8 @@ def unpin(options: Options, name: str, admin: str) -> None:
     address = admin or _admin_address(options.daemon)
     with connect_admin(address, options.timeout_s) as administrator:
         timer = administrator.unpin_timer(name, _caller())
-    told = f"NODE {duration(timer.node_timer_s)}, RACK {duration(timer.rack_timer_s)}"
-    show(new_console(), prose(f"{safe_text(timer.name)} is tuned again: {told}."))
+    timers_text = f"NODE {duration(timer.node_timer_s)}, RACK {duration(timer.rack_timer_s)}"
+    show(new_console(), prose(f"{safe_text(timer.name)} is tuned again: {timers_text}."))
 
 
 def _admin_address(daemon: str) -> str:

@@ -70,7 +70,7 @@ class GpuLoad:
     pcie_rx_bytes: int | None = None
     nvlink_tx_bytes: int | None = None
     nvlink_rx_bytes: int | None = None
-    # Only where the probe was told to use the blocking call.
+    # Present only where the probe is configured to use the blocking call.
     pcie_tx_bytes_per_s: float | None = None
     pcie_rx_bytes_per_s: float | None = None
 

@@ -1,4 +1,4 @@
-"""What the probe sees, on the terminal: as `nvidia-smi topo -m` prints it, or as JSON."""
+"""The topology and samples on the terminal: as `nvidia-smi topo -m` prints it, or as JSON."""
 
 import json
 from typing import TypeAlias

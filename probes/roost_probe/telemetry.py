@@ -86,7 +86,7 @@ class TelemetryStream:
         self.is_connected = False
 
     def reconnect(self) -> None:
-        """Close the stream and open it anew, with certificates read again."""
+        """Close the stream and open it again, with certificates read again."""
         self._reconnect.set()
 
     async def run(self) -> None:

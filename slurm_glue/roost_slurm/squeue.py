@@ -58,7 +58,7 @@ _LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", re.ASCII)
 
 
 class JobState(StrEnum):
-    """Slurm's job states, as far as Roost tells them apart."""
+    """Slurm's job states, as far as Roost distinguishes them."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"

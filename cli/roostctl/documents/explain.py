@@ -124,13 +124,14 @@ def _sensitivity(explanation: pb.Explanation) -> SensitivityDocument:
 
 
 def _achieved(explanation: pb.Explanation) -> AchievedDocument:
-    seen = explanation.achieved
-    is_believed = seen.HasField("speed_frac")
+    achieved = explanation.achieved
+    is_believed = achieved.HasField("speed_frac")
+    confidence_frac = finite(achieved.confidence_frac, FLOAT32_DIGITS)
     return {
-        "speed_frac": real(seen, "speed_frac"),
-        "source": seen.source or None,
-        "confidence_frac": finite(seen.confidence_frac, FLOAT32_DIGITS) if is_believed else None,
-        "nvlink_frac": real(seen, "nvlink_frac"),
-        "pcie_frac": real(seen, "pcie_frac"),
-        "nic_frac": real(seen, "nic_frac"),
+        "speed_frac": real(achieved, "speed_frac"),
+        "source": achieved.source or None,
+        "confidence_frac": confidence_frac if is_believed else None,
+        "nvlink_frac": real(achieved, "nvlink_frac"),
+        "pcie_frac": real(achieved, "pcie_frac"),
+        "nic_frac": real(achieved, "nic_frac"),
     }

@@ -58,7 +58,7 @@ def topology_document(topology: pb.Topology, node: pb.Node) -> TopologyDocument:
 
     Args:
         topology: as the probe reported it.
-        node: the same node; tells which GPUs are free.
+        node: the same node, which says which GPUs are free.
     """
     return {
         "schema": "roost.topology/1",
