@@ -72,3 +72,15 @@ def test_points_on_the_page_are_those_in_the_code() -> None:
     points = re.findall(r"^\| [^|]+ \| `[A-Z]+` \| (\d+) \|$", LINKS_PAGE, re.MULTILINE)
     assert sorted(map(int, points)) == sorted(LEVEL_SCORES.values())
     assert f"{NVLINK_LANE_SCORE} × n" in LINKS_PAGE
+
+
+def test_modules_that_the_glossary_names_exist() -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text()
+    named = re.findall(r"`([\w/]+(?:\.py|/\w+))`", page)
+    assert len(named) > 20
+    missing = [
+        path
+        for path in named
+        if not (ROOT / path).exists() and not (ROOT / "engine" / "roost_engine" / path).exists()
+    ]
+    assert missing == []
