@@ -1,7 +1,7 @@
 """Pages, docstrings and comments use the field's words, and no pronoun where a job is meant.
 
-A folder joins the list of SOURCES once its prose has been reviewed. Code in backticks and in blocks,
-and words in capitals, are left out: names of options, values and columns stay what they are.
+A folder joins the list of SOURCES once its prose has been reviewed. Code in backticks and in
+blocks, and words in capitals, are left out: names of options, values and columns keep their words.
 """
 
 import ast
