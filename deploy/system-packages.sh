@@ -2,7 +2,7 @@
 # Installs the Debian packages that the demonstration and the tests use, where they are missing:
 # a compiler for the fake driver, Slurm and MUNGE, a browser for the simulator's report. Starts none
 # of their services.
-# Without root or apt it says what is missing and goes on: the callers know how to do without.
+# Without root or apt it says what is missing and exits with 0: the callers work without these packages.
 set -eu
 
 needs="" # package:command pairs are checked by command, so that other distributions pass too
