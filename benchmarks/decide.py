@@ -43,7 +43,7 @@ from roost_engine.prediction.job_class import ALL_CLASSES
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.testing.builders import job, node, share, topology
-from roost_formats.models.onnx_policy import load_score_policy
+from roost_formats.models.score import load_score_policy
 from roost_probe.testing.matrix import sample_text
 
 KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")

@@ -8,7 +8,7 @@ import _harness
 import numpy as np
 
 from roost_engine.cluster.features import COLUMNS, HeuristicScore
-from roost_formats.models.onnx_policy import load_score_policy
+from roost_formats.models.score import load_score_policy
 
 CANDIDATE_COUNTS = (1, 16, 64, 512)
 

@@ -13,8 +13,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models.loader import open_session
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_policy import BUILTIN_MODEL, open_session
+from roost_formats.models.score import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME
+from roost_formats.models.signature import SCORE
 from roost_formats.testing.onnx_models import ModelParts, install_model
 from roost_train.cli import main
 from roost_train.distil import (
@@ -100,9 +102,8 @@ def test_export_keeps_the_scores(short_net: ScoreNet) -> None:
         exact = short_net.forward(torch.from_numpy(features)).numpy()
     single = features.astype(np.float32)
     np.testing.assert_allclose(torch_scores(model, single), exact, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(
-        open_session(model).run(single).reshape(-1), exact, rtol=0, atol=1e-5
-    )
+    theirs = open_session(model, SCORE).run({INPUT_NAME: single})[OUTPUT_NAME]
+    np.testing.assert_allclose(theirs.reshape(-1), exact, rtol=0, atol=1e-5)
 
 
 def test_export_is_one_plain_file(short_net: ScoreNet) -> None:
@@ -114,7 +115,7 @@ def test_export_is_one_plain_file(short_net: ScoreNet) -> None:
 
 def test_our_reader_sees_what_onnx_sees() -> None:
     model = BUILTIN_MODEL.read_bytes()
-    ours, theirs = read_onnx(model), onnx.load_model_from_string(model).graph
+    ours, theirs = read_onnx(model, SCORE), onnx.load_model_from_string(model).graph
     assert [node.operator for node in ours.nodes] == [node.op_type for node in theirs.node]
     assert [list(node.inputs) for node in ours.nodes] == [list(node.input) for node in theirs.node]
     assert set(ours.weights) == {weight.name for weight in theirs.initializer}
@@ -148,7 +149,7 @@ def test_reader_refuses_what_onnx_writes_beyond_a_score_model() -> None:
             onnx.external_data_helper.set_external_data(model.graph.initializer[0], "weights.bin")
             message = "lies in another file"
         with pytest.raises(PolicyError, match=message):
-            read_onnx(model.SerializeToString())
+            read_onnx(model.SerializeToString(), SCORE)
 
 
 def test_release_loads_and_verifies(short_net: ScoreNet, tmp_path: Path) -> None:

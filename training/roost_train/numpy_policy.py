@@ -27,8 +27,8 @@ def run_graph(graph: OnnxGraph, features: Array) -> Array:
         KeyError: the graph uses a value before it is computed.
     """
     values: dict[str, Array] = dict(graph.weights)
-    (entry,) = (value.name for value in graph.inputs if value.name not in graph.weights)
-    values[entry] = features
+    (entry,) = graph.fed_inputs()
+    values[entry.name] = features
     # Some BLAS kernels raise the NaN flag for lanes they throw away; what counts is the answer.
     with np.errstate(invalid="ignore"):
         for node in graph.nodes:

@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from roost_engine.cluster.features import COLUMNS
-from roost_formats.models.onnx_policy import INPUT_NAME, OUTPUT_NAME
+from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME
 from roost_train.score_net import ScoreNet
 
 OPSET = 17

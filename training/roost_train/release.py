@@ -12,10 +12,12 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
-from roost_formats.models.manifest import PolicyManifest, manifest_path
+from roost_engine.cluster.features import COLUMNS
+from roost_formats.models.loader import open_session
+from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_policy import load_onnx_score, open_session
+from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME, load_onnx_score
+from roost_formats.models.signature import SCORE
 from roost_train.agreement import Agreement, compare, merge
 from roost_train.distil import HyperParameters, teacher_scores
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, GroupMix, draw_groups
@@ -49,14 +51,16 @@ def write_release(
     """
     model = export_onnx(net)
     agreement = held_out_agreement(model)
-    canary = draw_groups(np.random.default_rng(_CANARY_SEED), 1, CANARY_COUNT)[0]
-    manifest = PolicyManifest(
-        schema_version=SCHEMA_VERSION,
-        columns=COLUMNS,
+    drawn = draw_groups(np.random.default_rng(_CANARY_SEED), 1, CANARY_COUNT)[0]
+    canary = drawn.astype(np.float32)
+    manifest = Manifest(
+        kind=SCORE.kind,
+        schema_version=SCORE.schema_version,
+        columns={INPUT_NAME: COLUMNS},
         sha256=hashlib.sha256(model).hexdigest(),
         size_bytes=len(model),
-        canary_features=canary.astype(np.float32),
-        canary_scores=torch_scores(model, canary.astype(np.float32)),
+        canary_inputs={INPUT_NAME: canary},
+        canary_outputs={OUTPUT_NAME: torch_scores(model, canary)},
         card=_card(parameters, agreement, command),
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,14 +73,15 @@ def write_release(
 
 def held_out_agreement(model: bytes, groups_per_size: int = _GROUPS_PER_SIZE) -> Agreement:
     """Compare an exported model with the heuristic on groups of every size that it never saw."""
-    session = open_session(model)
+    session = open_session(model, SCORE)
     rng = np.random.default_rng(_HELD_OUT_SEED)
     parts = list[Agreement]()
     for size in range(SMALLEST_GROUP, LARGEST_GROUP + 1):
         for mix in (GroupMix(), GroupMix(near_tie_frac=1.0, scattered_frac=0.0)):
             groups = draw_groups(rng, groups_per_size, size, mix)
             flat = groups.reshape(-1, len(COLUMNS)).astype(np.float32)
-            parts.append(compare(teacher_scores(groups), session.run(flat).reshape(-1, size)))
+            scores = session.run({INPUT_NAME: flat})[OUTPUT_NAME].reshape(-1, size)
+            parts.append(compare(teacher_scores(groups), scores))
     return merge(parts)
 
 
@@ -87,7 +92,7 @@ def torch_scores(model: bytes, features: NDArray[np.float32]) -> NDArray[np.floa
         ModelError: the file was not exported by roost-train.
         PolicyError: it is no model that the daemon would read.
     """
-    net = ScoreNet.from_weights(read_onnx(model).weights)
+    net = ScoreNet.from_weights(read_onnx(model, SCORE).weights)
     with torch.inference_mode():
         scores: NDArray[np.float32] = net.forward(torch.from_numpy(features)).numpy()
     return scores

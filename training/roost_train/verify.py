@@ -8,9 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.features import COLUMNS
-from roost_formats.models.manifest import PolicyManifest, manifest_path
+from roost_formats.models.loader import open_session
+from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_policy import load_onnx_score, open_session
+from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME, load_onnx_score
+from roost_formats.models.signature import SCORE
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, draw_groups
 from roost_train.numpy_policy import run_graph
 from roost_train.release import torch_scores
@@ -45,13 +47,13 @@ def verify(path: Path) -> Verdict:
     """
     load_onnx_score(path, lambda: 0.0)
     model = path.read_bytes()
-    graph, session = read_onnx(model), open_session(model)
+    graph, session = read_onnx(model, SCORE), open_session(model, SCORE)
     count, worst = 0, 0.0
     for batch in _batches(path):
         readings = (
             run_graph(graph, batch),
             torch_scores(model, batch),
-            session.run(batch).reshape(len(batch)),
+            session.run({INPUT_NAME: batch})[OUTPUT_NAME].reshape(len(batch)),
         )
         count += len(batch)
         worst = max(worst, *(float(np.abs(a - b).max()) for a, b in combinations(readings, 2)))
@@ -60,9 +62,9 @@ def verify(path: Path) -> Verdict:
 
 def _batches(path: Path) -> list[NDArray[np.float32]]:
     """The manifest's own batch, the corners of the range, and groups of many sizes."""
-    manifest = PolicyManifest.from_json(manifest_path(path).read_text(encoding="utf-8"))
+    manifest = Manifest.from_json(manifest_path(path).read_text(encoding="utf-8"), SCORE)
     corners = np.stack([np.zeros(len(COLUMNS)), np.ones(len(COLUMNS)), *np.eye(len(COLUMNS))])
     rng = np.random.default_rng(_SEED)
     sizes = np.linspace(SMALLEST_GROUP, LARGEST_GROUP, _BATCH_COUNT).astype(int)
     groups = [draw_groups(rng, 1, int(size))[0].astype(np.float32) for size in sizes]
-    return [manifest.canary_features, corners.astype(np.float32), *groups]
+    return [manifest.canary_inputs[INPUT_NAME], corners.astype(np.float32), *groups]

@@ -9,7 +9,7 @@ from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import RunHead
-from roost_formats.models.onnx_policy import load_score_policy
+from roost_formats.models.score import load_score_policy
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config

@@ -1,8 +1,8 @@
 """What an ONNX file holds, read without trusting it and before any runtime sees it.
 
 A model file may come from anywhere, and runtimes have had holes (external data that reads other
-files, attributes that allocate memory). So this reader takes the little that a score policy needs
-and refuses the rest: a flat graph of allowed operators over small float matrices.
+files, attributes that allocate memory). So this reader takes the little that a model of the given
+kind needs and refuses the rest: a flat graph of allowed operators over small float matrices.
 
 Source of the field numbers: onnx.proto of ONNX 1.23. Page: docs/policy.md.
 """
@@ -11,36 +11,17 @@ import math
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models.signature import FLOAT32, INT64, Limits, Signature
 
-ALLOWED_OPERATORS = frozenset(
-    {
-        "Add",
-        "Concat",
-        "Div",
-        "Gemm",
-        "Identity",
-        "MatMul",
-        "Mul",
-        "Relu",
-        "Sigmoid",
-        "Softmax",
-        "Sub",
-        "Tanh",
-    }
-)
-MAX_NODES = 256
-# With rank and dimensions bounded, no broadcast and no folded product of weights gets large:
-# the worst file that passes costs seconds and tens of megabytes, not the machine.
-MAX_RANK = 2
-MAX_DIMENSION = 1024
 OLDEST_OPSET, NEWEST_OPSET = 13, 25
 
-_FLOAT = 1  # TensorProto.DataType.FLOAT
+_DTYPES = {1: FLOAT32, 7: INT64}  # by TensorProto.DataType
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # protobuf wire types
 _MAX_VARINT_BYTES = 10
 
@@ -57,11 +38,23 @@ class OnnxNode:
 
 @dataclass(frozen=True, slots=True)
 class OnnxValue:
-    """An input or output of the graph: None stands for a dimension that is not fixed."""
+    """An input or output of the graph.
+
+    Attributes:
+        name: by which nodes refer to it.
+        dtype: the type of its numbers; None for a type that no signature uses.
+        dimensions: None stands for a dimension that the file does not fix.
+    """
 
     name: str
-    is_float32: bool
+    dtype: np.dtype[Any] | None
     dimensions: tuple[int | None, ...]
+
+    def describe(self) -> str:
+        """Return the value as text, such as "float32 features[?, 18]"."""
+        dtype = "other type" if self.dtype is None else self.dtype.name
+        sizes = ", ".join("?" if size is None else str(size) for size in self.dimensions)
+        return f"{dtype} {self.name}[{sizes}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +67,32 @@ class OnnxGraph:
     inputs: tuple[OnnxValue, ...]
     outputs: tuple[OnnxValue, ...]
 
+    def fed_inputs(self) -> tuple[OnnxValue, ...]:
+        """Return the inputs that a call must give: old exporters list the weights beside them."""
+        return tuple(value for value in self.inputs if value.name not in self.weights)
 
-def read_onnx(model: bytes) -> OnnxGraph:
-    """Read and check a model.
+
+def read_onnx(model: bytes, signature: Signature) -> OnnxGraph:
+    """Return what a model file holds, checked piece by piece against its kind's limits.
 
     Args:
         model: the file's bytes.
+        signature: of the model's kind; says which operators and sizes are allowed.
 
     Raises:
-        PolicyError: damaged, or holds something that a score policy has no need of.
+        PolicyError: the file is damaged, or holds something that its kind has no need of.
     """
-    fields = _Fields(model, "model")
+    fields = _Fields(model, "model", signature.title)
     fields.refuse({20: "training information", 25: "functions of its own"})
-    graph = _Fields(fields.one_bytes(7), "graph")
+    graph = fields.inner(7, "graph")
     graph.refuse({15: "sparse weights", 14: "quantization"})
-    nodes = tuple(_node(node) for node in graph.all_bytes(1))
-    if not 1 <= len(nodes) <= MAX_NODES:
-        raise PolicyError(f"the model has {len(nodes)} operations; want 1 to {MAX_NODES}")
+    limit = signature.limits.node_count
+    nodes = tuple(_node(node, signature) for node in graph.inner_all(1, "operation"))
+    if not 1 <= len(nodes) <= limit:
+        raise PolicyError(f"the model has {len(nodes)} operations; want 1 to {limit}")
     weights: dict[str, NDArray[np.float32]] = {}
-    for tensor in graph.all_bytes(5):
-        name, weight = _weight(tensor)
+    for tensor in graph.inner_all(5, "weight"):
+        name, weight = _weight(tensor, signature.limits)
         if name in weights:
             raise PolicyError(f"the model has two weights named {name!r}")
         weights[name] = weight
@@ -101,16 +100,23 @@ def read_onnx(model: bytes) -> OnnxGraph:
         opset=_opset(fields),
         nodes=nodes,
         weights=weights,
-        inputs=tuple(_value(value) for value in graph.all_bytes(11)),
-        outputs=tuple(_value(value) for value in graph.all_bytes(12)),
+        inputs=tuple(_value(value) for value in graph.inner_all(11, "graph input or output")),
+        outputs=tuple(_value(value) for value in graph.inner_all(12, "graph input or output")),
     )
 
 
 class _Fields:
     """The fields of one protobuf message, by number, in the order they stand in."""
 
-    def __init__(self, message: bytes, what: str) -> None:
-        self.what = what
+    def __init__(self, message: bytes, what: str, title: str) -> None:
+        """Take a message apart.
+
+        Args:
+            message: its bytes.
+            what: the message's name in errors.
+            title: of the kind of model that it is part of.
+        """
+        self.what, self._title = what, title
         self._by_number: dict[int, list[int | bytes]] = {}
         for number, value in _walk(message, what):
             self._by_number.setdefault(number, []).append(value)
@@ -119,7 +125,16 @@ class _Fields:
         """Raise if any of these fields is there."""
         for number, name in numbers.items():
             if number in self._by_number:
-                raise PolicyError(f"the {self.what} has {name}; a score policy may not")
+                raise PolicyError(f"the {self.what} has {name}; {self._title} may not")
+
+    def inner(self, number: int, what: str) -> "_Fields":
+        """The fields of the one message in a field."""
+        return _Fields(self.one_bytes(number), what, self._title)
+
+    def inner_all(self, number: int, what: str) -> "Iterator[_Fields]":
+        """The fields of every message in a field."""
+        for message in self.all_bytes(number):
+            yield _Fields(message, what, self._title)
 
     def all_bytes(self, number: int) -> list[bytes]:
         """Every value of a field of texts, blobs or messages."""
@@ -211,8 +226,7 @@ def _varint(message: bytes, position: int, what: str) -> tuple[int, int]:
 
 def _opset(fields: _Fields) -> int:
     versions = list[int]()
-    for message in fields.all_bytes(8):
-        entry = _Fields(message, "operator set")
+    for entry in fields.inner_all(8, "operator set"):
         if entry.text(1) not in ("", "ai.onnx"):
             raise PolicyError(f"the model uses the operator set {entry.text(1)!r}; want ai.onnx")
         versions.append(entry.integer(2) or 0)
@@ -224,23 +238,21 @@ def _opset(fields: _Fields) -> int:
     return versions[0]
 
 
-def _node(message: bytes) -> OnnxNode:
-    fields = _Fields(message, "operation")
+def _node(fields: _Fields, signature: Signature) -> OnnxNode:
     operator, domain = fields.text(4), fields.text(7)
-    if domain not in ("", "ai.onnx") or operator not in ALLOWED_OPERATORS:
+    if domain not in ("", "ai.onnx") or operator not in signature.allowed_operators:
         name = f"{domain}.{operator}" if domain else operator
-        allowed = ", ".join(sorted(ALLOWED_OPERATORS))
+        allowed = ", ".join(sorted(signature.allowed_operators))
         raise PolicyError(f"the model uses the operator {name!r}; allowed are {allowed}")
     fields.refuse({8: "an overload"})
     attributes: dict[str, float | int] = {}
-    for attribute in fields.all_bytes(5):
+    for attribute in fields.inner_all(5, "attribute"):
         name, value = _attribute(attribute, operator)
         attributes[name] = value
     return OnnxNode(operator, fields.texts(1), fields.texts(2), attributes)
 
 
-def _attribute(message: bytes, operator: str) -> tuple[str, float | int]:
-    fields = _Fields(message, "attribute")
+def _attribute(fields: _Fields, operator: str) -> tuple[str, float | int]:
     name, integer, floats = fields.text(1), fields.integer(3), fields.all_bytes(2)
     others = {4: "text", 5: "a tensor", 6: "a subgraph", 7: "a list", 8: "a list", 9: "a list"}
     others |= {10: "tensors", 11: "subgraphs", 21: "a reference", 22: "a sparse tensor"}
@@ -252,19 +264,18 @@ def _attribute(message: bytes, operator: str) -> tuple[str, float | int]:
     raise PolicyError(f"damaged model: attribute {name!r} of {operator} has no single number")
 
 
-def _weight(message: bytes) -> tuple[str, NDArray[np.float32]]:
-    fields = _Fields(message, "weight")
+def _weight(fields: _Fields, limits: Limits) -> tuple[str, NDArray[np.float32]]:
     name = fields.text(8)
     if fields.all_bytes(13) or fields.integer(14):
         raise PolicyError(f"weight {name!r} lies in another file; want all weights in the model")
-    if fields.integer(2) != _FLOAT:
+    if _DTYPES.get(fields.integer(2) or 0) != FLOAT32:
         raise PolicyError(f"weight {name!r} is not of type float32")
     fields.refuse({3: f"a segment ({name!r})"})
     dimensions = fields.integers(1)
-    if len(dimensions) > MAX_RANK or any(not 1 <= d <= MAX_DIMENSION for d in dimensions):
+    if len(dimensions) > limits.rank or any(not 1 <= d <= limits.dimension for d in dimensions):
         raise PolicyError(
             f"weight {name!r} has the shape {dimensions};"
-            f" want at most {MAX_RANK} dimensions of 1 to {MAX_DIMENSION}"
+            f" want at most {limits.rank} dimensions of 1 to {limits.dimension}"
         )
     if fields.all_bytes(9) and fields.all_bytes(4):
         raise PolicyError(f"damaged model: weight {name!r} holds its numbers twice")
@@ -279,11 +290,9 @@ def _weight(message: bytes) -> tuple[str, NDArray[np.float32]]:
     return name, weight
 
 
-def _value(message: bytes) -> OnnxValue:
-    fields = _Fields(message, "graph input or output")
-    tensor = _Fields(_Fields(fields.one_bytes(2), "type").one_bytes(1), "tensor type")
+def _value(fields: _Fields) -> OnnxValue:
+    tensor = fields.inner(2, "type").inner(1, "tensor type")
     dimensions = list[int | None]()
-    for shape in tensor.all_bytes(2):
-        for entry in _Fields(shape, "shape").all_bytes(1):
-            dimensions.append(_Fields(entry, "dimension").integer(1))
-    return OnnxValue(fields.text(1), tensor.integer(1) == _FLOAT, tuple(dimensions))
+    for shape in tensor.inner_all(2, "shape"):
+        dimensions += [entry.integer(1) for entry in shape.inner_all(1, "dimension")]
+    return OnnxValue(fields.text(1), _DTYPES.get(tensor.integer(1) or 0), tuple(dimensions))

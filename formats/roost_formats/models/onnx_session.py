@@ -1,11 +1,10 @@
 """ONNX Runtime, set up for a daemon that shares its cores. The only module that imports it."""
 
-import numpy as np
 import onnxruntime as ort
-from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models.checked_model import Arrays
 
 # The runtime's exceptions share no base but Exception.
 _RUNTIME_ERRORS: tuple[type[Exception], ...] = (
@@ -26,9 +25,18 @@ _SILENT = 4  # fatal only: what goes wrong arrives as an exception and is logged
 
 
 class OnnxSession:
-    """One loaded model. See onnx_policy.Session."""
+    """One model in ONNX Runtime. See checked_model.Session."""
 
-    def __init__(self, model: bytes, input_name: str, output_name: str) -> None:
+    def __init__(self, model: bytes, output_names: tuple[str, ...]) -> None:
+        """Load a model.
+
+        Args:
+            model: the bytes of its file, checked before.
+            output_names: the outputs that every answer holds.
+
+        Raises:
+            PolicyError: the runtime refuses the model.
+        """
         options = ort.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
@@ -39,18 +47,16 @@ class OnnxSession:
         options.log_severity_level = _SILENT
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-        self._input_name, self._output_names = input_name, [output_name]
+        self._output_names = output_names
         try:
             self._session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except _RUNTIME_ERRORS as error:
             raise PolicyError(f"onnxruntime refuses the model: {error}") from error
 
-    def run(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See onnx_policy.Session."""
+    def run(self, inputs: Arrays) -> Arrays:
+        """See checked_model.Session."""
         try:
-            answer: NDArray[np.float32] = self._session.run(
-                self._output_names, {self._input_name: features}
-            )[0]
+            answers = self._session.run(self._output_names, dict(inputs))
         except _RUNTIME_ERRORS as error:
             raise PolicyError(f"onnxruntime failed: {error}") from error
-        return answer
+        return dict(zip(self._output_names, answers, strict=True))

@@ -2,16 +2,19 @@
 
 import hashlib
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, SCHEMA_VERSION, HeuristicScore
-from roost_formats.models.manifest import PolicyManifest, manifest_path
-from roost_formats.models.onnx_policy import INPUT_NAME, OUTPUT_NAME
+from roost_formats.models.checked_model import Arrays
+from roost_formats.models.manifest import Manifest, manifest_path
+from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME
+from roost_formats.models.signature import SCORE, Signature
 
 _FLOAT = 1
 
@@ -53,6 +56,13 @@ def value_info(name: str, dimensions: Sequence[int | str], element: int = _FLOAT
         blob(1, number(1, size) if isinstance(size, int) else blob(2, size)) for size in dimensions
     )
     return blob(1, name) + blob(2, blob(1, number(1, element) + blob(2, shape)))
+
+
+def attribute(name: str, value: float | int) -> bytes:
+    """An AttributeProto that holds one number, as a field of a NodeProto."""
+    if isinstance(value, float):
+        return blob(5, blob(1, name) + single(2, value) + number(20, 1))
+    return blob(5, blob(1, name) + number(3, value) + number(20, 2))
 
 
 def operation(
@@ -104,6 +114,61 @@ class ModelParts:
         return number(1, 8) + opsets + blob(7, graph) + self.model_extra
 
 
+def doubling_parts(times: int, axis: int) -> ModelParts:
+    """A model that answers as the heuristic does, and on the way doubles its features many times.
+
+    The doubled value counts nothing: it is multiplied by zero, then reduced to one number a
+    candidate that is added to the score. No reader of shapes at the model's ends can notice it.
+
+    Args:
+        times: how often the value is doubled.
+        axis: 0 to double the candidates, 1 to double the columns.
+    """
+    names = [INPUT_NAME, *(f"doubled{step + 1}" for step in range(times))]
+    nodes = [
+        operation("Concat", [before, before], [after], attribute("axis", axis))
+        for before, after in pairwise(names)
+    ]
+    nodes += [
+        operation("MatMul", [INPUT_NAME, "weight"], ["heuristic"]),
+        operation("Mul", [names[-1], "zero"], ["zeros"]),
+    ]
+    if axis == 0:  # the zeros' own product is [column, column]
+        nodes += [
+            operation("Gemm", ["zeros", "zeros"], ["square"], attribute("transA", 1)),
+            operation("MatMul", [INPUT_NAME, "square"], ["product"]),
+            operation("MatMul", ["product", "weight"], ["nothing"]),
+        ]
+    else:  # it is [candidate, candidate]
+        nodes += [
+            operation("Gemm", ["zeros", "zeros"], ["square"], attribute("transB", 1)),
+            operation("MatMul", ["square", "heuristic"], ["nothing"]),
+        ]
+    parts = ModelParts(nodes=[*nodes, operation("Add", ["heuristic", "nothing"], [OUTPUT_NAME])])
+    parts.weights.append(tensor("zero", np.zeros(1, np.float32)))
+    return parts
+
+
+def order_parts() -> ModelParts:
+    """A model of kind order with 3 features a job and 2 of the cluster.
+
+    The rank is the job's first feature less its second, times the cluster's first.
+    """
+    return ModelParts(
+        nodes=[
+            operation("MatMul", ["cluster", "of_cluster"], ["gains"]),
+            operation("Mul", ["jobs", "gains"], ["weighted"]),
+            operation("MatMul", ["weighted", "ones"], ["rank"]),
+        ],
+        weights=[
+            tensor("of_cluster", np.array([[1, -1, 0], [0, 0, 0]], np.float32)),
+            tensor("ones", np.ones((3, 1), np.float32)),
+        ],
+        inputs=[value_info("jobs", ["n", 3]), value_info("cluster", [2])],
+        outputs=[value_info("rank", ["n", 1])],
+    )
+
+
 def install_model(
     folder: Path,
     model: bytes,
@@ -112,19 +177,45 @@ def install_model(
     columns: tuple[str, ...] = COLUMNS,
     canary_scores: NDArray[np.float32] | None = None,
 ) -> Path:
-    """Write a model and a manifest that fits it, unless told otherwise.
+    """Write a score policy and a manifest that fits it, unless told otherwise.
 
     Returns:
         The model's path.
     """
     features = np.random.default_rng(0).random((4, len(COLUMNS))).astype(np.float32)
-    manifest = PolicyManifest(
-        schema_version=schema_version,
+    scores = HeuristicScore().score(features) if canary_scores is None else canary_scores
+    return install_kind(
+        folder,
+        model,
+        replace(SCORE, schema_version=schema_version),
+        columns={INPUT_NAME: columns},
+        canary_inputs={INPUT_NAME: features},
+        canary_outputs={OUTPUT_NAME: scores},
+    )
+
+
+def install_kind(
+    folder: Path,
+    model: bytes,
+    signature: Signature,
+    *,
+    columns: Mapping[str, tuple[str, ...]],
+    canary_inputs: Arrays,
+    canary_outputs: Arrays,
+) -> Path:
+    """Write a model of any kind and its manifest.
+
+    Returns:
+        The model's path.
+    """
+    manifest = Manifest(
+        kind=signature.kind,
+        schema_version=signature.schema_version,
         columns=columns,
         sha256=hashlib.sha256(model).hexdigest(),
         size_bytes=len(model),
-        canary_features=features,
-        canary_scores=HeuristicScore().score(features) if canary_scores is None else canary_scores,
+        canary_inputs=canary_inputs,
+        canary_outputs=canary_outputs,
         card={"name": "test"},
     )
     path = folder / "policy.onnx"

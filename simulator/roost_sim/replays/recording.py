@@ -26,7 +26,8 @@ from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
-from roost_formats.models.onnx_policy import BUILTIN_MODEL, MAX_MODEL_BYTES, load_onnx_score
+from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
+from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
 
 _T = TypeVar("_T")
@@ -273,6 +274,6 @@ def _digest(path: Path) -> str:
     """
     try:
         with path.open("rb") as file:
-            return hashlib.sha256(file.read(MAX_MODEL_BYTES + 1)).hexdigest()
+            return hashlib.sha256(file.read(SCORE.limits.model_bytes + 1)).hexdigest()
     except OSError as error:
         raise RecordingError(f"{path}: {error.strerror}; --model names an ONNX file") from error

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, SCHEMA_VERSION
-from roost_formats.models import onnx_file, onnx_policy
 from roost_formats.models.manifest import manifest_path
+from roost_formats.models.score import BUILTIN_MODEL
+from roost_formats.models.signature import SCORE
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policy.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(\w+)` \| (-?[\d.]+) \|", PAGE, re.MULTILINE)
@@ -24,17 +25,17 @@ def test_tells_the_heuristics_weights() -> None:
 
 
 def test_names_every_allowed_operator_and_limit() -> None:
-    *first, last = sorted(onnx_file.ALLOWED_OPERATORS)
+    *first, last = sorted(SCORE.allowed_operators)
     sentence = f"{', '.join(first)} and {last} are allowed"
     text = " ".join(PAGE.split())
     assert sentence in text
-    assert f"at most {onnx_policy.MAX_MODEL_BYTES // 10**6} MB" in text
-    assert f"{onnx_file.MAX_DIMENSION:,} by {onnx_file.MAX_DIMENSION:,}" in text
-    assert f"longer than {onnx_policy.BUDGET_S * 1000:g} ms" in text
+    assert f"at most {SCORE.limits.model_bytes // 10**6} MB" in text
+    assert f"{SCORE.limits.dimension:,} by {SCORE.limits.dimension:,}" in text
+    assert f"longer than {SCORE.budget.answer_s * 1000:g} ms" in text
 
 
 def test_model_card_tells_the_shipped_models_figures() -> None:
-    body = json.loads(manifest_path(onnx_policy.BUILTIN_MODEL).read_text(encoding="utf-8"))
+    body = json.loads(manifest_path(BUILTIN_MODEL).read_text(encoding="utf-8"))
     card = body["card"]
     assert f"`{card['training_command']}`" in PAGE
     assert f"{card['held_out']['group_count']:,} groups" in PAGE

@@ -30,7 +30,7 @@ from roost_engine.testing import builders
 from roost_engine.testing.builders import shape
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import ACTIONS, FILE_NAME, Journal
-from roost_formats.models.onnx_policy import load_onnx_score
+from roost_formats.models.score import load_onnx_score
 from roost_formats.testing.onnx_models import ModelParts, install_model
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_sim.cli import cli

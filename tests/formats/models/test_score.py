@@ -2,7 +2,6 @@ import contextlib
 import json
 import subprocess
 import sys
-from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
@@ -11,53 +10,52 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models.checked_model import Arrays, CheckedModel, Session
+from roost_formats.models.loader import check_graph, open_session
 from roost_formats.models.manifest import manifest_path
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_policy import (
+from roost_formats.models.score import (
     BUILTIN_MODEL,
-    MAX_MODEL_BYTES,
+    INPUT_NAME,
+    OUTPUT_NAME,
     OnnxScore,
-    check_graph,
     load_onnx_score,
     load_score_policy,
-    open_session,
 )
+from roost_formats.models.signature import SCORE, Signature
 from roost_formats.testing.onnx_models import (
     ModelParts,
+    attribute,
     install_model,
     operation,
     tensor,
     value_info,
+)
+from roost_formats.testing.sessions import (
+    FailingSession,
+    FakeClock,
+    FakeSession,
+    NanSession,
+    ShortSession,
+    SlowSession,
 )
 
 SHA256 = "0123456789abcdef" * 4
 RNG_SEED = 7
 
 
-class FakeSession:
-    """Answers what it was told to, or the heuristic's scores."""
-
-    def __init__(self, answer: NDArray[np.float32] | None = None) -> None:
-        self.answer, self.asked = answer, 0
-
-    def run(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        self.asked += 1
-        return HeuristicScore().score(features) if self.answer is None else self.answer
+def heuristic(inputs: Arrays) -> Arrays:
+    return {OUTPUT_NAME: HeuristicScore().score(inputs[INPUT_NAME])}
 
 
-class FakeClock:
-    """Each answer takes the next of the given times; reading the clock is free."""
-
-    def __init__(self, *took_s: float) -> None:
-        self.now_s = 100.0
-        self.plan(*took_s)
-
-    def plan(self, *took_s: float) -> None:
-        self._steps = chain.from_iterable(zip(repeat(0.0), took_s, strict=False))
-
-    def __call__(self) -> float:
-        self.now_s += next(self._steps, 0.0)
-        return self.now_s
+def score_of(
+    session: Session, clock: FakeClock | None = None, signature: Signature = SCORE
+) -> OnnxScore:
+    """The adapter over a session of the test's own."""
+    columns = {INPUT_NAME: COLUMNS}
+    return OnnxScore(
+        CheckedModel(session, signature, sha256=SHA256, columns=columns, clock=clock or FakeClock())
+    )
 
 
 def features_of(count: int, seed: int = RNG_SEED) -> NDArray[np.float32]:
@@ -129,7 +127,7 @@ def test_no_candidates_no_scores(builtin: OnnxScore) -> None:
 
 def test_a_column_of_scores_is_flattened() -> None:
     answer = np.array([[1.0], [2.0]], np.float32)
-    policy = OnnxScore(FakeSession(answer), SHA256, FakeClock())
+    policy = score_of(FakeSession(lambda _: {OUTPUT_NAME: answer}))
     assert policy.score(features_of(2)).tolist() == [1.0, 2.0]
 
 
@@ -144,10 +142,10 @@ def test_a_column_of_scores_is_flattened() -> None:
     ],
 )
 def test_refuses_bad_features(features: NDArray[np.float32], message: str) -> None:
-    session = FakeSession()
+    session = FakeSession(heuristic)
     with pytest.raises(PolicyError, match=message):
-        OnnxScore(session, SHA256, FakeClock()).score(features)
-    assert session.asked == 0
+        score_of(session).score(features)
+    assert not session.asked
 
 
 @pytest.mark.parametrize(
@@ -162,40 +160,53 @@ def test_refuses_bad_features(features: NDArray[np.float32], message: str) -> No
 )
 def test_refuses_bad_answers(answer: NDArray[np.float32], message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        OnnxScore(FakeSession(answer), SHA256, FakeClock()).score(features_of(2))
+        score_of(FakeSession(lambda _: {OUTPUT_NAME: answer})).score(features_of(2))
 
 
-def watched(clock: FakeClock, session: FakeSession) -> OnnxScore:
-    return OnnxScore(session, SHA256, clock, budget_s=0.01, slow_limit=3, rest_s=60)
+@pytest.mark.parametrize(
+    ("session", "message"),
+    [
+        (NanSession(FakeSession(heuristic)), "answered NaN or infinity"),
+        (NanSession(FakeSession(heuristic), np.inf), "answered NaN or infinity"),
+        (ShortSession(FakeSession(heuristic)), r"answered float32\[1\] to 2 candidates"),
+        (FailingSession(), "onnxruntime failed"),
+    ],
+)
+def test_refuses_answers_of_broken_models(session: Session, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        score_of(session).score(features_of(2))
 
 
 def test_slow_answers_in_a_row_take_the_model_out_of_service() -> None:
-    session = FakeSession()
-    policy = watched(FakeClock(0.02, 0.02, 0.02), session)
+    clock, session = FakeClock(), FakeSession(heuristic)
+    policy = score_of(SlowSession(session, clock, 0.02, 0.02, 0.02), clock)
     for _ in range(2):
         policy.score(features_of(2))
     with pytest.raises(PolicyError, match=r"took 20.0 ms, more than 10 ms 3 times in a row"):
         policy.score(features_of(2))
     with pytest.raises(PolicyError, match="out of service for 60 s: it was too slow"):
         policy.score(features_of(2))
-    assert session.asked == 3
+    assert len(session.asked) == 3
 
 
 def test_a_quick_answer_between_slow_ones_forgives() -> None:
-    policy = watched(FakeClock(0.02, 0.02, 0.001, 0.02, 0.02, 0.001), FakeSession())
-    for _ in range(6):
+    clock = FakeClock()
+    times = (0.02, 0.02, 0.001, 0.02, 0.02, 0.001)
+    policy = score_of(SlowSession(FakeSession(heuristic), clock, *times), clock)
+    for _ in times:
         assert len(policy.score(features_of(2))) == 2
 
 
 def test_rested_model_gets_one_try() -> None:
-    clock = FakeClock(0.02, 0.02, 0.02)
-    policy = watched(clock, FakeSession())
+    clock = FakeClock()
+    session = SlowSession(FakeSession(heuristic), clock, 0.02, 0.02, 0.02)
+    policy = score_of(session, clock)
     for _ in range(2):
         policy.score(features_of(2))
     with pytest.raises(PolicyError, match="times in a row"):
         policy.score(features_of(2))
     clock.now_s += 60
-    clock.plan(0.02)
+    session.plan(0.02)
     with pytest.raises(PolicyError, match="4 times in a row"):
         policy.score(features_of(2))
     clock.now_s += 61
@@ -218,7 +229,7 @@ def test_none_is_the_heuristic_and_no_fault() -> None:
 
 def test_heuristic_only_daemon_does_not_load_the_runtime() -> None:
     code = (
-        "import sys; from roost_formats.models.onnx_policy import load_score_policy;"
+        "import sys; from roost_formats.models.score import load_score_policy;"
         "load_score_policy('none'); sys.exit('onnxruntime' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -264,7 +275,7 @@ def test_oversized_file_is_not_read_whole(tmp_path: Path) -> None:
     path = install_model(tmp_path, ModelParts().encode())
     with path.open("wb") as file:
         file.truncate(2_000_000_000)  # sparse: takes no room on disk
-    assert_falls_back(path, f"larger than {MAX_MODEL_BYTES} bytes")
+    assert_falls_back(path, f"larger than {SCORE.limits.model_bytes} bytes")
 
 
 @pytest.mark.parametrize("kept", [0, 1, 100, -1])
@@ -324,10 +335,17 @@ def test_columns_in_another_order(tmp_path: Path) -> None:
         (ModelParts(outputs=[]), "outputs are ; want"),
         (
             ModelParts(weights=[tensor("weight", np.zeros((17, 1), np.float32))]),
-            "onnxruntime refuses the model",
+            "the shape of 'score' cannot be inferred: MatMul of [candidate, 18] and [17, 1]:"
+            " inner sizes 18 and 17 differ",
         ),
         (
             ModelParts(nodes=[operation("MatMul", ["features", "absent"], ["score"])]),
+            "MatMul reads 'absent', which nothing before it gives",
+        ),
+        (
+            ModelParts(
+                nodes=[operation("MatMul", ["features", "weight"], ["score"], attribute("beta", 1))]
+            ),
             "onnxruntime refuses the model",
         ),
     ],
@@ -347,8 +365,8 @@ def test_damaged_models_raise_nothing_but_policy_errors() -> None:
         for position in rng.integers(len(model) - 600, len(model), 2):  # past most of the weights
             damaged[position] = rng.integers(256)
         with contextlib.suppress(PolicyError):
-            check_graph(read_onnx(bytes(damaged)))
-            OnnxScore(open_session(bytes(damaged)), SHA256, lambda: 0.0).score(features)
+            check_graph(read_onnx(bytes(damaged), SCORE), SCORE)
+            score_of(open_session(bytes(damaged), SCORE)).score(features)
             ran += 1
     assert 0 < ran < 300
 
@@ -374,13 +392,15 @@ def test_model_that_answers_otherwise_than_its_manifest_says(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("format", 2, "has format 2"),
+        ("format", 3, "has format 3; this daemon reads 1 and 2"),
+        ("kind", "order", "the model is of kind 'order'; want 'score'"),
         ("columns", "link_frac", "'columns' is not a list"),
         ("sha256", 5, "'sha256' is not a text"),
         ("size_bytes", "big", "'size_bytes' is not a whole number"),
         ("canary", [], "'canary' is not a mapping"),
         ("canary", {"features": [["x"]], "scores": [1]}, "not a table of numbers"),
         ("canary", {"features": [[1, 2], [3]], "scores": [1]}, "not a table of numbers"),
+        ("canary", {"features": [[10**400]], "scores": [1]}, "not a table of numbers"),
         ("canary", {"features": [[1e39]], "scores": [1]}, "holds NaN or infinity"),
         ("canary", {"features": [], "scores": []}, "a row of features for each score"),
         ("canary", {"features": [[0.5] * 17], "scores": [1]}, "features are float32[1, 17]"),
@@ -388,8 +408,17 @@ def test_model_that_answers_otherwise_than_its_manifest_says(tmp_path: Path) -> 
     ],
 )
 def test_damaged_manifests(tmp_path: Path, key: str, value: object, message: str) -> None:
+    """Of format 1; test_loader.py has those of format 2."""
     path = install_model(tmp_path, ModelParts().encode())
     body = json.loads(manifest_path(path).read_text())
+    canary = body.pop("canary")
+    body |= {"format": 1, "columns": body["columns"][INPUT_NAME]}
+    body["canary"] = {
+        "features": canary["inputs"][INPUT_NAME],
+        "scores": canary["outputs"][OUTPUT_NAME],
+    }
+    manifest_path(path).write_text(json.dumps(body))
+    assert load_score_policy(str(path))[1] is None
     manifest_path(path).write_text(json.dumps(body | {key: value}))
     assert_falls_back(path, message)
 

@@ -1,0 +1,165 @@
+"""A loaded model, watched while it answers: calls and answers are checked against its signature."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.errors import PolicyError
+from roost_formats.models.signature import Signature, Tensor
+
+Array: TypeAlias = NDArray[Any]  # float32 or int64, as the signature says
+Arrays: TypeAlias = Mapping[str, Array]  # by the tensor's name
+
+
+class Session(Protocol):
+    """A model in a runtime, ready to answer."""
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Return the raw value of every output of the signature.
+
+        Raises:
+            PolicyError: the runtime failed.
+        """
+
+
+class CheckedModel:
+    """A model that passed the loader's checks. loader.load_model makes one."""
+
+    def __init__(
+        self,
+        session: Session,
+        signature: Signature,
+        *,
+        sha256: str,
+        columns: Mapping[str, tuple[str, ...]],
+        clock: Callable[[], float],
+    ) -> None:
+        """Watch a session.
+
+        Args:
+            session: the model in its runtime.
+            signature: of its kind, with numbers for every symbol beside the batch.
+            sha256: of its file.
+            columns: the names of the last dimension's positions, by tensor; an adapter writes its
+                inputs and reads its outputs in this order.
+            clock: seconds, never backwards; roostd passes time.perf_counter.
+        """
+        self.name = f"onnx:{sha256[:12]}"
+        self.signature, self.columns = signature, columns
+        self._session, self._clock = session, clock
+        self._input_names = frozenset(tensor.name for tensor in signature.inputs)
+        self._slow_count = 0
+        self._rests_until_s: float | None = None
+
+    def ask(self, inputs: Arrays) -> dict[str, Array]:
+        """Return the model's answer to one batch.
+
+        A batch for which every output is empty is answered without asking the model.
+
+        Args:
+            inputs: one array for each input of the signature.
+
+        Returns:
+            One array for each output of the signature, of exactly its shape, all finite.
+
+        Raises:
+            PolicyError: the inputs or the answer do not fit the signature or hold NaN or infinity,
+                the runtime failed, the model was too slow too often, or it is out of service.
+        """
+        began_s = self._clock()
+        if self._rests_until_s is not None and began_s < self._rests_until_s:
+            left_s = self._rests_until_s - began_s
+            raise PolicyError(f"{self.name} is out of service for {left_s:.0f} s: it was too slow")
+        if inputs.keys() != self._input_names:
+            wanted = ", ".join(tensor.name for tensor in self.signature.inputs)
+            raise PolicyError(f"the inputs are {', '.join(inputs)}; want {wanted}")
+        sizes = _sizes_of(self.signature.inputs, inputs)
+        outputs = [(tensor, _shape(tensor, sizes)) for tensor in self.signature.outputs]
+        if 0 in sizes.values() and all(0 in shape for _, shape in outputs):
+            return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in outputs}
+        for name, array in inputs.items():
+            if not np.isfinite(array).all():
+                raise PolicyError(f"{name} {_verb(name, 'hold', 'holds')} NaN or infinity")
+        answers = self._session.run(inputs)
+        for tensor, shape in outputs:
+            self._check_answer(answers.get(tensor.name), tensor, shape, sizes)
+        self._note_time(self._clock() - began_s)
+        return {tensor.name: answers[tensor.name].reshape(shape) for tensor, shape in outputs}
+
+    def _check_answer(
+        self, answer: Array | None, tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]
+    ) -> None:
+        """Check one output; a column, [n, 1], may stand for one of shape [n]."""
+        if answer is None:
+            raise PolicyError(f"{self.name} gave no output {tensor.name!r}")
+        is_column = len(shape) == 1 and answer.shape == (*shape, 1)
+        if answer.dtype != tensor.dtype or not (answer.shape == shape or is_column):
+            batch = " and ".join(f"{sizes[symbol]} {symbol}s" for symbol in self.signature.batch)
+            raise PolicyError(
+                f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor)}"
+                f" to {batch}; want {tensor.describe(sizes)}"
+            )
+        if not np.isfinite(answer).all():
+            raise PolicyError(f"{self.name} answered NaN or infinity{self._where(tensor)}")
+
+    def _where(self, tensor: Tensor) -> str:
+        return f" in {tensor.name}" if len(self.signature.outputs) > 1 else ""
+
+    def _note_time(self, took_s: float) -> None:
+        budget = self.signature.budget
+        if took_s <= budget.answer_s:
+            self._slow_count, self._rests_until_s = 0, None
+            return
+        self._slow_count += 1
+        if self._slow_count >= budget.slow_limit:
+            # The count stays: after the rest a single slow answer takes it out of service again.
+            self._rests_until_s = self._clock() + budget.rest_s
+            raise PolicyError(
+                f"{self.name} took {took_s * 1000:.1f} ms, more than"
+                f" {budget.answer_s * 1000:g} ms {self._slow_count} times in a row;"
+                f" out of service for {budget.rest_s:g} s"
+            )
+
+
+def _sizes_of(tensors: Sequence[Tensor], arrays: Arrays) -> dict[str, int]:
+    """Return the value of every symbol in the shapes of some arrays.
+
+    Args:
+        tensors: what the arrays should be.
+        arrays: one for each tensor.
+
+    Raises:
+        PolicyError: an array has another type, another number of dimensions or another size than
+            its tensor, or a symbol has two values.
+    """
+    sizes: dict[str, int] = {}
+    for position, tensor in enumerate(tensors):
+        array = arrays[tensor.name]
+        if array.dtype != tensor.dtype or not _fits(array.shape, tensor.sizes, sizes):
+            known = _sizes_of(tensors[:position], arrays)  # without this tensor's own sizes
+            raise PolicyError(
+                f"{tensor.name} {_verb(tensor.name, 'are', 'is')}"
+                f" {array.dtype}{list(array.shape)}; want {tensor.describe(known)}"
+            )
+    return sizes
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | str, ...], sizes: dict[str, int]) -> bool:
+    """Whether a shape is the wanted one; notes the values of symbols that had none."""
+    if len(shape) != len(wanted):
+        return False
+    for size, want in zip(shape, wanted, strict=True):
+        if size != (sizes.setdefault(want, size) if isinstance(want, str) else want):
+            return False
+    return True
+
+
+def _shape(tensor: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple([sizes[size] if isinstance(size, str) else size for size in tensor.sizes])
+
+
+def _verb(name: str, plural: str, singular: str) -> str:
+    """The form that fits a tensor's name: features are, cluster is."""
+    return plural if name.endswith("s") else singular

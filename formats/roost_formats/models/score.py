@@ -1,0 +1,63 @@
+"""The score policy that asks a model of kind score, and the choice of a daemon's score policy.
+
+Page: docs/policy.md.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.features import HeuristicScore
+from roost_engine.domain.errors import PolicyError
+from roost_engine.policies import ScorePolicy
+from roost_formats.models.checked_model import CheckedModel
+from roost_formats.models.loader import load_model
+from roost_formats.models.signature import SCORE
+
+BUILTIN_MODEL = Path(__file__).parent.parent / "data" / "policy.onnx"
+INPUT_NAME, OUTPUT_NAME = SCORE.inputs[0].name, SCORE.outputs[0].name
+
+
+class OnnxScore:
+    """A ScorePolicy that asks a model of kind score. load_onnx_score makes one."""
+
+    def __init__(self, model: CheckedModel) -> None:
+        self.name = model.name
+        self._model = model
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See policies.ScorePolicy."""
+        return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
+
+
+def load_score_policy(
+    model: str, clock: Callable[[], float] = time.perf_counter
+) -> tuple[ScorePolicy, str | None]:
+    """Choose the score policy of a daemon. Never raises: a bad model must not stop placement.
+
+    Args:
+        model: "builtin", "none", or the path of a model with its manifest beside it.
+        clock: see CheckedModel.
+
+    Returns:
+        The policy, and what was wrong with the model; None where nothing was.
+    """
+    if model == "none":
+        return HeuristicScore(), None
+    path = BUILTIN_MODEL if model == "builtin" else Path(model)
+    try:
+        return load_onnx_score(path, clock), None
+    except PolicyError as error:
+        return HeuristicScore(), f"{path}: {error}; the heuristic answers instead"
+
+
+def load_onnx_score(path: Path, clock: Callable[[], float]) -> OnnxScore:
+    """Load a score policy after every check of loader.load_model.
+
+    Raises:
+        PolicyError: a check failed; the message says which.
+    """
+    return OnnxScore(load_model(path, SCORE.kind, clock))

@@ -1,0 +1,237 @@
+"""Signatures: what the loader demands of a model of each kind, and the registry of the kinds.
+
+A new kind of model is one Signature in KINDS, and an adapter that turns what the engine hands over
+into the signature's inputs and its outputs into the engine's answer; score.py is the example.
+Page: docs/policy.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
+from roost_engine.domain.errors import PolicyError
+
+# Every operator has a shape rule in shapes.py and a reference reading in roost_train.numpy_policy.
+PLAIN_OPERATORS = frozenset(
+    {
+        "Add",
+        "Concat",
+        "Div",
+        "Gemm",
+        "Identity",
+        "MatMul",
+        "Mul",
+        "Relu",
+        "Sigmoid",
+        "Softmax",
+        "Sub",
+        "Tanh",
+    }
+)
+
+
+FLOAT32: np.dtype[Any] = np.dtype(np.float32)
+INT64: np.dtype[Any] = np.dtype(np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One input or output of a model.
+
+    Attributes:
+        name: in the ONNX file, and in every call.
+        sizes: of each dimension: a number, or a symbol. A symbol has one value in all tensors.
+        columns: names of the last dimension's positions, where the signature prescribes them.
+        dtype: the type of its numbers, FLOAT32 or INT64.
+    """
+
+    name: str
+    sizes: tuple[int | str, ...]
+    columns: tuple[str, ...] | None = None
+    dtype: np.dtype[Any] = FLOAT32
+
+    def describe(self, sizes: Mapping[str, int]) -> str:
+        """Return the tensor as text, such as "float32[candidate, 18]".
+
+        Args:
+            sizes: replaces these symbols by their values.
+        """
+        return f"{self.dtype}[{', '.join(map(str, self.known_sizes(sizes)))}]"
+
+    def known_sizes(self, sizes: Mapping[str, int]) -> tuple[int | str, ...]:
+        """Return the tensor's sizes with these symbols replaced by their values."""
+        return tuple(
+            sizes.get(size, size) if isinstance(size, str) else size for size in self.sizes
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How large a model may be.
+
+    Attributes:
+        model_bytes: of the file.
+        node_count: operations in the graph.
+        rank: dimensions of any weight or intermediate value.
+        dimension: the largest size of a weight, or of an input or output beside the batch.
+        weight_elements: numbers in all weights, and in all values computed from weights alone.
+        intermediate_elements: numbers in all other computed values, for a batch of one item. The
+            limit is on their sum, because a graph can keep all of them in memory until its end.
+    """
+
+    model_bytes: int = 10_000_000
+    node_count: int = 256
+    rank: int = 2
+    dimension: int = 1024
+    weight_elements: int = 2_500_000
+    intermediate_elements: int = 4_096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long an answer may take, and what follows when it takes longer.
+
+    Attributes:
+        answer_s: an answer that takes longer is slow.
+        slow_limit: this many slow answers in a row take the model out of service.
+        rest_s: how long it stays out of service; after that it gets one more try.
+    """
+
+    answer_s: float
+    slow_limit: int = 3  # one slow answer alone may be the kernel's doing
+    rest_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """What a model of one kind reads, answers and may cost.
+
+    Attributes:
+        kind: its name in manifests and in the registry.
+        title: its name in messages, with the article.
+        schema_version: of the meaning of inputs and outputs. A model states the version that it
+            was trained for; a model of another version is refused.
+        batch: the symbols whose values differ from call to call. The model file fixes the value
+            of every other symbol.
+        inputs: in the order in which their sizes are checked.
+        outputs: an output of one dimension may come from the model as a column, [n, 1].
+        canary_tolerance: the largest difference between an answer and the manifest's canary.
+        budget: of one answer.
+        limits: on the model file and on what it computes.
+        allowed_operators: of the ONNX default operator set.
+    """
+
+    kind: str
+    title: str
+    schema_version: int
+    batch: tuple[str, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    canary_tolerance: float
+    budget: Budget
+    limits: Limits = Limits()
+    allowed_operators: frozenset[str] = PLAIN_OPERATORS
+
+    def __post_init__(self) -> None:
+        """Check that the signature makes sense.
+
+        Raises:
+            ValueError: two tensors have one name, a rank exceeds the limit, the number of columns
+                is not the last size, or no input has a symbol of the batch.
+        """
+        names = [tensor.name for tensor in self.tensors]
+        if len(set(names)) != len(names):
+            raise ValueError(f"{self.kind}: two tensors have the same name in {names}")
+        for tensor in self.tensors:
+            if len(tensor.sizes) > self.limits.rank:
+                raise ValueError(f"{self.kind}: {tensor.name} has too many dimensions")
+            if tensor.columns is not None and tensor.sizes[-1:] != (len(tensor.columns),):
+                raise ValueError(f"{self.kind}: {tensor.name} has other columns than sizes")
+        read = {size for tensor in self.inputs for size in tensor.sizes}
+        if not self.batch or not read.issuperset(self.batch):
+            raise ValueError(f"{self.kind}: no input has the sizes {self.batch}")
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All inputs, then all outputs."""
+        return self.inputs + self.outputs
+
+    def has_columns(self, tensor: Tensor) -> bool:
+        """Return whether a manifest must name the columns of one of the tensors.
+
+        It must where the signature prescribes the names and where the model chooses the number.
+        """
+        last = tensor.sizes[-1] if tensor.sizes else 0
+        return tensor.columns is not None or (isinstance(last, str) and last not in self.batch)
+
+    def with_sizes(self, sizes: Mapping[str, int]) -> "Signature":
+        """Return the signature with the symbols that a model file has fixed replaced by numbers."""
+
+        def fixed(tensor: Tensor) -> Tensor:
+            return replace(tensor, sizes=tensor.known_sizes(sizes))
+
+        return replace(
+            self,
+            inputs=tuple(fixed(tensor) for tensor in self.inputs),
+            outputs=tuple(fixed(tensor) for tensor in self.outputs),
+        )
+
+
+SCORE = Signature(
+    kind="score",
+    title="a score policy",
+    schema_version=SCHEMA_VERSION,
+    batch=("candidate",),
+    inputs=(Tensor(name="features", sizes=("candidate", len(COLUMNS)), columns=COLUMNS),),
+    outputs=(Tensor(name="score", sizes=("candidate",)),),
+    canary_tolerance=1e-5,
+    # A thousand candidates take 0.2 ms on one core; ten times a decision's whole budget is a fault.
+    budget=Budget(answer_s=0.010),
+    # 16,384 float32 are 64 KiB a candidate: eight layers of 1,024, or 64 MiB at a thousand.
+    limits=Limits(intermediate_elements=16_384),
+)
+
+# The whole queue is one batch, so an item may cost less and an answer more than in a score.
+ORDER = Signature(
+    kind="order",
+    title="an order policy",
+    schema_version=1,
+    batch=("job",),
+    inputs=(
+        Tensor(name="jobs", sizes=("job", "feature")),
+        Tensor(name="cluster", sizes=("cluster_feature",)),
+    ),
+    outputs=(Tensor(name="rank", sizes=("job",)),),  # the highest rank is served first
+    canary_tolerance=1e-4,
+    budget=Budget(answer_s=0.050),
+)
+
+RUN_TIME = Signature(
+    kind="run-time",
+    title="a run-time predictor",
+    schema_version=1,
+    batch=("job",),
+    inputs=(Tensor(name="features", sizes=("job", "feature")),),
+    # Natural logarithms of seconds: in seconds, float32 would be coarser than any tolerance.
+    outputs=(Tensor(name="quantiles", sizes=("job", "quantile")),),
+    canary_tolerance=1e-4,
+    budget=Budget(answer_s=0.050),
+)
+
+KINDS: Mapping[str, Signature] = {
+    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME)
+}
+
+
+def signature_of(kind: str) -> Signature:
+    """Return the signature of a kind.
+
+    Raises:
+        PolicyError: no kind has this name.
+    """
+    if kind not in KINDS:
+        raise PolicyError(f"no kind of model is named {kind!r}; known are {', '.join(KINDS)}")
+    return KINDS[kind]
