@@ -13,9 +13,9 @@ import numpy as np
 
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.checked_model import Arrays, CheckedModel, Session
+from roost_formats.models.graph_shapes import check_shapes
 from roost_formats.models.manifest import MAX_MANIFEST_BYTES, Manifest, manifest_path
 from roost_formats.models.onnx_file import OnnxGraph, OnnxValue, read_onnx
-from roost_formats.models.shapes import check_shapes
 from roost_formats.models.signature import Signature, Tensor, signature_of
 
 
@@ -89,7 +89,8 @@ def check_graph(graph: OnnxGraph, signature: Signature) -> Signature:
         The signature with the sizes that the file has fixed.
 
     Raises:
-        PolicyError: inputs or outputs differ from the signature's, or shapes.check_shapes raises.
+        PolicyError: inputs or outputs differ from the signature's, or graph_shapes.check_shapes
+            refuses what lies between them.
     """
     sizes: dict[str, int] = {}
     inputs = graph.fed_inputs()

@@ -85,7 +85,11 @@ class Manifest:
             known = " and ".join(str(known) for known in READ_FORMATS)
             raise PolicyError(f"the manifest has format {version}; this daemon reads {known}")
         kind = _entry(body, "kind", _text) if "kind" in body else SCORE.kind
-        if kind != signature.kind or (version == 1 and kind != SCORE.kind):
+        if version == 1 and kind != SCORE.kind:
+            raise PolicyError(
+                f"the manifest is of kind {kind!r} in format 1, which knows only {SCORE.kind!r}"
+            )
+        if kind != signature.kind:
             raise PolicyError(f"the model is of kind {kind!r}; want {signature.kind!r}")
         parts = _parts_1(body) if version == 1 else _parts_2(body, signature)
         columns, canary_inputs, canary_outputs = parts

@@ -1,10 +1,7 @@
-"""Shapes of everything that a model computes, inferred before any runtime allocates it.
+"""The shape of an operator's output from the shapes of its inputs: one rule for each operator.
 
-The file states only the shapes of inputs, outputs and weights. What lies between can be far larger:
-a Concat of a value with itself doubles it, and 24 of them in a row need gigabytes. So each allowed
-operator has a rule here that gives its output's shape, with the batch sizes as symbols.
-
-Source of the rules: Operators.md of ONNX 1.23. Page: docs/policy.md.
+A batch has another size at every call, so a size is a number plus multiples of symbols.
+Source of the rules: Operators.md of ONNX 1.23.
 """
 
 import math
@@ -12,13 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from roost_engine.domain.errors import PolicyError
-from roost_formats.models.onnx_file import OnnxGraph, OnnxNode
-from roost_formats.models.signature import Signature
-
-_NAMED_INPUTS = 3  # in messages: a Concat may have any number
-
 Attributes: TypeAlias = Mapping[str, float | int]
+_NAMED_INPUTS = 3  # in messages: a Concat may have any number of inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,124 +58,33 @@ def shape_of(sizes: Sequence[int | str]) -> Shape:
     return tuple(Size.of(size) for size in sizes)
 
 
-def described(shape: Shape) -> str:
+def describe(shape: Shape) -> str:
     """Return a shape as text, such as "[candidate, 18]"."""
     return f"[{', '.join(str(size) for size in shape)}]"
 
 
-def check_shapes(graph: OnnxGraph, signature: Signature) -> None:
-    """Check the shapes of a graph's outputs, and how many numbers it computes.
-
-    Args:
-        graph: whose inputs and outputs have the names and types of the signature.
-        signature: of the model's kind, with numbers for every symbol beside the batch.
+def shape_after(operator: str, inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    """Return the shape of an operator's output.
 
     Raises:
-        PolicyError: a shape cannot be inferred, an output has another shape than the signature's,
-            or the values hold more numbers than the signature's limits allow.
+        ValueError: the operator cannot take these inputs, or has no rule; the text goes on after
+            the operator's name.
     """
-    shapes = infer_shapes(graph, signature)
-    for tensor in signature.outputs:
-        wanted = shape_of(tensor.sizes)
-        column = (*wanted, _ONE) if len(wanted) == 1 else wanted
-        if tensor.name not in shapes:
-            raise PolicyError(f"no operation of the model gives its output {tensor.name!r}")
-        if shapes[tensor.name] not in (wanted, column):
-            raise PolicyError(
-                f"the model computes {tensor.name}{described(shapes[tensor.name])};"
-                f" want {tensor.name}{described(wanted)}"
-            )
-    _check_sums(graph, shapes, signature)
-
-
-def infer_shapes(graph: OnnxGraph, signature: Signature) -> Mapping[str, Shape]:
-    """Return the shape of every input, weight and computed value of a graph, by name.
-
-    Raises:
-        PolicyError: two values have the same name, an operation reads a value that no operation
-            before it gives, the inputs do not fit the operator, or a value is too large.
-    """
-    shapes = {tensor.name: shape_of(tensor.sizes) for tensor in signature.inputs}
-    shapes |= {name: shape_of(weight.shape) for name, weight in graph.weights.items()}
-    constants = set(graph.weights)
-    for node in graph.nodes:
-        name, inputs = _output_of(node), inputs_of(node)
-        if name in shapes:
-            raise PolicyError(f"the model has two values named {name!r}")
-        what = f"the shape of {name!r} cannot be inferred: {node.operator}"
-        for missing in [read for read in inputs if read not in shapes]:
-            raise PolicyError(f"{what} reads {missing!r}, which nothing before it gives")
-        try:
-            shape = _shape_after(node, [shapes[read] for read in inputs])
-        except ValueError as error:
-            raise PolicyError(f"{what} {error}") from error
-        if constants.issuperset(inputs):
-            constants.add(name)
-        _check_value(name, shape, signature, is_constant=name in constants)
-        shapes[name] = shape
-    return shapes
-
-
-def inputs_of(node: OnnxNode) -> tuple[str, ...]:
-    """Return the values that an operation reads, without the empty names of absent last inputs."""
-    inputs = list(node.inputs)
-    while inputs and not inputs[-1]:
-        inputs.pop()
-    return tuple(inputs)
+    rule = _RULES.get(operator)
+    if rule is None:
+        raise ValueError("has no rule")
+    if not rule.least <= len(inputs) <= rule.most:
+        raise ValueError(f"has {len(inputs)} inputs")
+    try:
+        return rule.shape(inputs, attributes)
+    except ValueError as error:
+        shapes = " and ".join(describe(shape) for shape in inputs[:_NAMED_INPUTS])
+        raise ValueError(f"of {shapes}: {error}") from error
 
 
 def operators() -> frozenset[str]:
-    """Return the operators that have a rule here."""
+    """Return the operators that have a rule."""
     return frozenset(_RULES)
-
-
-def _output_of(node: OnnxNode) -> str:
-    if len(node.outputs) != 1 or not node.outputs[0]:
-        raise PolicyError(
-            f"an operation {node.operator} has {len(node.outputs)} outputs; want one with a name"
-        )
-    return node.outputs[0]
-
-
-def _elements(shape: Shape) -> int:
-    """The numbers in a value, for a batch of one item."""
-    return math.prod(size.of_one_item for size in shape)
-
-
-def _check_value(name: str, shape: Shape, signature: Signature, *, is_constant: bool) -> None:
-    if len(shape) > signature.limits.rank:
-        raise PolicyError(
-            f"{name!r} has the shape {described(shape)}; at most {signature.limits.rank}"
-            " dimensions are allowed"
-        )
-    if sum(bool(size.multiples) for size in shape) > 1:
-        raise PolicyError(
-            f"{name!r} has the shape {described(shape)}, which grows faster than the batch"
-        )
-    _check_limit(repr(name), _elements(shape), signature, is_constant=is_constant)
-
-
-def _check_sums(graph: OnnxGraph, shapes: Mapping[str, Shape], signature: Signature) -> None:
-    """Check the sums: a graph can keep all of its values in memory until its last operation."""
-    constants = set(graph.weights)
-    for node in graph.nodes:
-        if constants.issuperset(inputs_of(node)):
-            constants.update(node.outputs)
-    computed = [name for node in graph.nodes for name in node.outputs if name not in constants]
-    for names, is_constant in ((constants, True), (computed, False)):
-        total = sum(_elements(shapes[name]) for name in names)
-        _check_limit("the model", total, signature, is_constant=is_constant)
-
-
-def _check_limit(what: str, elements: int, signature: Signature, *, is_constant: bool) -> None:
-    limits = signature.limits
-    limit = limits.weight_elements if is_constant else limits.intermediate_elements
-    if elements > limit:
-        of = "from weights alone" if is_constant else f"for one {' and one '.join(signature.batch)}"
-        raise PolicyError(f"{what} holds {elements:,} numbers {of}; {limit:,} are allowed")
-
-
-# -- one rule an operator ----------------------------------------------------------------------
 
 
 def _broadcast(left: Shape, right: Shape) -> Shape:
@@ -291,21 +192,3 @@ _RULES: Mapping[str, _Rule] = {
     "Sub": _Rule(_pairwise, 2, 2),
     "Tanh": _Rule(_same, 1, 1),
 }
-
-
-def _shape_after(node: OnnxNode, inputs: Sequence[Shape]) -> Shape:
-    """The shape of an operation's output.
-
-    Raises:
-        ValueError: the operator cannot take these inputs, or has no rule.
-    """
-    rule = _RULES.get(node.operator)
-    if rule is None:
-        raise ValueError("has no rule")
-    if not rule.least <= len(inputs) <= rule.most:
-        raise ValueError(f"has {len(inputs)} inputs")
-    try:
-        return rule.shape(inputs, node.attributes)
-    except ValueError as error:
-        shapes = " and ".join(described(shape) for shape in inputs[:_NAMED_INPUTS])
-        raise ValueError(f"of {shapes}: {error}") from error

@@ -139,13 +139,16 @@ class Signature:
         """Check that the signature makes sense.
 
         Raises:
-            ValueError: two tensors have one name, a rank exceeds the limit, the number of columns
-                is not the last size, or no input has a symbol of the batch.
+            ValueError: two tensors have one name, a tensor has a type that no reader here knows or
+                more dimensions than the limit, the number of its columns is not its last size, or
+                no input has a symbol of the batch.
         """
         names = [tensor.name for tensor in self.tensors]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.kind}: two tensors have the same name in {names}")
         for tensor in self.tensors:
+            if tensor.dtype not in (FLOAT32, INT64):
+                raise ValueError(f"{self.kind}: {tensor.name} is of type {tensor.dtype}")
             if len(tensor.sizes) > self.limits.rank:
                 raise ValueError(f"{self.kind}: {tensor.name} has too many dimensions")
             if tensor.columns is not None and tensor.sizes[-1:] != (len(tensor.columns),):

@@ -20,8 +20,9 @@ _FLOAT = 1
 
 
 def varint(value: int) -> bytes:
-    """A protobuf varint."""
+    """A protobuf varint; a negative number takes 64 bits in two's complement."""
     encoded = bytearray()
+    value &= (1 << 64) - 1
     while value >= 0x80:
         encoded.append(value & 0x7F | 0x80)
         value >>= 7

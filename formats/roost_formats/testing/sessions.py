@@ -6,6 +6,7 @@ import numpy as np
 
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.checked_model import Arrays, Session
+from roost_formats.models.signature import FLOAT32
 
 
 class FakeClock:
@@ -33,7 +34,7 @@ class FakeSession:
 
 
 class NanSession:
-    """Spoils the last number of every answer of another session."""
+    """Spoils the last number of every float answer of another session."""
 
     def __init__(self, session: Session, value: float = np.nan) -> None:
         self.session, self.value = session, value
@@ -42,7 +43,8 @@ class NanSession:
         """See checked_model.Session."""
         answers = {name: array.copy() for name, array in self.session.run(inputs).items()}
         for array in answers.values():
-            array[..., -1:] = self.value
+            if array.dtype == FLOAT32:
+                array[..., -1:] = self.value
         return answers
 
 

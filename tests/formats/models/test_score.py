@@ -393,7 +393,7 @@ def test_model_that_answers_otherwise_than_its_manifest_says(tmp_path: Path) -> 
     ("key", "value", "message"),
     [
         ("format", 3, "has format 3; this daemon reads 1 and 2"),
-        ("kind", "order", "the model is of kind 'order'; want 'score'"),
+        ("kind", "order", "the manifest is of kind 'order' in format 1"),
         ("columns", "link_frac", "'columns' is not a list"),
         ("sha256", 5, "'sha256' is not a text"),
         ("size_bytes", "big", "'size_bytes' is not a whole number"),

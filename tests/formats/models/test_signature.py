@@ -1,0 +1,80 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
+from roost_engine.domain.errors import PolicyError
+from roost_formats.models.signature import (
+    INT64,
+    KINDS,
+    ORDER,
+    RUN_TIME,
+    SCORE,
+    Limits,
+    Signature,
+    Tensor,
+    signature_of,
+)
+
+
+def test_kinds_are_known_by_their_names() -> None:
+    assert {kind: signature.kind for kind, signature in KINDS.items()} == {
+        "score": "score",
+        "order": "order",
+        "run-time": "run-time",
+    }
+    assert signature_of("run-time") is RUN_TIME
+
+
+def test_unknown_kind_names_the_known_ones() -> None:
+    with pytest.raises(PolicyError, match="named 'orders'; known are score, order, run-time"):
+        signature_of("orders")
+
+
+def test_score_prescribes_the_engines_columns() -> None:
+    assert SCORE.schema_version == SCHEMA_VERSION
+    assert SCORE.inputs[0].columns == COLUMNS
+
+
+def test_a_tensor_reads_as_type_and_sizes() -> None:
+    tensor = Tensor(name="edges", sizes=("edge", 2), dtype=INT64)
+    assert tensor.describe({}) == "int64[edge, 2]"
+    assert tensor.describe({"edge": 7, "job": 3}) == "int64[7, 2]"
+
+
+def test_manifests_name_columns_where_the_model_chooses_them_or_the_signature_does() -> None:
+    def named(signature: Signature) -> list[str]:
+        return [t.name for t in signature.tensors if signature.has_columns(t)]
+
+    assert named(SCORE) == ["features"]
+    assert named(ORDER) == ["jobs", "cluster"]
+    assert named(RUN_TIME) == ["features", "quantiles"]
+
+
+def test_sizes_that_a_file_fixes_replace_their_symbols_everywhere() -> None:
+    fixed = RUN_TIME.with_sizes({"feature": 12, "quantile": 3})
+    assert [tensor.sizes for tensor in fixed.tensors] == [("job", 12), ("job", 3)]
+    assert fixed.batch == RUN_TIME.batch
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outputs": (Tensor(name="features", sizes=("candidate",)),)}, "the same name"),
+        ({"limits": Limits(rank=1)}, "features has too many dimensions"),
+        (
+            {"inputs": (Tensor(name="x", sizes=("candidate", 2), columns=("one",)),)},
+            "x has other columns than sizes",
+        ),
+        ({"batch": ("job",)}, "no input has the sizes"),
+        ({"batch": ()}, "no input has the sizes"),
+        (
+            {"inputs": (Tensor(name="x", sizes=("candidate",), dtype=np.dtype(np.float64)),)},
+            "x is of type float64",
+        ),
+    ],
+)
+def test_senseless_signatures_are_errors(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(SCORE, **change)  # type: ignore[arg-type]
