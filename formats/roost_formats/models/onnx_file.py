@@ -248,6 +248,8 @@ def _node(fields: _Fields, signature: Signature) -> OnnxNode:
     attributes: dict[str, float | int] = {}
     for attribute in fields.inner_all(5, "attribute"):
         name, value = _attribute(attribute, operator)
+        if name in attributes:  # readers would disagree on which one counts
+            raise PolicyError(f"damaged model: attribute {name!r} of {operator} is there twice")
         attributes[name] = value
     return OnnxNode(operator, fields.texts(1), fields.texts(2), attributes)
 

@@ -14,6 +14,7 @@ from roost_formats.models.score import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME
 from roost_formats.models.signature import FLOAT32, INT64, ORDER, SCORE, Limits
 from roost_formats.testing.onnx_models import (
     ModelParts,
+    attribute,
     blob,
     number,
     operation,
@@ -112,6 +113,10 @@ FORBIDDEN = {
     "custom operator": (_replace(nodes=_node("MatMul", blob(7, "evil"))), "'evil.MatMul'"),
     "subgraph": (_replace(nodes=_node("MatMul", SUBGRAPH)), "a subgraph"),
     "text attribute": (_replace(nodes=_node("MatMul", TEXT)), "has text"),
+    "attribute twice": (
+        _replace(nodes=_node("Gemm", attribute("transA", 0) + attribute("transA", 1))),
+        "attribute 'transA' of Gemm is there twice",
+    ),
     "external data": (_replace(weights=_weight(EXTERNAL)), "lies in another file"),
     "location alone": (_replace(weights=_weight(number(14, 1))), "lies in another file"),
     "functions": (_replace(model_extra=blob(25, b"")), "functions of its own"),
