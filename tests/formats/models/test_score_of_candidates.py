@@ -12,7 +12,8 @@ from roost_engine.cluster.features import HEURISTIC_WEIGHTS
 from roost_engine.cluster.link_table import indices_of
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec, Shape
 from roost_engine.domain.topology import parse_topo_matrix
-from roost_engine.placement.candidates import Candidates, find_candidates
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.search import find_candidates
 from roost_formats.models.score import BUILTIN_MODEL, OnnxScore, load_onnx_score
 
 SAMPLES = sorted((Path(roost_probe.testing.__file__).parent / "topologies").glob("*.txt"))
