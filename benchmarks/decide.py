@@ -20,16 +20,16 @@ import _harness
 import numpy as np
 from numpy.random import Generator
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.timers import TARGETS
 from roost_engine.gate.waiting_curve import Wait
 from roost_engine.job_record import shares_of
+from roost_engine.plugins import Policies
 from roost_engine.policies import (
     Defer,
     GatePolicy,
@@ -40,8 +40,10 @@ from roost_engine.policies import (
     WaitEnded,
 )
 from roost_engine.prediction.job_class import ALL_CLASSES
+from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job, node, share, topology
 from roost_formats.models.score import load_score_policy
 from roost_probe.testing.matrix import sample_text
@@ -201,7 +203,7 @@ def _learned_gate(rng: Generator) -> DelayGate:
     """A gate with a table of speeds, that knows a hundred waits of each class and tier."""
     speeds = TierSpeeds(1.0, 0.7, 0.5)
     rows = (ModelSpeeds(model=MODEL, gpu_count=8, speeds=speeds),)
-    gate = DelayGate(DelayConfig(idle_frac=1.0), TableOfSpeeds(rows))
+    gate = DelayGate(DelayConfig(idle_frac=1.0), Predictors(TableOfSpeeds(rows)))
     for timers in ALL_CLASSES:
         for target in TARGETS:
             for waited_s in rng.exponential(600.0, 100):

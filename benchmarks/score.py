@@ -7,7 +7,8 @@ from functools import partial
 import _harness
 import numpy as np
 
-from roost_engine.cluster.features import COLUMNS, HeuristicScore
+from roost_engine.cluster.features import COLUMNS
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.score import load_score_policy
 
 CANDIDATE_COUNTS = (1, 16, 64, 512)

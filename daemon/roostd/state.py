@@ -58,6 +58,7 @@ class DaemonState:
         rests: engine time before which each requeued job that waits must not start.
         comments: what users tell of jobs by their comments, of those who do.
         earlier_places: what was decided before the present engine was born, by the journal.
+        policy_failures: the last fault of each slot whose policy ever failed.
     """
 
     version: str
@@ -80,6 +81,7 @@ class DaemonState:
     rests: Mapping[JobId, float] = field(default_factory=dict)
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_places: dict[JobId, Place] = field(default_factory=dict)
+    policy_failures: dict[str, str] = field(default_factory=dict)
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """What was decided for a job, by this engine or one before it."""

@@ -5,13 +5,11 @@ replay of the journal get the same actions from the same events, byte for byte. 
 queue is order, gate, candidates, score, place; page: docs/architecture.md.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from heapq import heappop
 from math import inf
 from typing import assert_never
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
@@ -42,50 +40,36 @@ from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.policies import (
-    AlwaysOpen,
-    CandidatePolicy,
-    Defer,
-    GatePolicy,
-    GateVerdict,
-    NoPreemption,
-    Offer,
-    OpenGate,
-    OrderPolicy,
-    PreemptPolicy,
-    PriorityOrder,
-    ScorePolicy,
-    ShapeByShape,
-)
+from roost_engine.plugins import Policies
+from roost_engine.policies import Defer, GateVerdict, Offer
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
 
-__all__ = ["Engine", "EngineConfig", "Passing", "Policies"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policies:
-    """The plug-ins of a pass."""
-
-    order: OrderPolicy = field(default_factory=PriorityOrder)
-    gate: GatePolicy = field(default_factory=OpenGate)
-    candidates: CandidatePolicy = field(default_factory=ShapeByShape)
-    score: ScorePolicy = field(default_factory=HeuristicScore)
-    preemption: PreemptPolicy = field(default_factory=NoPreemption)
+__all__ = ["Engine", "EngineConfig", "Passing"]
 
 
 class Engine:
     """Decides for each waiting job whether it goes now, and where."""
 
     def __init__(self, config: EngineConfig, policies: Policies) -> None:
-        self.config, self.policies = config, policies
-        self._table = JobTable(config, policies.order, policies.gate)
+        self.config, self.policies, self._faults = config, policies, FaultLog()
+        self._order = OrderSlot(policies.order, self._faults)
+        self._gate = GateSlot(policies.gate, self._faults)
+        self._scorer = Scorer(policies.score, self._faults)
+        self._preempt = PreemptionSlot(policies.preemption, self._faults)
+        predictors = policies.predictors
+        self._table = JobTable(
+            config,
+            self._order,
+            self._gate,
+            None if predictors is None else PredictorSlot(predictors, self._faults),
+            policies.timers,
+        )
         self.cluster = self._table.cluster
-        self._gate_is_open = isinstance(policies.gate, AlwaysOpen)
-        self._scorer = Scorer(policies.score)
         self._preemption = Preemption(
-            self._table, policies.preemption, policies.candidates, self._scorer, self._ask_gate
+            self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
         )
         self._announced_s = inf
         self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
@@ -101,6 +85,21 @@ class Engine:
     def fallback_count(self) -> int:
         """For how many of them the heuristic answered instead of the score policy."""
         return self._scorer.fallback_count
+
+    @property
+    def policy_names(self) -> Mapping[str, str]:
+        """The policy in each slot, by slot: order, gate, score, preemption."""
+        return {
+            "order": self._order.name,
+            "gate": self._gate.name,
+            "score": self.policies.score.name,
+            "preemption": self._preempt.name,
+        }
+
+    @property
+    def fault_counts(self) -> Mapping[str, int]:
+        """How often the policy of each slot failed, so that the heuristic answered."""
+        return {slot: self._faults.counts[slot] for slot in self.policy_names}
 
     @property
     def refused_count(self) -> int:
@@ -159,6 +158,7 @@ class Engine:
         if table.running:
             self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
+        actions += self._faults.take()
         return tuple(actions)
 
     def _take_in(self, event: Event, actions: list[Action]) -> None:
@@ -307,7 +307,7 @@ class Engine:
         at_s: float,
         actions: list[Action],
     ) -> None:
-        if not self._gate_is_open:
+        if not self._gate.is_open:
             verdict = self._ask_gate(record, candidates, at_s)
             if isinstance(verdict, Defer):
                 self._table.alarm(verdict.until_s, job_id)
@@ -333,7 +333,7 @@ class Engine:
             at_s=at_s,
             waiting_count=len(self._table.waiting),
         )
-        return self.policies.gate.decide(offer)
+        return self._gate.decide(offer)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -359,7 +359,7 @@ class Engine:
             self._announced_s = inf
         next_s = table.alarms[0][0] if table.alarms else inf
         if table.running and table.queue.has_blocked():
-            next_s = min(next_s, self.policies.preemption.review_s(at_s))
+            next_s = min(next_s, self._preempt.review_s(at_s))
         if next_s < self._announced_s:
             self._announced_s = next_s
             actions.append(WakeAt(at_s=next_s))

@@ -28,15 +28,9 @@ from roost_engine.job_record import (
 )
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import RunEnds
-from roost_engine.policies import (
-    AlwaysOpen,
-    GatePolicy,
-    OrderPolicy,
-    RunEnded,
-    TunedGate,
-    WaitEnded,
-)
+from roost_engine.policies import RunEnded, TunableTimers, WaitEnded
 from roost_engine.queue.job_queue import JobQueue
+from roost_engine.slots import GateSlot, OrderSlot, PredictorSlot
 
 MAX_BACKOFF_S = 300.0
 _WAIT_GOES_ON = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
@@ -55,7 +49,14 @@ class JobTable:
         alarms: heap of (engine time, job): when to examine a job again.
     """
 
-    def __init__(self, config: EngineConfig, order: OrderPolicy, gate: GatePolicy) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        order: OrderSlot,
+        gate: GateSlot,
+        predictors: PredictorSlot | None = None,
+        timers: TunableTimers | None = None,
+    ) -> None:
         self.config = config
         self.cluster = Cluster()
         self.queue = JobQueue(order)
@@ -71,8 +72,8 @@ class JobTable:
         self.alarms: list[tuple[float, JobId]] = []
         self._run_ends = RunEnds()
         self._gate = gate
-        self._tuned = gate if isinstance(gate, TunedGate) else None
-        self._gate_listens = not isinstance(gate, AlwaysOpen)
+        self._predictors, self._timers = predictors, timers
+        self._waits_matter = predictors is not None or not gate.is_open
 
     def find(self, job_id: JobId) -> KnownJob:
         """Return what is known of a job, under Roost or not.
@@ -304,18 +305,16 @@ class JobTable:
             return self.jobs[job_id].safe_until_s == alarm_s
         return job_id in self.placing or job_id in self.waiting or job_id in self.clearing
 
-    # -- what the gate hears -----------------------------------------------------------------
+    # -- what gate and predictors learn from --------------------------------------------------
 
     def pin(self, event: TimerPinned) -> None:
-        """Set a timer of the gate; whoever waits by it is offered GPUs anew."""
-        if self._tuned is not None:
-            self._tuned.pin(event.timer, event.pinned_s)
+        """Set a timer of the gate; jobs that wait by it are offered GPUs anew."""
+        if self._timers is not None:
+            self._timers.pin(event.timer, event.pinned_s)
             self.queue.recall_all()
 
     def _note_started(self, record: JobRecord, at_s: float) -> None:
-        """Tell the gate how a wait came out."""
-        if not self._gate_listens:
-            return
+        """Report how a wait came out."""
         if record.state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, at_s)
@@ -323,19 +322,22 @@ class JobTable:
             self.note_unplaced(record, at_s)
 
     def note_unplaced(self, record: JobRecord, at_s: float) -> None:
-        """Tell the gate of a wait that ended otherwise than by its leave."""
+        """Report a wait that ended without a placement of the engine."""
         if record.state in (JobState.WAITING, JobState.CLEARING):
             self._note_wait(record, None, at_s)
 
     def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
-        if not self._gate_listens:
+        if not self._waits_matter:
             return
         waited_s = max(0.0, at_s - record.queued_s)
-        self._gate.note(WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s))
+        outcome = WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s)
+        if self._predictors is not None:
+            self._predictors.wait_ended(outcome)
+        self._gate.note(outcome)
 
     def _note_run(self, record: JobRecord, at_s: float) -> None:
-        if self._tuned is not None and record.started_s is not None:
-            self._tuned.ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
+        if self._predictors is not None and record.started_s is not None:
+            self._predictors.run_ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
 
     # -- for tests -------------------------------------------------------------------------
 

@@ -1,21 +1,63 @@
-"""Which gate and which preemption an engine has, as plain data that a journal can keep.
+"""The choice of an engine's policies as plain data that a journal can keep.
 
-A journal's run begins with it: what was chosen, and what the policies knew by then. Whoever builds
-policies from the same and tells them the same events gets the same answers.
+A journal's run begins with it: what was chosen, and what the policies knew by then. Whatever builds
+policies from the same choice and reports the same events to them gets the same answers.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from roost_engine.engine import Policies
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
-from roost_engine.policies import GatePolicy, NoPreemption, OpenGate, PreemptPolicy, ScorePolicy
+from roost_engine.policies import (
+    CandidatePolicy,
+    GatePolicy,
+    NoPreemption,
+    OpenGate,
+    OrderPolicy,
+    PreemptPolicy,
+    PriorityOrder,
+    ScorePolicy,
+    ShapeByShape,
+    TunableTimers,
+)
+from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     NetworkPreemptionConfig,
     PreemptionState,
 )
+from roost_engine.scoring.heuristic import HeuristicScore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policies:
+    """The plug-ins of one engine.
+
+    Attributes:
+        order, gate, candidates, score, preemption: one for each step of a pass.
+        predictors: what these policies expect of jobs; the engine reports waits and runs to them.
+            None: no policy asks.
+        timers: of the gate, if it has some that an operator may set.
+        learned: the parts whose knowledge outlives the engine.
+    """
+
+    order: OrderPolicy = field(default_factory=PriorityOrder)
+    gate: GatePolicy = field(default_factory=OpenGate)
+    candidates: CandidatePolicy = field(default_factory=ShapeByShape)
+    score: ScorePolicy = field(default_factory=HeuristicScore)
+    preemption: PreemptPolicy = field(default_factory=NoPreemption)
+    predictors: Predictors | None = None
+    timers: TunableTimers | None = None
+    learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedParts:
+    """The policies of an engine that learn something worth keeping over a restart."""
+
+    gate: DelayGate | None = None
+    preemption: NetworkPreemption | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +66,7 @@ class Knowledge:
 
     gate: DelayState | None = None
     preemption: PreemptionState | None = None
+    predictors: PredictorsState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +75,7 @@ class Plugins:
 
     Attributes:
         gate: its numbers; None: every job takes the first offer.
-        preemption: its numbers; None: nobody is stopped.
+        preemption: its numbers; None: no job is stopped.
         speeds: of the models that users may name.
         knowledge: what the policies know from the start.
     """
@@ -44,39 +87,61 @@ class Plugins:
 
     def policies(self, score: ScorePolicy) -> Policies:
         """Make the policies of a fresh engine."""
-        gate = self._gate()
-        return Policies(gate=gate, score=score, preemption=self._preemption(gate))
+        policies = Policies(score=score, predictors=self._predictors())
+        return self._with_preemption(self._with_gate(policies))
 
-    def _gate(self) -> GatePolicy:
+    def _with_gate(self, policies: Policies) -> Policies:
         match self.gate:
             case None:
-                return OpenGate()
+                return policies
             case DallyConfig():
-                return DallyGate(self.gate)
+                return replace(policies, gate=DallyGate(self.gate))
             case DelayConfig():
-                gate = DelayGate(self.gate, TableOfSpeeds(self.speeds))
+                gate = DelayGate(self.gate, policies.predictors)
                 if self.knowledge.gate is not None:
                     gate.restore(self.knowledge.gate)
-                return gate
+                return _with_delay_gate(policies, gate)
 
-    def _preemption(self, gate: GatePolicy) -> PreemptPolicy:
+    def _with_preemption(self, policies: Policies) -> Policies:
         if self.preemption is None:
-            return NoPreemption()
-        sensitivity = gate.sensitivity if isinstance(gate, DelayGate) else None
-        policy = NetworkPreemption(self.preemption, sensitivity)
+            return policies
+        predictors = policies.predictors
+        preemption = NetworkPreemption(self.preemption, predictors.speed if predictors else None)
         if self.knowledge.preemption is not None:
-            policy.restore(self.knowledge.preemption)
-        return policy
+            preemption.restore(self.knowledge.preemption)
+        learned = replace(policies.learned, preemption=preemption)
+        return replace(policies, preemption=preemption, learned=learned)
+
+    def _predictors(self) -> Predictors | None:
+        """Predictors, where a policy reads them."""
+        if not isinstance(self.gate, DelayConfig) and self.preemption is None:
+            return None
+        predictors = Predictors(TableOfSpeeds(self.speeds))
+        if self.knowledge.predictors is not None:
+            predictors.restore(self.knowledge.predictors)
+        return predictors
+
+
+def delay_policies(gate: DelayGate) -> Policies:
+    """Return policies with a delay gate and what belongs to it, and the defaults for the rest."""
+    return _with_delay_gate(Policies(predictors=gate.predictors), gate)
+
+
+def _with_delay_gate(policies: Policies, gate: DelayGate) -> Policies:
+    learned = replace(policies.learned, gate=gate)
+    return replace(policies, gate=gate, timers=gate.timers, learned=learned)
 
 
 def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:
-    """What policies know by now, for a later engine; what they do not keep stays as it was.
+    """Return what policies know by now, for a later engine; the rest stays as it was before.
 
-    Waits that are on are left out: a fresh engine counts them from its own beginning.
+    Open waits are left out: a fresh engine counts them from its own beginning.
     """
-    gate, preemption = before.gate, before.preemption
-    if isinstance(policies.gate, DelayGate):
-        gate = replace(policies.gate.state(), spells=())
-    if isinstance(policies.preemption, NetworkPreemption):
-        preemption = policies.preemption.state()
-    return Knowledge(gate=gate, preemption=preemption)
+    learned, found = policies.learned, before
+    if learned.gate is not None:
+        found = replace(found, gate=replace(learned.gate.state(), waits=()))
+    if policies.predictors is not None:
+        found = replace(found, predictors=policies.predictors.state())
+    if learned.preemption is not None:
+        found = replace(found, preemption=learned.preemption.state())
+    return found

@@ -1,9 +1,9 @@
-"""The plug-ins of a pass over the queue: one Protocol a decision.
+"""The plug-ins of a pass over the queue: one Protocol for each decision.
 
-The order and the score are pure: the same arguments give the same answer. A gate may learn from
-what it is told, and candidates may remember what they were asked, and nothing else, so that a
-replay tells them the same. Learned ones live behind adapters and raise PolicyError when they cannot
-answer; the engine then asks the heuristic beside them.
+Orders and scores are pure: the same arguments give the same answer. A gate may learn from what it
+is told and candidates may remember what they were asked, but nothing else, so that a replay tells
+them the same. Learned policies live behind adapters and raise PolicyError when they cannot answer.
+Whatever a policy raises, `slots` counts it and asks the heuristic beside the policy.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, hints_in
@@ -24,23 +25,62 @@ from roost_engine.placement.search import first_candidates
 
 # -- order -------------------------------------------------------------------------------------
 
+SortKey: TypeAlias = tuple[int | float | str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """What an order sees.
+
+    Attributes:
+        jobs: the queued jobs, in the order they were queued.
+        cluster: as it is now; read-only.
+        at_s: engine time.
+    """
+
+    jobs: Sequence[JobRecord]
+    cluster: Cluster
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMark:
+    """How far queue and cluster have changed; two marks tell what happened in between.
+
+    Attributes:
+        arrival_count: how often a job was queued, queued again or changed.
+        departure_count: how often a queued job left the queue.
+        freed_count: how often nodes were found to have more capacity.
+        at_s: engine time.
+    """
+
+    arrival_count: int
+    departure_count: int
+    freed_count: int
+    at_s: float
+
 
 class OrderPolicy(Protocol):
-    """Who is offered GPUs next?"""
+    """Which job is offered GPUs next?"""
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
-        """Return every job's id, first served first. Each record has a spec."""
-
-
-SortKey: TypeAlias = tuple[int | float | str, ...]
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """Return the id of every job in the view once, first served first."""
 
 
 @runtime_checkable
 class KeyedOrder(OrderPolicy, Protocol):
-    """An order in which a waiting job's place hangs on that job alone, and stays while it waits."""
+    """An order in which a waiting job's place depends on that job alone and stays as it waits."""
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """Return what to sort by, ascending. For a waiting job it is the same at any time."""
+
+
+@runtime_checkable
+class RefreshedOrder(OrderPolicy, Protocol):
+    """An order that says itself when it must be asked again; others are when a job is queued."""
+
+    def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
+        """Return whether queue or cluster have changed enough since the last ranking."""
 
 
 # -- gate --------------------------------------------------------------------------------------
@@ -67,18 +107,18 @@ class Offer:
     """GPUs that a job could have now.
 
     Attributes:
-        job: what is known of the job; its spec is there.
-        waited_s: seconds since it could first have been placed, in this spell of waiting.
+        job: what is known of the job.
+        waited_s: length of its present wait so far.
         shape: of the candidates.
-        tier: of the best candidate: 0 one node, 1 one rack, 2 across racks.
-        cluster: as it is now; to be read only.
-        waiting_count: jobs that wait for GPUs, this one among them.
+        tier: of the closest candidate.
+        cluster: as it is now; read-only.
+        waiting_count: jobs that wait for GPUs, this one included.
     """
 
     job: JobRecord
     waited_s: float
     shape: Shape
-    tier: int
+    tier: Tier
     cluster: Cluster
     at_s: float
     waiting_count: int = 1
@@ -86,27 +126,27 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitEnded:
-    """How a spell of waiting came out.
+    """How a wait came out.
 
     Attributes:
         job: what is known of the job.
         waited_s: seconds since it could first have been placed.
-        tier: of what it got; None when it left the queue without: its wait is censored.
+        tier: of its placement; None when it left the queue without one: its wait is censored.
     """
 
     job: JobRecord
     waited_s: float
-    tier: int | None
+    tier: Tier | None
     at_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """How a job that was placed came out.
+    """How a run came out.
 
     Attributes:
-        job: what is known of the job; its spec is there, and the shares it held last.
-        cluster: as it is now; to be read only. Its loads still are those of the run.
+        job: what is known of the job, the shares it held last included.
+        cluster: as it is now; read-only. Its loads still are those of the run.
     """
 
     job: JobRecord
@@ -121,25 +161,56 @@ class GatePolicy(Protocol):
         """Judge an offer. A Defer ends later than now."""
 
     def note(self, outcome: WaitEnded) -> None:
-        """Learn how a wait came out. Called once for every spell, whoever placed the job."""
+        """Learn how a wait came out. Called once for every wait, also if Slurm placed the job."""
 
 
 @runtime_checkable
 class AlwaysOpen(GatePolicy, Protocol):
-    """A gate that takes every offer and learns nothing: nobody need ask it or tell it anything."""
+    """A gate that takes every offer and learns nothing: the engine does not ask it."""
 
     is_always_open: Literal[True]
 
 
-@runtime_checkable
-class TunedGate(GatePolicy, Protocol):
-    """A gate that also learns from how jobs ran, and whose timers an operator may set by hand."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerView:
+    """What operators see of one timer class.
 
-    def ended(self, run: RunEnded) -> None:
-        """Learn how a job ran. Called once for every job that ran, at its end."""
+    Attributes:
+        name: "8/high": GPUs and sensitivity.
+        node_timer_s: how long at most a job waits for one node.
+        rack_timer_s: how long at most it waits before it goes across racks.
+        sample_count: waits that ended, those of length 0 included.
+        waited_count: of these, how many were waits for something better than was offered.
+        censored_frac: share of the latter that ended without it; None: there was none.
+        tuned_s: engine time of the newest wait that moved the timers; None: none has.
+        pinned_s: what an operator set both timers to; None: no operator has.
+        dally_node_timer_s, dally_rack_timer_s: Dally's timers for the same waits, with leases of
+            an hour.
+    """
+
+    name: str
+    node_timer_s: float
+    rack_timer_s: float
+    sample_count: int
+    waited_count: int
+    censored_frac: float | None
+    tuned_s: float | None
+    pinned_s: float | None
+    dally_node_timer_s: float
+    dally_rack_timer_s: float
+
+
+class TunableTimers(Protocol):
+    """The timers of a gate that has some: operators read them and set them by hand."""
+
+    def views(self, at_s: float) -> Sequence[TimerView]:
+        """Return every class that a job was seen of, or that is pinned."""
+
+    def pinned_s(self, timer: str) -> float | None:
+        """Return what a timer is pinned to; None where it is not pinned."""
 
     def pin(self, timer: str, pinned_s: float | None) -> None:
-        """Set a timer by hand, or with None give it back; a name that is no timer's is ignored."""
+        """Set a timer by hand, or with None release it; an unknown name is ignored."""
 
 
 # -- candidates --------------------------------------------------------------------------------
@@ -153,15 +224,15 @@ class CandidatePolicy(Protocol):
 
         Args:
             cluster: the nodes.
-            job: whose shapes, partition, features and node lists count.
-            reserved: nodes kept free for a job that is served before this one.
+            job: its shapes, partition, features and node lists count.
+            reserved: nodes reserved for a job that is served before this one.
             at_s: engine time.
         """
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
-        """What a job that found nothing could find now that `rows` have more room.
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
+        """Return in which shapes a job without capacity may have some, now that nodes were freed.
 
-        May err towards too many; those of shapes that they make no difference to are left out.
+        May err towards too many. Shapes to which these nodes make no difference are left out.
         """
 
 
@@ -172,9 +243,9 @@ class ShapeByShape:
         """See CandidatePolicy."""
         return first_candidates(cluster, job, reserved)
 
-    def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, rows, same_gpus=True)
+        return hints_in(cluster, job, nodes, same_gpus=True)
 
 
 # -- score -------------------------------------------------------------------------------------
@@ -203,10 +274,10 @@ class ScorePolicy(Protocol):
 
 @runtime_checkable
 class RowwiseScore(ScorePolicy, Protocol):
-    """A score policy that scores each candidate by itself, and never fails.
+    """A score policy that scores each candidate by itself.
 
-    The same features then score the same, to the last bit, whatever is scored beside them: what is
-    interchangeable is scored once. A model run by a library of kernels promises no such thing.
+    The same features then score the same, to the last bit, whatever else is in the batch, so equal
+    candidates are scored once. A model that a library of kernels runs does not promise that.
     """
 
     is_rowwise: Literal[True]
@@ -216,20 +287,20 @@ class RowwiseScore(ScorePolicy, Protocol):
 
 
 class PreemptPolicy(Protocol):
-    """Whom to stop, for whom, and when?"""
+    """Which running jobs are stopped for which waiting job, and when?"""
 
     def lease_s(self, job: JobRecord) -> float:
-        """How long a started job is safe, in seconds from its start; inf: it may never be stopped.
+        """Return for how many seconds a started job is safe; inf: it may never be stopped.
 
         When `rebids` is true the job gives its GPUs up by then and bids anew.
         """
 
     @property
     def rebids(self) -> bool:
-        """Whether a job whose lease has ended bids anew, though nobody may want its GPUs."""
+        """Whether a job whose lease has ended bids anew even if no other job wants its GPUs."""
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """Return those that may be stopped now, the first to go first.
+        """Return the jobs that may be stopped now, the first victim first.
 
         Args:
             running: jobs whose lease has ended, in the order they were first seen.
@@ -237,29 +308,29 @@ class PreemptPolicy(Protocol):
         """
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
-        """Whether a waiting job may have the GPUs of a running one."""
+        """Return whether a waiting job may have the GPUs of a running one."""
 
     def review_s(self, at_s: float) -> float:
-        """When to look again though nothing happens; inf: never."""
+        """Return when to consider preemption again without an event; inf: never."""
 
 
 @runtime_checkable
 class JudgingPreemption(PreemptPolicy, Protocol):
-    """A policy that judges whole plans, and may keep count of what it lets be stopped."""
+    """A policy that judges whole plans, and may count the stops that it approves."""
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
-        """Whether all of these may be stopped for a job; if so, they are asked to at once."""
+        """Return whether all victims may be stopped for a job; approved, they are asked at once."""
 
 
 @runtime_checkable
 class MovingPreemption(PreemptPolicy, Protocol):
-    """A policy that also has running jobs moved closer together, for nobody else's sake."""
+    """A policy that also migrates running jobs closer together, for their own sake."""
 
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """Return those worth a restart for a closer tier, or fewer nodes of it; the first first.
+        """Return the jobs worth a restart for a closer tier, or fewer nodes of it; best first.
 
-        Asked when something has got more room and all who wait were offered it. The engine looks
-        for the place, and stops no job that it finds none for.
+        Asked when nodes were freed and every waiting job was offered them. The engine searches for
+        the placement, and stops no job without one.
 
         Args:
             running: jobs whose lease has ended, in the order they were first seen.
@@ -269,10 +340,10 @@ class MovingPreemption(PreemptPolicy, Protocol):
 
 @runtime_checkable
 class JudgingMoves(MovingPreemption, Protocol):
-    """A policy that judges each move, and may keep count of what it lets be moved."""
+    """A policy that judges each migration, and may count those that it approves."""
 
-    def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
-        """Whether a job may be stopped for a place of this tier; if so, it is asked to at once."""
+    def approve_move(self, job: JobRecord, tier: Tier, at_s: float) -> bool:
+        """Return whether a job may be stopped for a placement of this tier; it is asked at once."""
 
 
 # -- the defaults ------------------------------------------------------------------------------
@@ -281,9 +352,11 @@ class JudgingMoves(MovingPreemption, Protocol):
 class PriorityOrder:
     """Slurm's own order: higher priority first, then the earlier submission, then the lower id."""
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    name = "priority"
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See OrderPolicy."""
-        return ranked_by_key(self, jobs, at_s)
+        return ranked_by_key(self, view)
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See KeyedOrder."""
@@ -293,6 +366,7 @@ class PriorityOrder:
 class OpenGate:
     """Takes every offer at once: no delay scheduling."""
 
+    name = "open"
     is_always_open: Literal[True] = True
 
     def decide(self, offer: Offer) -> GateVerdict:
@@ -306,6 +380,7 @@ class OpenGate:
 class NoPreemption:
     """A job that started runs until it ends."""
 
+    name = "none"
     rebids = False
 
     def lease_s(self, job: JobRecord) -> float:
@@ -325,15 +400,14 @@ class NoPreemption:
         return inf
 
 
-def submission_key(job: JobSpec | None) -> SortKey:
-    """Slurm's order as a key; also what settles ties of other orders."""
-    assert job is not None
+def submission_key(job: JobSpec) -> SortKey:
+    """Return Slurm's order as a key; it also settles ties of other orders."""
     number, _, task = job.job_id.partition("_")
     # Length first: digits then sort as numbers do.
     return -job.priority, job.submit_s, len(number), number, len(task), task
 
 
-def ranked_by_key(order: KeyedOrder, jobs: Sequence[JobRecord], at_s: float) -> list[JobId]:
-    """What `rank` is for an order that has keys."""
-    keyed = sorted((order.key(job, at_s), job.job_id) for job in jobs)
+def ranked_by_key(order: KeyedOrder, view: QueueView) -> list[JobId]:
+    """Return what `rank` is for an order that has keys."""
+    keyed = sorted((order.key(job, view.at_s), job.job_id) for job in view.jobs)
     return [job_id for _, job_id in keyed]

@@ -17,10 +17,11 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roost_engine.domain.actions import Action, LetGo, Place, PolicyFailed, Preempt, Wait, WakeAt
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
 from roost_engine.domain.model import Placement
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_spec import (
     ClusterSpec,
@@ -198,6 +199,8 @@ def _spelled(action: Action) -> tuple[object, ...]:
             return "let go", action.job_id, action.reason
         case WakeAt():
             return "wake", f"{action.at_s:.6g}"
+        case PolicyFailed():
+            return "failed", action.slot, action.policy, action.reason
 
 
 def _rounded(values: NDArray[np.float32], steps: float) -> object:

@@ -5,11 +5,12 @@ from functools import cache
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import Offer, RunEnded, WaitEnded
 from roost_engine.testing.builders import job, node, shape, share, waiting
 
-NODE, RACK, ACROSS = 0, 1, 2
+NODE, RACK, ACROSS = Tier.NODE, Tier.RACK, Tier.CLUSTER
 
 
 def two_racks(nodes_per_rack: int = 2) -> Cluster:
@@ -52,13 +53,12 @@ def record(
 
 def offer(
     job: JobRecord,
-    tier: int,
+    tier: Tier,
     at_s: float,
     cluster: Cluster | None = None,
     waiting_count: int = 1,
 ) -> Offer:
     """An offer on a tier."""
-    assert job.spec is not None
     return Offer(
         job=job,
         waited_s=at_s - job.queued_s,
@@ -70,7 +70,7 @@ def offer(
     )
 
 
-def outcome(job: JobRecord, tier: int | None, at_s: float) -> WaitEnded:
+def outcome(job: JobRecord, tier: Tier | None, at_s: float) -> WaitEnded:
     """How the wait of a job came out."""
     return WaitEnded(job=job, waited_s=at_s - job.queued_s, tier=tier, at_s=at_s)
 
@@ -84,7 +84,6 @@ def run(
     cluster: Cluster | None = None,
 ) -> RunEnded:
     """A run of a job, on all GPUs it needs of the nodes."""
-    assert job.spec is not None
     each = range(job.spec.gpu_count // len(nodes))
     job.shares = tuple(share(name, *each) for name in nodes)
     job.started_s = started_s

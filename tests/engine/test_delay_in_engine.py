@@ -19,10 +19,11 @@ from roost_engine.domain.events import (
     TimerPinned,
 )
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import shares_of
-from roost_engine.prediction.run_time import RunLengthsState
+from roost_engine.plugins import Policies, delay_policies
+from roost_engine.prediction.run_time import RunTimeState
 from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import ScriptedGate
 
@@ -37,7 +38,7 @@ def test_a_job_waits_for_its_node_and_the_gate_learns_for_how_long(
     make_harness: HarnessFactory,
 ) -> None:
     gate = DelayGate()
-    harness = make_harness([node(name, rack="r") for name in "abc"], policies=Policies(gate=gate))
+    harness = make_harness([node(name, rack="r") for name in "abc"], policies=delay_policies(gate))
     for name in "abc":  # half of two nodes is free, and none whole
         harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
     harness.queue(eight_gpus("1"))
@@ -46,14 +47,14 @@ def test_a_job_waits_for_its_node_and_the_gate_learns_for_how_long(
     harness.end("on-c")
     assert harness.placement("1").nodes == ("c",)
     harness.start()
-    (view,) = gate.views(90.0)
+    (view,) = gate.timers.views(90.0)
     assert (view.name, view.waited_count, view.censored_frac) == (HIGH, 1, 0.0)
 
 
 def test_after_its_deadline_a_job_takes_what_there_is(make_harness: HarnessFactory) -> None:
     gate = DelayGate(DelayConfig(longest_s=60.0))
     nodes = [node(name, rack="r") for name in "abc"]
-    harness = make_harness(nodes, policies=Policies(gate=gate))
+    harness = make_harness(nodes, policies=delay_policies(gate))
     for name in "abc":
         harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
     (told, *_) = harness.queue(eight_gpus("1"))
@@ -62,13 +63,13 @@ def test_after_its_deadline_a_job_takes_what_there_is(make_harness: HarnessFacto
     harness.advance(60.0)
     assert harness.placement("1").nodes == ("a", "b")
     harness.start()
-    assert gate.views(60.0)[0].censored_frac == 1.0
+    assert gate.timers.views(60.0)[0].censored_frac == 1.0
 
 
 def test_a_pin_reaches_jobs_that_wait(make_harness: HarnessFactory) -> None:
     gate = DelayGate()
     nodes = [node(name, rack="r") for name in "abc"]
-    harness = make_harness(nodes, policies=Policies(gate=gate))
+    harness = make_harness(nodes, policies=delay_policies(gate))
     for name in "abc":
         harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
     harness.queue(eight_gpus("1"))
@@ -86,25 +87,25 @@ def test_a_gate_that_is_not_tuned_hears_nothing_of_pins(make_harness: HarnessFac
 
 def test_runs_are_told_once_with_what_was_seen_of_them(make_harness: HarnessFactory) -> None:
     gate = DelayGate()
-    harness = make_harness([node("a")], policies=Policies(gate=gate))
+    harness = make_harness([node("a")], policies=delay_policies(gate))
     harness.queue(eight_gpus("1"))
     harness.start()
     harness.feed(SpeedSeen(at_s=0.0, job_id=JobId("1"), speed_frac=0.5))
     harness.advance(100.0)
     harness.end("1")
-    runs = gate.state().runs
+    runs = gate.predictors.state().run_time
     sums = dict(runs.kinds)["all"]
     assert (sum(sums.ended), sum(sums.spent_s), runs.running) == (1.0, 50.0, ())
 
 
 def test_jobs_that_never_ran_are_no_runs(make_harness: HarnessFactory) -> None:
     gate = DelayGate()
-    harness = make_harness([node("a", 4)], policies=Policies(gate=gate))
+    harness = make_harness([node("a", 4)], policies=delay_policies(gate))
     harness.start_elsewhere("2", share("a", 0, 1, 2, 3))
     harness.queue(job("1"))
     harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
     harness.end("2")  # Slurm's own: nobody knows what it asked for
-    assert gate.state().runs == RunLengthsState()
+    assert gate.predictors.state().run_time == RunTimeState()
 
 
 class _Day:
@@ -112,7 +113,7 @@ class _Day:
 
     def __init__(self, seed: int) -> None:
         self.gate = DelayGate()
-        self.engine = Engine(EngineConfig(), Policies(gate=self.gate))
+        self.engine = Engine(EngineConfig(), delay_policies(self.gate))
         self.events: list[Event] = []
         self.answers: list[tuple[Action, ...]] = []
         self._play(Random(seed))
@@ -160,7 +161,7 @@ def test_a_replay_decides_and_learns_the_same(seed: int) -> None:
     day = _Day(seed)
     day.engine.check_invariants()
     gate = DelayGate()
-    engine = Engine(EngineConfig(), Policies(gate=gate))
+    engine = Engine(EngineConfig(), delay_policies(gate))
     again = [engine.step(event) for event in day.events]
     assert [repr(actions) for actions in again] == [repr(actions) for actions in day.answers]
     assert gate.state() == day.gate.state()

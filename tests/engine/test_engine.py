@@ -31,9 +31,10 @@ from roost_engine.domain.events import (
     TimerPinned,
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
-from roost_engine.engine import EngineConfig, Passing, Policies
+from roost_engine.engine import EngineConfig, Passing
 from roost_engine.job_record import JobState, ObservedJob
 from roost_engine.placement.candidates import Candidates
+from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, ScorePolicy, ShapeByShape
 from roost_engine.testing.builders import (
     GIB,

@@ -1,11 +1,10 @@
 """What a journal keeps of an engine's policies makes the same policies again."""
 
-from roost_engine.cluster.features import HeuristicScore
-from roost_engine.engine import Policies
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.plugins import Knowledge, Plugins, knowledge_of
+from roost_engine.plugins import Knowledge, Plugins, Policies, knowledge_of
 from roost_engine.policies import NoPreemption, OpenGate, WaitEnded
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds
@@ -14,6 +13,7 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 
@@ -32,8 +32,9 @@ def learn(policies: Policies) -> None:
     """Let a gate hear of a job that got one node without a wait, and stop a job."""
     assert isinstance(policies.gate, DelayGate)
     record = JobRecord(spec=job("1", gpus=8), state=JobState.PLACING, queued_s=0.0)
-    policies.gate.note(WaitEnded(job=record, waited_s=0.0, tier=0, at_s=5.0))
-    policies.gate.pin("8/high", 60.0)
+    policies.gate.note(WaitEnded(job=record, waited_s=0.0, tier=Tier.NODE, at_s=5.0))
+    assert policies.timers is not None
+    policies.timers.pin("8/high", 60.0)
     assert isinstance(policies.preemption, NetworkPreemption)
     policies.preemption.restore(PreemptionState(stops=((5.0, "main"),)))
 
@@ -53,12 +54,12 @@ def test_every_choice_comes_back_from_a_journal() -> None:
 
 
 def test_the_gate_knows_the_speeds_of_models() -> None:
-    gate = rebuilt(FULL).gate
-    assert isinstance(gate, DelayGate)
-    assert gate.sensitivity.estimate(job("1", gpus=8)).confidence_frac == 0.0
-    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).gate
-    assert isinstance(told, DelayGate)
-    assert told.sensitivity.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
+    predictors = rebuilt(FULL).predictors
+    assert predictors is not None
+    assert predictors.speed.estimate(job("1", gpus=8)).confidence_frac == 0.0
+    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).predictors
+    assert told is not None
+    assert told.speed.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
 
 
 def test_knowledge_comes_back_from_a_journal_too() -> None:
@@ -70,9 +71,9 @@ def test_knowledge_comes_back_from_a_journal_too() -> None:
     later = Plugins(gate=FULL.gate, preemption=FULL.preemption, knowledge=again)
     known = knowledge_of(rebuilt(later), Knowledge())
     assert known == knowledge
-    gate = rebuilt(later).gate
-    assert isinstance(gate, DelayGate)
-    assert [view.pinned_s for view in gate.views(6.0) if view.name == "8/high"] == [60.0]
+    timers = rebuilt(later).timers
+    assert timers is not None
+    assert [view.pinned_s for view in timers.views(6.0) if view.name == "8/high"] == [60.0]
 
 
 def test_what_a_gate_does_not_keep_is_not_lost_while_another_stands_in() -> None:
@@ -80,3 +81,10 @@ def test_what_a_gate_does_not_keep_is_not_lost_while_another_stands_in() -> None
     learn(policies)
     knowledge = knowledge_of(policies, Knowledge())
     assert knowledge_of(rebuilt(Plugins()), knowledge) == knowledge
+
+
+def test_preemption_has_predictors_whatever_the_gate() -> None:
+    for gate in (None, DallyConfig(), DelayConfig()):
+        policies = rebuilt(Plugins(gate=gate, preemption=FULL.preemption))
+        assert policies.predictors is not None
+    assert rebuilt(Plugins(gate=DallyConfig())).predictors is None

@@ -3,9 +3,16 @@
 from random import Random
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.policies import Allow, KeyedOrder, Offer, OpenGate, PriorityOrder
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
+from roost_engine.policies import Allow, KeyedOrder, Offer, OpenGate, PriorityOrder, QueueView
 from roost_engine.testing.builders import job, shape, waiting
 from roost_engine.testing.fakes import FixedOrder
+
+
+def view_of(*jobs: JobSpec) -> QueueView:
+    """A queue of some jobs on an empty cluster."""
+    return QueueView(jobs=[waiting(spec) for spec in jobs], cluster=Cluster(), at_s=0.0)
 
 
 def test_serves_by_priority_then_submission_then_number() -> None:
@@ -18,7 +25,7 @@ def test_serves_by_priority_then_submission_then_number() -> None:
     ]
     shuffled = list(jobs)
     Random(0).shuffle(shuffled)
-    ranked = PriorityOrder().rank([waiting(spec) for spec in shuffled], at_s=0.0)
+    ranked = PriorityOrder().rank(view_of(*shuffled))
     assert ranked == [spec.job_id for spec in jobs]
 
 
@@ -30,7 +37,7 @@ def test_its_keys_sort_as_it_ranks() -> None:
     ]
     records = [waiting(spec) for spec in jobs]
     by_key = sorted(records, key=lambda record: order.key(record, 0.0))
-    assert order.rank(records, at_s=0.0) == [record.job_id for record in by_key]
+    assert order.rank(view_of(*jobs)) == [record.job_id for record in by_key]
 
 
 def test_only_some_orders_have_keys() -> None:
@@ -40,6 +47,11 @@ def test_only_some_orders_have_keys() -> None:
 
 def test_the_open_gate_allows_everything() -> None:
     offer = Offer(
-        job=waiting(job("1")), waited_s=0.0, shape=shape(1), tier=2, cluster=Cluster(), at_s=0.0
+        job=waiting(job("1")),
+        waited_s=0.0,
+        shape=shape(1),
+        tier=Tier.CLUSTER,
+        cluster=Cluster(),
+        at_s=0.0,
     )
     assert OpenGate().decide(offer) == Allow()

@@ -11,8 +11,9 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
 from roost_engine.domain.errors import PolicyError
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.loader import open_session
 from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.score import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME

@@ -2,11 +2,11 @@
 
 import structlog
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.engine import Engine
 from roost_engine.plugins import Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import RunHead
 from roost_formats.models.score import load_score_policy

@@ -19,6 +19,9 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
     metrics.gpus.labels("free").set(free)
     metrics.gpus.labels("held").set(total - free)
     metrics.nodes.set(sum(spec is not None for spec in cluster.specs))
+    metrics.policies.clear()
+    for slot, name in state.engine.policy_names.items():
+        metrics.policies.labels(slot, name).set(1)
     metrics.journal_fault.set(bool(state.journal_fault))
     metrics.journal_dropped.set(recorder.dropped_count)
     metrics.slurm_fault.set(bool(state.slurm_fault))

@@ -6,7 +6,7 @@ import structlog
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.plugins import Knowledge, knowledge_of
-from roost_engine.preemption.network_preemption import NetworkPreemption, PreemptionState
+from roost_engine.preemption.network_preemption import PreemptionState
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal, Memo
 from roostd.app.recorder import Recorder
@@ -63,8 +63,8 @@ class KnowledgeKeeper:
 
     def _has_stopped_one(self) -> bool:
         """Whether a budget was drawn on: a restart must not give it back."""
-        policy = self._state.engine.policies.preemption
-        if not isinstance(policy, NetworkPreemption):
+        policy = self._state.engine.policies.learned.preemption
+        if policy is None:
             return False
         before = self._known.preemption or PreemptionState()
         return not set(policy.state().asked) <= set(before.asked)

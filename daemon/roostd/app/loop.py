@@ -9,7 +9,15 @@ from typing import Protocol
 
 import structlog
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roost_engine.domain.actions import (
+    Action,
+    LetGo,
+    Place,
+    PolicyFailed,
+    Preempt,
+    Wait,
+    WakeAt,
+)
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
     Event,
@@ -176,6 +184,12 @@ class DecisionLoop:
             case Wait():
                 _log.info("job_waits", job_id=action.job_id, reason=action.reason)
                 self._sink.submit(action, ticket)
+            case PolicyFailed():
+                self._metrics.policy_faults.labels(action.slot).inc()
+                self._state.policy_failures[action.slot] = action.reason
+                _log.warning(
+                    "policy_failed", slot=action.slot, policy=action.policy, reason=action.reason
+                )
             case Preempt():
                 _log.info("job_preempted", job_id=action.job_id, reason=action.reason)
                 self._sink.submit(action, ticket)

@@ -34,6 +34,14 @@ class Metrics:
         self.fallbacks = self._counter(
             "policy_fallbacks", "Decisions that the heuristic made because the model could not"
         )
+        self.policy_faults = self._counter(
+            "policy_faults",
+            "Faults of the order, gate and preemption policies, answered by the heuristic",
+            ["slot"],
+        )
+        self.policies = self._gauge(
+            "policy_info", "1 for the policy that serves each slot", ["slot", "policy"]
+        )
         self.decision_s = self._histogram(
             "decision", "Time of an engine step that placed a job", _DECISION_BUCKETS_S
         )

@@ -7,7 +7,6 @@ import structlog
 
 from roost_engine.domain.errors import TimerError
 from roost_engine.domain.events import TimerPinned
-from roost_engine.gate.delay import DelayGate
 from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
@@ -49,10 +48,10 @@ class AdminService(pb_grpc.AdminServicer):
         if known is None:
             first, last = ALL_CLASSES[0], ALL_CLASSES[-1]
             raise TimerError(f"no timer {name[:40]!r}; want one of {first} to {last}, as 8/high")
-        if not isinstance(self._state.engine.policies.gate, DelayGate):
+        if self._state.engine.policies.timers is None:
             kind = self._state.config.gate.kind
             raise NoTimers(f"gate.kind is {kind}: only the delay gate has timers to set")
-        was_s = self._state.engine.policies.gate.timers.pins.get(str(known))
+        was_s = self._state.engine.policies.timers.pinned_s(str(known))
         action = "unpin_timer" if pinned_s is None else "pin_timer"
         facts = {"timer": str(known), "pinned_s": pinned_s, "was_s": was_s}
         audit.append(self._state.config.paths.state_dir, action, by, **facts)

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.model import JobSpec
-from roost_engine.gate.delay import DelayGate
-from roost_engine.gate.timers import TimerView
 from roost_engine.job_record import JobRecord
+from roost_engine.policies import TimerView
 from roost_engine.prediction.job_class import TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.state import DaemonState
@@ -14,9 +13,9 @@ from roostd.state import DaemonState
 
 def every(state: DaemonState) -> Iterator[pb.Timer]:
     """The timers of every class that is known of; none where the gate has none."""
-    gate, now_s = state.engine.policies.gate, state.clock.now_s()
-    if isinstance(gate, DelayGate):
-        for view in gate.views(now_s):
+    timers, now_s = state.engine.policies.timers, state.clock.now_s()
+    if timers is not None:
+        for view in timers.views(now_s):
             yield _timer(view, now_s)
 
 
@@ -27,11 +26,11 @@ def one(state: DaemonState, wanted: TimerClass) -> pb.Timer:
 
 
 def sensitivity(state: DaemonState, job: JobSpec) -> pb.Sensitivity | None:
-    """What the gate believes of a job; None where it believes nothing."""
-    gate = state.engine.policies.gate
-    if not isinstance(gate, DelayGate):
+    """What is expected of a job's speed; None where no policy asks."""
+    predictors = state.engine.policies.predictors
+    if predictors is None:
         return None
-    found = gate.sensitivity.estimate(job)
+    found = predictors.speed.estimate(job)
     speeds = found.speeds
     lost_frac = speeds.lost_frac(closest_tier(state.engine.cluster, job))
     return pb.Sensitivity(
@@ -51,9 +50,9 @@ def achieved(state: DaemonState, record: JobRecord) -> pb.Achieved | None:
     message = pb.Achieved(
         nvlink_frac=record.nvlink_frac, pcie_frac=record.pcie_frac, nic_frac=record.nic_frac
     )
-    gate = state.engine.policies.gate
-    if isinstance(gate, DelayGate):
-        found = gate.sensitivity.achieved(record, *record.tiers)
+    predictors = state.engine.policies.predictors
+    if predictors is not None:
+        found = predictors.speed.achieved(record, *record.tiers)
         message.speed_frac, message.source = found.speed_frac, found.source.value
         message.confidence_frac = found.confidence_frac
     return message

@@ -4,8 +4,6 @@ Every column is a fraction 0..1, so that a policy trained on one cluster reads a
 Page: docs/policy.md.
 """
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -95,14 +93,3 @@ def weighted_sums(values: NDArray[np.float32], weights: NDArray[np.float32]) -> 
     """
     sums: NDArray[np.float32] = (values[..., None] * weights[..., None, :, :]).sum(axis=-2)
     return sums
-
-
-class HeuristicScore:
-    """Consolidation, then links, then least fragmentation, then best fit, then quiet neighbours."""
-
-    name = "heuristic"
-    is_rowwise: Literal[True] = True
-
-    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See policies.ScorePolicy. Linear in the columns, by HEURISTIC_WEIGHTS."""
-        return weighted_sums(features, HEURISTIC_WEIGHTS[:, None])[:, 0]

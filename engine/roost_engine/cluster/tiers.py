@@ -14,7 +14,7 @@ from roost_engine.domain.tier import Tier
 _SIZES, _CLOSEST, _USABLE = "largest node and rack", "closest tier", "usable GPUs"
 
 
-def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
+def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> Tier | None:
     """The tier of what a job holds; None when that is nothing, or on nodes that are not known."""
     rows = dict.fromkeys(cluster.row.get(share.node) for share in shares)
     if not rows or None in rows:
@@ -25,7 +25,7 @@ def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
     return Tier.RACK if len(racks) == 1 else Tier.CLUSTER
 
 
-def closest_tier(cluster: Cluster, job: JobSpec) -> int:
+def closest_tier(cluster: Cluster, job: JobSpec) -> Tier:
     """The closest tier that the nodes could ever give a job in any of its shapes.
 
     Partitions, features and what is in use are not looked at: a job that waits for a tier which
@@ -33,7 +33,7 @@ def closest_tier(cluster: Cluster, job: JobSpec) -> int:
     """
     key = _CLOSEST, job.shapes
     known = cluster.memo.get(key)
-    if not isinstance(known, int):
+    if not isinstance(known, Tier):
         known = min(_closest_tier(cluster, shape) for shape in job.shapes)
         cluster.memo[key] = known
     return known
@@ -62,7 +62,7 @@ def usable_gpus(cluster: Cluster) -> int:
     return known
 
 
-def _closest_tier(cluster: Cluster, shape: Shape) -> int:
+def _closest_tier(cluster: Cluster, shape: Shape) -> Tier:
     large_enough = cluster.gpu_count[: len(cluster)] >= shape.gpus_per_node
     if shape.node_count == 1:
         return Tier.NODE if large_enough.any() else Tier.CLUSTER

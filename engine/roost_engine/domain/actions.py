@@ -99,4 +99,19 @@ class WakeAt:
     at_s: float
 
 
-Action: TypeAlias = Place | Wait | Preempt | LetGo | WakeAt
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyFailed:
+    """A policy failed and the heuristic beside it answered: to be logged and counted.
+
+    Attributes:
+        slot: "order", "gate" or "preemption"; a failed score is told in the Decision.
+        policy: its name.
+        reason: the first fault of this step.
+    """
+
+    slot: str
+    policy: str
+    reason: str
+
+
+Action: TypeAlias = Place | Wait | Preempt | LetGo | WakeAt | PolicyFailed

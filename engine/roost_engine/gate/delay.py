@@ -30,22 +30,16 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf
 
-from roost_engine.cluster.tiers import closest_tier, tier_of, usable_gpus
+from roost_engine.cluster.tiers import closest_tier, usable_gpus
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState, TimerView
-from roost_engine.gate.waiting_curve import Wait
+from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState
+from roost_engine.gate.waiting_curve import Wait as WaitSample
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.prediction.job_class import Sensitivity, TimerClass
-from roost_engine.prediction.run_time import RunLengths, RunLengthsState
-from roost_engine.prediction.speed import (
-    Estimate,
-    SensitivityModel,
-    SensitivityState,
-    SpeedTable,
-    work_s,
-)
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.speed import SpeedEstimate
 
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
 _RUN_FRAC = 0.5  # of what a job would still run where it is offered to go, the most a timer is
@@ -60,8 +54,8 @@ class DelayConfig:
         timers: of the waiting curves.
         delay_weight: what a second of waiting counts against a second of run time saved; below 1
             jobs wait more readily than is good for them alone, which spares GPUs for others.
-        limit_frac: of its time limit, the most that a job is made to wait in one spell.
-        longest_s: the most that any job is made to wait in one spell.
+        limit_frac: of its time limit, the most that a job is made to wait in one wait.
+        longest_s: the most that any job is made to wait in one wait.
         crowding_weight: what a second by which others start sooner counts.
         idle_frac: nobody waits while so much of the cluster's GPUs is free.
         lease_s: a job that starts is placed anew after so long; inf: it stays where it is.
@@ -84,7 +78,7 @@ class DelayConfig:
 
 
 @dataclass(slots=True)
-class Spell:
+class OpenWait:
     """A job's present wait for something better than it was offered.
 
     Attributes:
@@ -105,9 +99,7 @@ class DelayState:
     """Everything that the gate knows, as plain data."""
 
     timers: TimersState = field(default_factory=TimersState)
-    runs: RunLengthsState = field(default_factory=RunLengthsState)
-    sensitivity: SensitivityState = field(default_factory=SensitivityState)
-    spells: tuple[tuple[JobId, Spell], ...] = ()
+    waits: tuple[tuple[JobId, OpenWait], ...] = ()
 
 
 class DelayGate:
@@ -115,158 +107,116 @@ class DelayGate:
 
     Args:
         config: the numbers.
-        table: speeds of the models that jobs may name.
+        predictors: what is expected of jobs; the engine must report waits and runs to the same
+            ones. None: such that have learned nothing.
     """
 
-    def __init__(self, config: DelayConfig | None = None, table: SpeedTable | None = None) -> None:
+    name = "delay"
+
+    def __init__(
+        self, config: DelayConfig | None = None, predictors: Predictors | None = None
+    ) -> None:
         self.config = config or DelayConfig()
         self.timers = Timers(self.config.timers)
-        self.sensitivity = SensitivityModel(table)
-        self.runs = RunLengths()
-        self._spells: dict[JobId, Spell] = {}
+        self.predictors = predictors or Predictors()
+        self._waits: dict[JobId, OpenWait] = {}
 
-    # -- policies.TunedGate ---------------------------------------------------------------
+    # -- policies.GatePolicy -----------------------------------------------------------------
 
     def decide(self, offer: Offer) -> GateVerdict:
         """See policies.GatePolicy."""
-        spec = offer.job.spec
-        closest = closest_tier(offer.cluster, spec)
+        closest = closest_tier(offer.cluster, offer.job.spec)
         if offer.tier <= closest:
             return Allow()
-        self.runs.pause(offer.job, offer.at_s)
-        estimate, timers = self._class_of(offer.job, closest)
+        self.predictors.run_time.pause(offer.job, offer.at_s)
+        estimate, timers = self.predictors.classified(offer.job, closest)
         pinned_s = self.timers.pins.get(str(timers))
         if pinned_s is None and timers.sensitivity is Sensitivity.LOW:
             return Allow()
         if offer.cluster.free_count() >= self.config.idle_frac * usable_gpus(offer.cluster):
             return Allow()
-        spell = self._spell(offer, timers, closest)
-        target, left_s = self._best_wait(offer, spell, estimate, closest)
+        wait = self._open_wait(offer, timers, closest)
+        target, left_s = self._best_wait(offer, wait, estimate, closest)
         if pinned_s is not None:
-            target, left_s = closest, _first_s(spell) + pinned_s - offer.at_s
-        left_s = min(left_s, _first_s(spell) + self._cap_s(offer.job) - offer.at_s)
+            target, left_s = closest, _first_s(wait) + pinned_s - offer.at_s
+        left_s = min(left_s, _first_s(wait) + self._cap_s(offer.job) - offer.at_s)
         if left_s < _SHORTEST_S:
             return Allow()
-        spell.was_deferred = True
+        wait.was_deferred = True
         faster = estimate.speeds.at(target) / estimate.speeds.at(offer.tier)
         return Defer(
             until_s=offer.at_s + left_s,
-            reason=f"waits for GPUs {Tier(target).in_words}: about {faster:.1f} times as fast",
+            reason=f"waits for GPUs {target.in_words}: about {faster:.1f} times as fast",
         )
 
     def note(self, outcome: WaitEnded) -> None:
         """See policies.GatePolicy."""
         job_id, tier = outcome.job.job_id, outcome.tier
-        if tier is None:
-            self.runs.forget(job_id)
-        else:
-            self._begin(outcome.job, tier, outcome.at_s)
-        spell = self._spells.pop(job_id, None)
-        if spell is None or spell.queued_s != outcome.job.queued_s:
-            if tier in TARGETS:  # it got the best there is without a wait
-                _, timers = self._class_of(outcome.job, tier)
+        wait = self._waits.pop(job_id, None)
+        if wait is None or wait.queued_s != outcome.job.queued_s:
+            if tier in TARGETS:  # it got the closest tier without a wait
+                _, timers = self.predictors.classified(outcome.job, tier)
                 self.timers.count(timers, has_waited=False, is_answered=True)
             return
-        wanted = Tier.NODE if spell.since_s[Tier.NODE] is not None else Tier.RACK
+        wanted = Tier.NODE if wait.since_s[Tier.NODE] is not None else Tier.RACK
         is_answered = tier is not None and tier <= wanted
-        self.timers.count(spell.timers, has_waited=spell.was_deferred, is_answered=is_answered)
-        if not spell.was_deferred:
+        self.timers.count(wait.timers, has_waited=wait.was_deferred, is_answered=is_answered)
+        if not wait.was_deferred:
             return
         for target in TARGETS:
-            since_s = spell.since_s[target]
+            since_s = wait.since_s[target]
             if since_s is not None:
                 came = tier is not None and tier <= target
-                wait = Wait(outcome.at_s, outcome.at_s - since_s, came)
-                self.timers.add(spell.timers, target, wait)
+                sample = WaitSample(outcome.at_s, outcome.at_s - since_s, came)
+                self.timers.add(wait.timers, target, sample)
 
-    def ended(self, run: RunEnded) -> None:
-        """See policies.TunedGate."""
-        closest = closest_tier(run.cluster, run.job.spec)
-        estimate, timers = self._class_of(run.job, closest)
-        tier = tier_of(run.cluster, run.job.shares)
-        ran_s = work_s(run.job, estimate.speeds, tier, closest, run.at_s)
-        self.runs.add(run.job, timers, ran_s, run.at_s)
-        self.sensitivity.learn(run)
-
-    def pin(self, timer: str, pinned_s: float | None) -> None:
-        """See policies.TunedGate. Caps hold for pinned timers too."""
-        if TimerClass.parse(timer) is None or (pinned_s is not None and not pinned_s >= 0):
-            return
-        if pinned_s is None:
-            self.timers.pins.pop(timer, None)
-        else:
-            self.timers.pins[timer] = pinned_s
-
-    # -- for people, and for restarts -----------------------------------------------------------
-
-    def views(self, at_s: float) -> tuple[TimerView, ...]:
-        """The timers of every class that was seen or is pinned."""
-        return self.timers.views(at_s)
+    # -- for restarts ------------------------------------------------------------------------
 
     def state(self) -> DelayState:
-        """Everything learned and every wait that is on, as plain data."""
-        known = DelayState(
-            timers=self.timers.state(),
-            runs=self.runs.state(),
-            sensitivity=self.sensitivity.state(),
-            spells=tuple(self._spells.items()),
-        )
-        return deepcopy(known)  # the gate goes on learning
+        """Return everything learned and every open wait, as plain data."""
+        # A copy: the gate goes on learning.
+        return deepcopy(DelayState(self.timers.state(), tuple(self._waits.items())))
 
     def restore(self, state: DelayState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         state = deepcopy(state)
         self.timers.restore(state.timers)
-        self.runs.restore(state.runs)
-        self.sensitivity.restore(state.sensitivity)
-        self._spells = dict(state.spells)
+        self._waits = dict(state.waits)
 
     # -- a decision --------------------------------------------------------------------------
 
-    def _begin(self, job: JobRecord, tier: int, at_s: float) -> None:
-        """Take in that a job runs, or is about to."""
-        fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
-        closest = Tier.NODE if fits_a_node else Tier.RACK
-        estimate, timers = self._class_of(job, closest)
-        speeds = estimate.speeds
-        self.runs.begin(job, timers, speeds.at(max(tier, closest)) / speeds.at(closest), at_s)
-
-    def _class_of(self, job: JobRecord, closest: int) -> tuple[Estimate, TimerClass]:
-        estimate = self.sensitivity.estimate(job.spec)
-        return estimate, TimerClass.of(job.spec.gpu_count, estimate.speeds.lost_frac(closest))
-
-    def _spell(self, offer: Offer, timers: TimerClass, closest: int) -> Spell:
-        """The job's present wait, with what it is offered now noted in it."""
+    def _open_wait(self, offer: Offer, timers: TimerClass, closest: Tier) -> OpenWait:
+        """The job's present wait, with the present offer noted in it."""
         job_id = offer.job.job_id
-        spell = self._spells.get(job_id)
-        if spell is None or spell.queued_s != offer.job.queued_s:
-            spell = self._spells[job_id] = Spell(offer.job.queued_s, timers, [None, None])
+        wait = self._waits.get(job_id)
+        if wait is None or wait.queued_s != offer.job.queued_s:
+            wait = self._waits[job_id] = OpenWait(offer.job.queued_s, timers, [None, None])
         for target in range(closest, offer.tier):
-            if spell.since_s[target] is None:
-                spell.since_s[target] = offer.at_s
-        return spell
+            if wait.since_s[target] is None:
+                wait.since_s[target] = offer.at_s
+        return wait
 
     def _best_wait(
-        self, offer: Offer, spell: Spell, estimate: Estimate, closest: int
-    ) -> tuple[int, float]:
+        self, offer: Offer, wait: OpenWait, estimate: SpeedEstimate, closest: Tier
+    ) -> tuple[Tier, float]:
         """Which closer tier to wait for, and for how many seconds more; 0: for none."""
         config, speeds = self.config, estimate.speeds
-        rest_s = self.runs.remaining_s(offer.job, spell.timers, offer.at_s)
+        rest_s = self.predictors.run_time.remaining_s(offer.job, wait.timers, offer.at_s)
         here = speeds.at(offer.tier)
         stay_s = rest_s * speeds.at(closest) / here
         run_s = min(stay_s, config.lease_s)
         share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
         crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
         best, best_s = closest, 0.0
-        for target in range(closest, offer.tier):
-            since_s = spell.since_s[target]
+        for target in map(Tier, range(closest, offer.tier)):
+            since_s = wait.since_s[target]
             assert since_s is not None
             waited_s = offer.at_s - since_s
-            timer_s = self.timers.timer_s(spell.timers, offer.tier - 1, offer.at_s)
+            timer_s = self.timers.timer_s(wait.timers, offer.tier - 1, offer.at_s)
             lost_frac = 1.0 - here / speeds.at(target)
             longest_s = max(min(timer_s, _RUN_FRAC * stay_s), _LOSS_FRAC * run_s * lost_frac)
             gain_s = run_s * lost_frac * crowd
-            curve = self.timers.curve(spell.timers, target, offer.at_s)
+            curve = self.timers.curve(wait.timers, target, offer.at_s)
             left_s = curve.best_stop(waited_s, gain_s, longest_s - waited_s, config.delay_weight)
             if left_s > best_s:
                 best, best_s = target, left_s
@@ -279,6 +229,6 @@ class DelayGate:
         return min(self.config.limit_frac * limit_s, self.config.longest_s)
 
 
-def _first_s(spell: Spell) -> float:
+def _first_s(wait: OpenWait) -> float:
     """When the job was first offered less than it could have."""
-    return min(since_s for since_s in spell.since_s if since_s is not None)
+    return min(since_s for since_s in wait.since_s if since_s is not None)

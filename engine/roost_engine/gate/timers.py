@@ -13,6 +13,7 @@ from math import inf
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
 from roost_engine.gate.waiting_curve import Wait, WaitHistory, WaitingCurve, exponential_prior
+from roost_engine.policies import TimerView
 from roost_engine.prediction.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers that may be waited for
@@ -45,35 +46,6 @@ class TimerConfig:
         for name in ("half_life_s", "window_count", "prior_wait_s", "prior_count"):
             if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"want {name} above 0, got {getattr(self, name):g}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerView:
-    """What people see of one timer class.
-
-    Attributes:
-        name: "8/high": GPUs and sensitivity.
-        node_timer_s: how long at most a job waits for one node.
-        rack_timer_s: how long at most it waits before it goes across racks.
-        sample_count: spells of waiting that ended, those of no length included.
-        waited_count: of those, how many waited for something better than was offered.
-        censored_frac: of the latter, how many ended without it; None: there was none.
-        tuned_s: engine time of the newest wait that moved the timers; None: none has.
-        pinned_s: what an operator set both to; None: nobody has.
-        dally_node_timer_s, dally_rack_timer_s: what Dally would make of the same waits, with
-            leases of an hour.
-    """
-
-    name: str
-    node_timer_s: float
-    rack_timer_s: float
-    sample_count: int
-    waited_count: int
-    censored_frac: float | None
-    tuned_s: float | None
-    pinned_s: float | None
-    dally_node_timer_s: float
-    dally_rack_timer_s: float
 
 
 @dataclass(slots=True)
@@ -164,6 +136,19 @@ class Timers:
         named = dict.fromkeys((*self._counts, *self.pins))
         classes = (timers for name in named if (timers := TimerClass.parse(name)) is not None)
         return tuple(self._view(timers, at_s) for timers in sorted(classes))
+
+    def pinned_s(self, timer: str) -> float | None:
+        """See policies.TunableTimers."""
+        return self.pins.get(timer)
+
+    def pin(self, timer: str, pinned_s: float | None) -> None:
+        """See policies.TunableTimers. Caps on waits hold for pinned timers too."""
+        if TimerClass.parse(timer) is None or (pinned_s is not None and not pinned_s >= 0):
+            return
+        if pinned_s is None:
+            self.pins.pop(timer, None)
+        else:
+            self.pins[timer] = pinned_s
 
     def state(self) -> TimersState:
         """Everything learned, as plain data."""

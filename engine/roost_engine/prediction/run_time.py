@@ -105,14 +105,14 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLengthsState:
+class RunTimeState:
     """Everything learned, as plain data."""
 
     kinds: tuple[tuple[str, RunSums], ...] = ()
     running: tuple[tuple[JobId, RunningJob], ...] = ()
 
 
-class RunLengths:
+class RunTimePredictor:
     """What is known of how long jobs run."""
 
     def __init__(self) -> None:
@@ -176,11 +176,11 @@ class RunLengths:
                 frac = sums.limit_frac(frac)
         return min(max(frac * limit_s - ran_s, ran_s), max(limit_s - ran_s, 1.0))
 
-    def state(self) -> RunLengthsState:
+    def state(self) -> RunTimeState:
         """Everything learned, as plain data."""
-        return RunLengthsState(tuple(self._kinds.items()), tuple(self._running.items()))
+        return RunTimeState(tuple(self._kinds.items()), tuple(self._running.items()))
 
-    def restore(self, state: RunLengthsState) -> None:
+    def restore(self, state: RunTimeState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._kinds, self._running = dict(state.kinds), dict(state.running)
         self._hour_s = -inf

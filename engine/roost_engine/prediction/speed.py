@@ -126,7 +126,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class SpeedEstimate:
     """What is believed of a job.
 
     Attributes:
@@ -201,14 +201,14 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class SensitivityState:
+class SpeedState:
     """Everything learned, as plain data."""
 
     seen: tuple[tuple[str, SeenRuns], ...] = ()
     stretches: tuple[Stretch, ...] = ()
 
 
-class SensitivityModel:
+class SpeedPredictor:
     """Estimates the speeds of jobs, and learns from those that ended.
 
     Args:
@@ -220,11 +220,11 @@ class SensitivityModel:
         self._seen: dict[str, SeenRuns] = {}  # the one that was told of last comes last
         self._stretches = [Stretch() for _ in range(3)]
 
-    def estimate(self, job: JobSpec) -> Estimate:
+    def estimate(self, job: JobSpec) -> SpeedEstimate:
         """What is believed of a job now."""
         named = self._table.speeds(job.model, job.gpu_count) if job.model else None
         if named is not None:
-            return Estimate(
+            return SpeedEstimate(
                 speeds=self._stretched(named),
                 source=Source.PROFILE,
                 confidence_frac=_PROFILE_CONFIDENCE_FRAC,
@@ -232,7 +232,7 @@ class SensitivityModel:
         typical = self._stretched(self._table.typical(job.gpu_count))
         seen = self._seen.get(_kind(job))
         if seen is None:
-            return Estimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
+            return SpeedEstimate(speeds=typical, source=Source.PRIOR, confidence_frac=0.0)
         return _mixed(seen, typical)
 
     def achieved(self, job: JobRecord, tier: int, closest: int) -> Achieved:
@@ -309,11 +309,11 @@ class SensitivityModel:
         seen = (1.0 + exposed_best) / min(speed_frac, 1.0) - 1.0
         self._stretches[tier].add(seen, _exposed(believed.at(tier)), run.at_s)
 
-    def state(self) -> SensitivityState:
+    def state(self) -> SpeedState:
         """Everything learned, as plain data."""
-        return SensitivityState(tuple(self._seen.items()), tuple(self._stretches))
+        return SpeedState(tuple(self._seen.items()), tuple(self._stretches))
 
-    def restore(self, state: SensitivityState) -> None:
+    def restore(self, state: SpeedState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._seen = dict(state.seen)
         self._stretches = list(state.stretches) or [Stretch() for _ in range(3)]
@@ -332,7 +332,7 @@ def work_s(
     return job.run_s(at_s) * min(efficiency, 1.0)
 
 
-def _mixed(seen: SeenRuns, typical: TierSpeeds) -> Estimate:
+def _mixed(seen: SeenRuns, typical: TierSpeeds) -> SpeedEstimate:
     sums, counts = list(seen.speed_sum), list(seen.speed_count)
     runs = sum(counts)
     if seen.busy_count:
@@ -347,7 +347,7 @@ def _mixed(seen: SeenRuns, typical: TierSpeeds) -> Estimate:
         for tier in range(3)
     ]
     known = sum(counts) / 3
-    return Estimate(
+    return SpeedEstimate(
         speeds=TierSpeeds(*mixed),
         source=Source.RUNS if runs else Source.COUNTERS,
         confidence_frac=known / (known + _FEW_COUNT) * _PROFILE_CONFIDENCE_FRAC,

@@ -16,8 +16,9 @@ from roost_engine.domain.model import JobId, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.job_table import JobTable
-from roost_engine.policies import CandidatePolicy, JudgingMoves, MovingPreemption
+from roost_engine.policies import CandidatePolicy
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.slots import PreemptionSlot
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,12 @@ class Migration:
     def __init__(
         self,
         table: JobTable,
-        policy: MovingPreemption,
+        policy: PreemptionSlot,
         candidates: CandidatePolicy,
         scorer: Scorer,
     ) -> None:
         self._table, self._policy = table, policy
         self._candidates, self._scorer = candidates, scorer
-        self._judge = policy if isinstance(policy, JudgingMoves) else None
         self._plans: dict[JobId, _Plan] = {}
         self._in_vain: dict[JobId, tuple[NodeShare, ...]] = {}  # where they ran
 
@@ -135,7 +135,7 @@ class Migration:
         found = self._spread(shares_of(placement))
         if found is None or found >= spread:
             return False  # the score policy likes another candidate better
-        if self._judge is not None and not self._judge.approve_move(record, found[0], at_s):
+        if not self._policy.approve_move(record, found[0], at_s):
             return True
         self._plans[job.job_id] = _Plan(placement, decision)
         reason = f"moves, to be {Tier(found[0]).in_words}"
@@ -145,7 +145,7 @@ class Migration:
         cluster.hold(job.job_id, _both(record.shares, shares_of(placement)))
         return True
 
-    def _spread(self, shares: Sequence[NodeShare]) -> tuple[int, int] | None:
+    def _spread(self, shares: Sequence[NodeShare]) -> tuple[Tier, int] | None:
         """Tier and number of nodes: smaller is better. None: on nodes that are not known."""
         tier = tier_of(self._table.cluster, shares)
         return None if tier is None else (tier, len(shares))

@@ -30,7 +30,7 @@ from math import inf
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.prediction.speed import SensitivityModel
+from roost_engine.prediction.speed import SpeedPredictor
 
 _HOUR_S = 3_600.0
 # Patience and leases run out without an event: look again ten times in a patience, within reason.
@@ -90,7 +90,7 @@ class NetworkPreemption:
     rebids = False
 
     def __init__(
-        self, config: NetworkPreemptionConfig, sensitivity: SensitivityModel | None = None
+        self, config: NetworkPreemptionConfig, sensitivity: SpeedPredictor | None = None
     ) -> None:
         self.config, self._sensitivity = config, sensitivity
         self._stops: deque[tuple[float, str]] = deque()

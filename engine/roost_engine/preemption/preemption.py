@@ -13,17 +13,11 @@ from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.placement.candidates import Candidates
-from roost_engine.policies import (
-    CandidatePolicy,
-    Defer,
-    GateVerdict,
-    JudgingPreemption,
-    MovingPreemption,
-    PreemptPolicy,
-)
+from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
 from roost_engine.preemption.displacement import find_room, holders, vacated
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.slots import PreemptionSlot
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
@@ -34,19 +28,14 @@ class Preemption:
     def __init__(
         self,
         table: JobTable,
-        policy: PreemptPolicy,
+        policy: PreemptionSlot,
         candidates: CandidatePolicy,
         scorer: Scorer,
         ask_gate: AskGate,
     ) -> None:
         self._table, self._policy, self._candidates = table, policy, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
-        self._judge = policy if isinstance(policy, JudgingPreemption) else None
-        self._migration = (
-            Migration(table, policy, candidates, scorer)
-            if isinstance(policy, MovingPreemption)
-            else None
-        )
+        self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
         self._in_vain: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
         self._in_vain_at = 0
 
@@ -154,9 +143,7 @@ class Preemption:
                 self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
-        if self._judge is None:
-            return True
-        return self._judge.approve(record, [self._table.jobs[one] for one in leaving], at_s)
+        return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)
 
     def _is_in_vain(self, record: JobRecord, ids: Sequence[JobId]) -> bool:
         """Whether more victims did not suffice, and nothing has got more room since."""

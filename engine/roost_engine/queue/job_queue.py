@@ -17,7 +17,8 @@ from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
-from roost_engine.policies import CandidatePolicy, KeyedOrder, OrderPolicy, SortKey
+from roost_engine.policies import CandidatePolicy, QueueMark, QueueView, SortKey
+from roost_engine.slots import OrderSlot
 
 Demand: TypeAlias = tuple[
     str, tuple[Shape, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
@@ -116,14 +117,16 @@ class Group:
 class JobQueue:
     """Who is offered GPUs next."""
 
-    def __init__(self, order: OrderPolicy) -> None:
+    def __init__(self, order: OrderSlot) -> None:
         self._order = order
-        self._keyed = order if isinstance(order, KeyedOrder) else None
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
-        self._is_ranked = True
+        self._arrival_count = self._departure_count = 0
+        self._ranked = QueueMark(
+            0, 0, 0, 0.0
+        )  # when the order was last asked, where it has no keys
         self._is_due = False  # whether a pass could change anything
         self._pass_s: float | None = None  # when the pass began that is under way
         self._left_s: float | None = None  # when the pass was in which a job left
@@ -136,14 +139,14 @@ class JobQueue:
     def add(self, record: JobRecord, at_s: float) -> None:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
-        assert job is not None
         job_id, demand = job.job_id, demand_of(job)
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
             group = self._groups[demand] = Group(self._group_count, demand, job)
         left = self._take_out(job_id) if job_id in self._jobs else None
-        key = self._keyed.key(record, at_s) if self._keyed else ()
+        key = self._order.key(record, at_s)
+        self._arrival_count += 1
         self._jobs[job_id] = record
         self._entries[job_id] = group, key
         insort(group.job_ids, (key, job_id))
@@ -151,8 +154,6 @@ class JobQueue:
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
-        if self._keyed is None:
-            self._is_ranked = False
         self._untold[job_id] = None
         self._is_due |= not group.is_without_room
 
@@ -160,6 +161,7 @@ class JobQueue:
         """Take a job out, if it is in."""
         if job_id not in self._jobs:
             return
+        self._departure_count += 1
         self._forget_if_empty(self._take_out(job_id))
         for other in self._groups.values():
             if other.hints:
@@ -200,8 +202,10 @@ class JobQueue:
                     self._is_due = True
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
         self._is_due, self._left_s, self._pass_s = False, None, at_s
-        if is_due and not self._is_ranked:
-            self._rank(at_s)
+        if is_due and not self._order.is_keyed:
+            mark = QueueMark(self._arrival_count, self._departure_count, cluster.freed_count, at_s)
+            if self._order.is_outdated(self._ranked, mark):
+                self._rank(cluster, mark)
         return is_due
 
     def offers(self, impatient_s: float) -> Iterator[tuple[Group, JobId]]:
@@ -326,16 +330,17 @@ class JobQueue:
         group.deferred.clear()
         self._is_due = True
 
-    def _rank(self, at_s: float) -> None:
+    def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Ask an order that gives no lasting keys for the place of every job."""
         for group in self._groups.values():
             group.job_ids.clear()
-        for place, job_id in enumerate(self._order.rank(list(self._jobs.values()), at_s)):
+        view = QueueView(jobs=tuple(self._jobs.values()), cluster=cluster, at_s=mark.at_s)
+        for place, job_id in enumerate(self._order.rank(view)):
             group = self._entries[job_id][0]
             self._entries[job_id] = group, (place,)
             if job_id not in group.deferred:
                 group.job_ids.append(((place,), job_id))
-        self._is_ranked = True
+        self._ranked = mark
 
 
 def _head(group: Group) -> tuple[SortKey, JobId] | None:

@@ -6,7 +6,6 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
@@ -14,6 +13,8 @@ from roost_engine.domain.model import Placement
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.options import GangOption, NodeOption, gang_features, node_features
 from roost_engine.policies import RowwiseScore, ScorePolicy
+from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import FaultLog
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _CACHE_LIMIT = 4096
@@ -22,8 +23,8 @@ _CACHE_LIMIT = 4096
 class Scorer:
     """Chooses one of some candidates, and tells how the choice came about."""
 
-    def __init__(self, policy: ScorePolicy) -> None:
-        self.policy = policy
+    def __init__(self, policy: ScorePolicy, faults: FaultLog | None = None) -> None:
+        self.policy, self._faults = policy, faults or FaultLog()
         self.decision_count = self.fallback_count = 0
         self._heuristic = HeuristicScore()
         self._rowwise = policy if isinstance(policy, RowwiseScore) else None
@@ -37,8 +38,12 @@ class Scorer:
         """
         self.decision_count += 1
         if self._rowwise is not None and candidates.is_load_free:
-            placement = self._best_by_option(self._rowwise, candidates)
-            return placement, Lazy(partial(_explain, self._rowwise, candidates, at_s))
+            try:
+                placement = self._best_by_option(self._rowwise, candidates)
+            except Exception:  # noqa: BLE001  asked again below, where the fault is counted
+                self._scores.clear()
+            else:
+                return placement, Lazy(partial(_explain, self._rowwise, candidates, at_s))
         listing = candidates.listing()
         features = candidates.features_of(listing)
         scores, policy, fallback = self._score(features)
@@ -95,10 +100,11 @@ class Scorer:
         policy = self.policy
         try:
             scores = policy.score(features)
-            if scores.shape != (len(features),) or not np.isfinite(scores).all():
-                raise PolicyError(f"{policy.name} answered {scores.shape}, or not finite")
-        except PolicyError as error:
+            if np.shape(scores) != (len(features),) or not np.isfinite(scores).all():
+                raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
+        except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass
             self.fallback_count += 1
+            self._faults.counts["score"] += 1
             return self._heuristic.score(features), self._heuristic.name, str(error)
         return scores, policy.name, ""
 

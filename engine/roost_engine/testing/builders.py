@@ -26,8 +26,9 @@ from roost_engine.domain.model import (
     Shape,
 )
 from roost_engine.domain.topology import Level, Link, LinkMatrix
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord, JobState, shares_of
+from roost_engine.plugins import Policies
 
 GIB = 1 << 30
 

@@ -10,7 +10,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, GateVerdict, Offer, WaitEnded
+from roost_engine.policies import Allow, GateVerdict, Offer, QueueView, WaitEnded
 
 
 class FakeScore:
@@ -129,12 +129,13 @@ class FixedOrder:
         self.job_ids = job_ids
         self.call_count = 0
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
         self.call_count += 1
         known = {job_id: position for position, job_id in enumerate(self.job_ids)}
         return sorted(
-            (job.job_id for job in jobs), key=lambda job_id: (known.get(job_id, len(known)), job_id)
+            (job.job_id for job in view.jobs),
+            key=lambda job_id: (known.get(job_id, len(known)), job_id),
         )
 
 

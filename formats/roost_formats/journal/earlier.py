@@ -15,7 +15,11 @@ from roost_engine.domain.actions import Decision, Place
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.tier import Tier
 
-_RENAMED: Mapping[str, str] = {}
+_RENAMED: Mapping[str, str] = {
+    "RunLengthsState": "RunTimeState",
+    "SensitivityState": "SpeedState",
+    "Spell": "OpenWait",
+}
 """Names of record types, before and now."""
 
 
@@ -26,9 +30,36 @@ def present_name(name: str) -> str:
 
 def completed(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a record with the fields that an earlier version did not write."""
-    if plain["$"] == "Placement" and "tier" not in plain:
-        return {**plain, "tier": Tier.NODE.value}  # corrected by `finished`
-    return plain
+    complete = _COMPLETED.get(plain["$"])
+    return plain if complete is None else complete(plain)
+
+
+def _placement(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Before 0.2 a placement had no tier; `finished` corrects this one."""
+    return plain if "tier" in plain else {**plain, "tier": Tier.NODE.value}
+
+
+def _delay_state(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Before 0.2 the gate kept the predictors, see `_knowledge`, and its waits as "spells"."""
+    if "spells" not in plain:
+        return plain
+    return {"$": plain["$"], "timers": plain["timers"], "waits": plain["spells"]}
+
+
+def _knowledge(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Before 0.2 what the predictors knew was part of the gate's state."""
+    gate = plain["gate"]
+    if "predictors" in plain or gate is None or "runs" not in gate:
+        return plain
+    predictors = {"$": "PredictorsState", "speed": gate["sensitivity"], "run_time": gate["runs"]}
+    return {**plain, "predictors": predictors}
+
+
+_COMPLETED: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
+    "DelayState": _delay_state,
+    "Knowledge": _knowledge,
+    "Placement": _placement,
+}
 
 
 def finished(record: Any, plain: Mapping[str, Any]) -> Any:

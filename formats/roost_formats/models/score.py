@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.errors import PolicyError
 from roost_engine.policies import ScorePolicy
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
 from roost_formats.models.signature import SCORE

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, SCHEMA_VERSION, HeuristicScore
+from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS, SCHEMA_VERSION
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.checked_model import Arrays
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME

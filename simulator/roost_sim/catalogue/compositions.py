@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from roost_engine.engine import EngineConfig, Policies
+from roost_engine.engine import EngineConfig
+from roost_engine.gate.delay import DelayGate
+from roost_engine.plugins import Policies, delay_policies
 from roost_sim.catalogue.gate_parts import GATES, gate_part
 from roost_sim.catalogue.order_parts import ORDERS
 from roost_sim.catalogue.placement_parts import PLACEMENTS
@@ -92,9 +94,11 @@ class Composition:
 
     def build(self, knowledge: Knowledge) -> Policies:
         """Make the engine's plug-ins."""
-        return Policies(
+        gate = gate_part(self.gate).build(knowledge)
+        policies = delay_policies(gate) if isinstance(gate, DelayGate) else Policies(gate=gate)
+        return replace(
+            policies,
             order=ORDERS[self.order].build(knowledge),
-            gate=gate_part(self.gate).build(knowledge),
             candidates=PLACEMENTS[self.placement].candidates(knowledge),
             score=PLACEMENTS[self.placement].score(knowledge),
             preemption=PREEMPTIONS[self.preemption].build(knowledge),

@@ -6,9 +6,9 @@ Definitions, sources and what published simulators do otherwise: docs/simulator/
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.model import JobId
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_sim.information.knowledge import Knowledge
 from roost_sim.policies.placement.best_fit import BestFit
 from roost_sim.policies.placement.first_found import FirstFound

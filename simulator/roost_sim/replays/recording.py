@@ -15,13 +15,13 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
-from roost_engine.engine import Engine, EngineConfig, Policies
-from roost_engine.plugins import Plugins
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ScorePolicy
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader

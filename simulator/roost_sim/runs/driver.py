@@ -16,7 +16,15 @@ from math import inf, isfinite
 from typing import TypeAlias, assert_never
 
 from roost_engine.cluster.link_table import mask_of
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait, WakeAt
+from roost_engine.domain.actions import (
+    Action,
+    LetGo,
+    Place,
+    PolicyFailed,
+    Preempt,
+    Wait,
+    WakeAt,
+)
 from roost_engine.domain.events import (
     Event,
     JobChanged,
@@ -30,6 +38,7 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, NodeShare, Placement
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobState, shares_of
+from roost_sim.errors import SimError
 from roost_sim.figures.outcome import JobResult, Outcome
 from roost_sim.information.progress import Progress, ProgressBook
 from roost_sim.traces.arrival import Arrival
@@ -320,6 +329,8 @@ class Driver:
                     pass
                 case Preempt():
                     stopped.append(action.job_id)
+                case PolicyFailed():
+                    raise SimError(f"the {action.slot} {action.policy} failed: {action.reason}")
                 case LetGo():
                     self._active.pop(action.job_id).result.left_out = action.reason
                     del self.book.jobs[action.job_id]

@@ -15,8 +15,9 @@ from roost_engine.domain.events import (
     NodeSeen,
 )
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
+from roost_engine.plugins import delay_policies
 from roost_engine.testing.builders import job, node, shape, share
 from roost_formats.journal.codec import decode, encode
 from roost_proto.v1 import telemetry_pb2 as pb
@@ -38,7 +39,7 @@ class Site:
         self.clock = ManualClock(0.0)
         self.told: list[LinksSeen] = []
         self.board = ProbeBoard(self.clock.now_s, lambda event: None)
-        engine = Engine(EngineConfig(), Policies(gate=DelayGate()))
+        engine = Engine(EngineConfig(), delay_policies(DelayGate()))
         self.state = DaemonState(
             version="1", clock=self.clock, config=Config(), engine=engine, board=self.board
         )

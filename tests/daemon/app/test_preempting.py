@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from tests.daemon.running import Running, config, running
 
-from roost_engine.cluster.features import HeuristicScore
 from roost_engine.domain.events import JobQueued, PreemptionRefused, TimerPinned
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState as Stands
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.preemption.network_preemption import NetworkPreemption
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal, Memo

@@ -1,6 +1,7 @@
 """Jobs that the gate lets wait: what people see of it, and whose will counts."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,7 @@ def slurm() -> SlurmStandIn:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> PatientGate:
     gate = PatientGate(3600.0)
-    monkeypatch.setattr(Plugins, "_gate", lambda plugins: gate)
+    monkeypatch.setattr(Plugins, "_with_gate", lambda _, policies: replace(policies, gate=gate))
     monkeypatch.setattr(service, "ANNOUNCE_S", 0.05)
     return gate
 

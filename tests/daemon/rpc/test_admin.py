@@ -10,8 +10,9 @@ import pytest
 from tests.daemon.rpc.served import Served
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.plugins import Policies, delay_policies
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config
@@ -20,7 +21,7 @@ from roostd.ops import audit
 
 @pytest.fixture
 def admin(served: Served, tmp_path: Path) -> "pb_grpc.AdminAsyncStub":
-    served.state.engine = Engine(EngineConfig(), Policies(gate=DelayGate(DelayConfig())))
+    served.state.engine = Engine(EngineConfig(), delay_policies(DelayGate(DelayConfig())))
     served.state.config = Config.model_validate(
         {"gate": {"kind": "delay"}, "paths": {"state_dir": str(tmp_path)}}
     )

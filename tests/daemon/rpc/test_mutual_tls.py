@@ -17,7 +17,8 @@ from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import ManualClock
 
 from roost_engine.domain.model import NodeName
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_probe.daemon_link import DaemonAddress, Tls
 from roost_probe.telemetry import Outbox, TelemetryStream

@@ -16,12 +16,12 @@ from roost_engine.cluster.features import (
     COLUMN,
     COLUMNS,
     HEURISTIC_WEIGHTS,
-    HeuristicScore,
     link_scale,
     load_fractions,
 )
 from roost_engine.domain.model import NodeName
 from roost_engine.placement.search import find_candidates
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import bridges, job, node, shape, topology
 
 any_load = arrays(np.float32, (8, 4), elements=st.floats(width=32))

@@ -5,6 +5,7 @@ from math import inf, nan
 import pytest
 from tests.engine.offers import ACROSS, NODE, RACK, offer, outcome, record, two_racks
 
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import (
     AUTO,
     DallyConfig,
@@ -22,7 +23,7 @@ def gate(**options: float) -> DallyGate:
     return DallyGate(DallyConfig(**options))
 
 
-def learn(dally: DallyGate, tier: int, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
+def learn(dally: DallyGate, tier: Tier, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
     """Jobs of so many GPUs that got a tier after so many hours."""
     for number, wait_h in enumerate(waits_h):
         job = record(f"learned-{number}", gpus, queued_s=at_s - wait_h * HOUR_S)

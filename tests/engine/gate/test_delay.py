@@ -7,12 +7,14 @@ import pytest
 from tests.engine.offers import ACROSS, NODE, RACK, offer, outcome, record, run, two_racks
 
 from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.gate.waiting_curve import Wait
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, Defer, TunedGate
+from roost_engine.policies import Allow, Defer
 from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.testing.builders import job, shape, waiting
 from roost_formats.journal.codec import decode, encode
@@ -38,7 +40,7 @@ HALF_IN_RACK = Speeds(TierSpeeds(1.0, 0.5, 0.25))
 
 
 def gate(table: Speeds | None = None, **options: float) -> DelayGate:
-    return DelayGate(DelayConfig(**options), table or HALF_IN_RACK)  # type: ignore[arg-type]
+    return DelayGate(DelayConfig(**options), Predictors(table or HALF_IN_RACK))  # type: ignore[arg-type]
 
 
 def knows(delay: DelayGate, *waits_s: float, target: int = NODE, at_s: float = 0.0) -> None:
@@ -50,17 +52,13 @@ def knows(delay: DelayGate, *waits_s: float, target: int = NODE, at_s: float = 0
 def runs_for(delay: DelayGate, run_s: float, gpus: int = 8) -> None:
     """Jobs like the tests' ran for so long."""
     for number in range(300):
-        delay.ended(run(record(str(number), gpus), 0.0, run_s))
+        delay.predictors.run_ended(run(record(str(number), gpus), 0.0, run_s))
 
 
-def deferred_s(delay: DelayGate, job: JobRecord, tier: int, at_s: float, **options: int) -> float:
+def deferred_s(delay: DelayGate, job: JobRecord, tier: Tier, at_s: float, **options: int) -> float:
     """For how much longer a job is to wait; 0: it is not."""
     verdict = delay.decide(offer(job, tier, at_s, **options))  # type: ignore[arg-type]
     return verdict.until_s - at_s if isinstance(verdict, Defer) else 0.0
-
-
-def test_is_a_gate_that_is_tuned() -> None:
-    assert isinstance(DelayGate(), TunedGate)
 
 
 class TestWhoWaits:
@@ -173,16 +171,16 @@ class TestLearning:
         delay, patient = gate(), record()
         assert deferred_s(delay, patient, RACK, 100.0) > 0
         delay.note(outcome(patient, NODE, 160.0))
-        (view,) = delay.views(200.0)
+        (view,) = delay.timers.views(200.0)
         assert (view.name, view.sample_count, view.censored_frac) == ("8/high", 1, 0.0)
         assert waits_of(delay) == [("8/high", NODE, 60.0, True)]
 
     @pytest.mark.parametrize("tier", [RACK, ACROSS, None])
-    def test_a_wait_that_was_given_up_is_censored(self, tier: int | None) -> None:
+    def test_a_wait_that_was_given_up_is_censored(self, tier: Tier | None) -> None:
         delay, patient = gate(), record()
         assert deferred_s(delay, patient, RACK, 100.0) > 0
         delay.note(outcome(patient, tier, 160.0))
-        assert delay.views(200.0)[0].censored_frac == 1.0
+        assert delay.timers.views(200.0)[0].censored_frac == 1.0
         assert waits_of(delay) == [("8/high", NODE, 60.0, False)]
 
     def test_a_rack_answers_the_wait_for_a_rack_alone(self) -> None:
@@ -198,59 +196,61 @@ class TestLearning:
         delay.note(outcome(hurried, RACK, 2.0))
         delay.note(outcome(record("2"), NODE, 0.0))
         assert waits_of(delay) == []
-        assert [(v.name, v.sample_count, v.waited_count) for v in delay.views(9.0)] == [
+        assert [(v.name, v.sample_count, v.waited_count) for v in delay.timers.views(9.0)] == [
             ("8/high", 2, 0)
         ]
 
     def test_jobs_that_plain_slurm_took_are_no_sample(self) -> None:
         delay = gate()
         delay.note(outcome(record(), None, 5.0))
-        assert delay.views(9.0) == ()
+        assert delay.timers.views(9.0) == ()
 
     def test_speed_and_length_of_runs_are_learned(self) -> None:
         delay = DelayGate()
-        delay.ended(run(record(name="train"), 0.0, 100.0, ("a0", "a1"), speed_frac=0.9))
-        state = delay.state()
-        assert [kind for kind, _ in state.sensitivity.seen] == ["1000 8 train"]
-        assert sum(dict(state.runs.kinds)["owner 1000 train"].spent_s) == pytest.approx(90.0)
+        delay.predictors.run_ended(
+            run(record(name="train"), 0.0, 100.0, ("a0", "a1"), speed_frac=0.9)
+        )
+        state = delay.predictors.state()
+        assert [kind for kind, _ in state.speed.seen] == ["1000 8 train"]
+        assert sum(dict(state.run_time.kinds)["owner 1000 train"].spent_s) == pytest.approx(90.0)
 
 
 class TestPins:
     def test_a_pinned_timer_is_kept_whatever_pays(self) -> None:
         delay = gate()
         runs_for(delay, 1.0)
-        delay.pin("8/high", 300.0)
+        delay.timers.pin("8/high", 300.0)
         assert deferred_s(delay, record(), RACK, 100.0) == 300
         assert deferred_s(delay, record(), RACK, 400.0) == 0
 
     def test_even_those_who_do_not_care_keep_it(self) -> None:
         delay = gate(Speeds(TierSpeeds(1.0, 1.0, 1.0)))
-        delay.pin("8/low", 300.0)
+        delay.timers.pin("8/low", 300.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 300
 
     def test_caps_hold(self) -> None:
         delay = gate(longest_s=60.0)
-        delay.pin("8/high", 300.0)
+        delay.timers.pin("8/high", 300.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 60
 
     def test_pinned_to_0_nobody_waits(self) -> None:
         delay = gate()
         runs_for(delay, 100 * HOUR_S)
-        delay.pin("8/high", 0.0)
+        delay.timers.pin("8/high", 0.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 0
 
     def test_given_back_it_is_tuned_again(self) -> None:
         delay = gate()
-        delay.pin("8/high", 300.0)
-        delay.pin("8/high", None)
-        delay.pin("4/high", None)
+        delay.timers.pin("8/high", 300.0)
+        delay.timers.pin("8/high", None)
+        delay.timers.pin("4/high", None)
         runs_for(delay, 1.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 0
 
     @pytest.mark.parametrize(("name", "pinned_s"), [("9/high", 5.0), ("", 5.0), ("8/high", nan)])
     def test_what_is_no_timer_or_no_time_is_ignored(self, name: str, pinned_s: float) -> None:
         delay = gate()
-        delay.pin(name, pinned_s)
+        delay.timers.pin(name, pinned_s)
         assert delay.timers.pins == {}
 
 
@@ -263,10 +263,10 @@ class TestAdaptation:
         runs_for(delay, 100 * HOUR_S)
         for number in range(400):
             at_s = self.one_job(delay, number, before_s, at_s)
-        assert delay.views(at_s)[0].node_timer_s == pytest.approx(2 * before_s, rel=0.1)
+        assert delay.timers.views(at_s)[0].node_timer_s == pytest.approx(2 * before_s, rel=0.1)
         for number in range(400, 600):
             at_s = self.one_job(delay, number, after_s, at_s)
-        assert delay.views(at_s)[0].node_timer_s == pytest.approx(2 * after_s, rel=0.1)
+        assert delay.timers.views(at_s)[0].node_timer_s == pytest.approx(2 * after_s, rel=0.1)
 
     def one_job(self, delay: DelayGate, number: int, scale_s: float, at_s: float) -> float:
         """One job a minute, deterministic: waits of 0.2 to 2.2 scales, evenly; nine in ten 2."""
@@ -336,14 +336,15 @@ class TestState:
             patient = record(str(number), queued_s=number)
             deferred_s(delay, patient, ACROSS, float(number))
             delay.note(outcome(patient, (NODE, RACK, None)[number % 3], 50.0 + number))
-        delay.pin("4/high", 77.0)
+        delay.timers.pin("4/high", 77.0)
         deferred_s(delay, record("waits"), RACK, 100.0)
         return delay
 
     def test_survives_the_journal_and_decides_the_same(self) -> None:
         delay, copy = self.busy(), gate()
         copy.restore(decode(encode(delay.state()), DelayState))
-        assert copy.views(200.0) == delay.views(200.0)
+        copy.predictors.restore(decode(encode(delay.predictors.state()), PredictorsState))
+        assert copy.timers.views(200.0) == delay.timers.views(200.0)
         for tier in (RACK, ACROSS):
             for name in ("waits", "new"):
                 asked = offer(record(name), tier, 200.0)
@@ -369,7 +370,7 @@ def test_the_number_of_remembered_waits_is_bounded() -> None:
         delay.note(outcome(patient, NODE, number + 30.0))
     state = delay.state()
     assert len(state.timers.waits) <= 3 * TimerConfig().window_count
-    assert state.spells == ()
+    assert state.waits == ()
 
 
 def waits_of(delay: DelayGate) -> list[tuple[str, int, float, bool]]:

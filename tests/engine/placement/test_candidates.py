@@ -8,12 +8,13 @@ import pytest
 from tests.engine.placement.listed import explained, masks_of, nodes_of
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.features import COLUMN, COLUMNS, HeuristicScore
+from roost_engine.cluster.features import COLUMN, COLUMNS
 from roost_engine.cluster.link_table import indices_of
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.search import find_candidates
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.scorer import shortlist
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 

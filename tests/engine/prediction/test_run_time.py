@@ -8,15 +8,15 @@ from tests.engine.offers import record
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.job_class import TimerClass
-from roost_engine.prediction.run_time import HALF_LIFE_S, RunLengths
+from roost_engine.prediction.run_time import HALF_LIFE_S, RunTimePredictor
 
 CLASS = TimerClass.of(8, 0.5)
 OTHER_CLASS = TimerClass.of(1, 0.0)
-UNKNOWN_S = RunLengths().remaining_s(record(), CLASS, 0.0)
+UNKNOWN_S = RunTimePredictor().remaining_s(record(), CLASS, 0.0)
 
 
-def after(*runs_s: float, job: JobRecord | None = None, at_s: float = 0.0) -> RunLengths:
-    known = RunLengths()
+def after(*runs_s: float, job: JobRecord | None = None, at_s: float = 0.0) -> RunTimePredictor:
+    known = RunTimePredictor()
     for run_s in runs_s:
         known.add(job or record(), CLASS, run_s, at_s)
     return known
@@ -37,12 +37,16 @@ def test_before_anything_is_known_an_hour_is_assumed_and_more_of_who_is_old() ->
     far = 3_840 * all_but + through * (15_360 * all_but + through * farther)
     young = 3_600 * (1 - exp(-3_840 / 3_600)) + exp(-3_840 / 3_600) * far
     assert young == pytest.approx(3_927, abs=1)
-    assert RunLengths().remaining_s(record(), CLASS, 0.0) == pytest.approx(young)
-    assert RunLengths().remaining_s(old(record(), 300_000.0), CLASS, 0.0) == pytest.approx(245_760)
+    assert RunTimePredictor().remaining_s(record(), CLASS, 0.0) == pytest.approx(young)
+    assert RunTimePredictor().remaining_s(old(record(), 300_000.0), CLASS, 0.0) == pytest.approx(
+        245_760
+    )
 
 
 def test_without_history_a_limit_is_used_to_three_tenths() -> None:
-    assert RunLengths().remaining_s(record(limit_s=10_000), CLASS, 0.0) == pytest.approx(3_000)
+    assert RunTimePredictor().remaining_s(record(limit_s=10_000), CLASS, 0.0) == pytest.approx(
+        3_000
+    )
 
 
 def test_each_level_is_drawn_towards_the_wider() -> None:
@@ -59,7 +63,7 @@ def test_each_level_is_drawn_towards_the_wider() -> None:
 def test_jobs_that_still_run_count() -> None:
     # It has spent 99,840 s in the last band by the full hour and has not ended.
     # All: (99,840 + 3 · 245,760) / 3 = 279,040; class: (99,840 + 3 · 279,040) / 3 = 312,320
-    known = RunLengths()
+    known = RunTimePredictor()
     known.begin(record("2"), CLASS, 1.0, 0.0)
     at_s = 345_760.0
     assert known.remaining_s(old(record(), 300_000.0), CLASS, at_s) == pytest.approx(312_320)
@@ -67,7 +71,7 @@ def test_jobs_that_still_run_count() -> None:
 
 
 def test_of_a_job_at_half_speed_half_of_the_time_counts() -> None:
-    slow, fast = RunLengths(), RunLengths()
+    slow, fast = RunTimePredictor(), RunTimePredictor()
     slow.begin(record("2"), CLASS, 0.5, 0.0)
     fast.begin(record("2"), CLASS, 1.0, 0.0)
     expected_s = fast.remaining_s(record(), CLASS, 360_000.0)
@@ -75,7 +79,7 @@ def test_of_a_job_at_half_speed_half_of_the_time_counts() -> None:
 
 
 def test_a_job_that_was_stopped_grows_no_older() -> None:
-    known, stopped = RunLengths(), record("2")
+    known, stopped = RunTimePredictor(), record("2")
     known.begin(stopped, CLASS, 1.0, 0.0)
     known.pause(old(stopped, 7_200.0), 7_200.0)
     before_s = known.remaining_s(record(), CLASS, 7_200.0)
@@ -85,7 +89,7 @@ def test_a_job_that_was_stopped_grows_no_older() -> None:
 
 
 def test_a_job_that_left_without_a_run_is_forgotten() -> None:
-    known = RunLengths()
+    known = RunTimePredictor()
     known.begin(record("2"), CLASS, 1.0, 0.0)
     known.forget(JobId("2"))
     assert known.state().running == ()
@@ -97,7 +101,7 @@ def test_many_runs_outweigh_what_was_assumed() -> None:
 
 
 def test_the_share_of_the_limit_weighs_long_jobs_more() -> None:
-    known = RunLengths()
+    known = RunTimePredictor()
     for _ in range(300):
         known.add(record(limit_s=1_000.0), CLASS, 1_000.0, 0.0)
         known.add(record(limit_s=9_000.0), CLASS, 1_000.0, 0.0)
@@ -114,16 +118,20 @@ def test_the_older_a_job_the_longer_it_will_run() -> None:
 
 
 def test_a_limit_is_used_to_the_learned_share_or_as_much_again_as_has_run() -> None:
-    assert RunLengths().remaining_s(old(record(limit_s=10_000.0), 1_000.0), CLASS, 0.0) == 2_000
-    assert RunLengths().remaining_s(old(record(limit_s=10_000.0), 2_500.0), CLASS, 0.0) == 2_500
+    assert (
+        RunTimePredictor().remaining_s(old(record(limit_s=10_000.0), 1_000.0), CLASS, 0.0) == 2_000
+    )
+    assert (
+        RunTimePredictor().remaining_s(old(record(limit_s=10_000.0), 2_500.0), CLASS, 0.0) == 2_500
+    )
 
 
 def test_never_past_its_limit() -> None:
     job = record(limit_s=10_000.0)
     job.earlier_run_s = 9_000.0
-    assert RunLengths().remaining_s(job, CLASS, 0.0) == 1_000
+    assert RunTimePredictor().remaining_s(job, CLASS, 0.0) == 1_000
     job.earlier_run_s = 11_000.0
-    assert RunLengths().remaining_s(job, CLASS, 0.0) == 1
+    assert RunTimePredictor().remaining_s(job, CLASS, 0.0) == 1
 
 
 def test_old_runs_fade() -> None:
@@ -140,11 +148,11 @@ def test_what_is_no_length_is_dropped(run_s: float) -> None:
 
 @pytest.mark.parametrize("limit_s", [nan, inf, 0.0, -5.0])
 def test_what_is_no_limit_is_none(limit_s: float) -> None:
-    assert RunLengths().remaining_s(record(limit_s=limit_s), CLASS, 0.0) == UNKNOWN_S
+    assert RunTimePredictor().remaining_s(record(limit_s=limit_s), CLASS, 0.0) == UNKNOWN_S
 
 
 def test_remembers_a_bounded_number_of_owners() -> None:
-    known = RunLengths()
+    known = RunTimePredictor()
     for user_id in range(10_010):
         known.add(record(user_id=user_id, name="train"), CLASS, 7_200.0, 0.0)
     state = dict(known.state().kinds)
@@ -155,7 +163,7 @@ def test_remembers_a_bounded_number_of_owners() -> None:
 
 
 def test_state_goes_on_where_it_was_taken() -> None:
-    known, copy = after(100.0, 900.0), RunLengths()
+    known, copy = after(100.0, 900.0), RunTimePredictor()
     known.begin(record("2"), CLASS, 1.0, 0.0)
     copy.restore(known.state())
     assert copy.remaining_s(record(), CLASS, 9e5) == known.remaining_s(record(), CLASS, 9e5)

@@ -11,8 +11,8 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobSpec, NodeName
 from roost_engine.prediction.speed import (
     UNKNOWN_SPEEDS,
-    SensitivityModel,
     Source,
+    SpeedPredictor,
     TierSpeeds,
     work_s,
 )
@@ -57,25 +57,25 @@ class TestTierSpeeds:
 
 
 def test_a_named_model_is_looked_up() -> None:
-    found = SensitivityModel(OneModel()).estimate(spec(model="bert"))
+    found = SpeedPredictor(OneModel()).estimate(spec(model="bert"))
     assert (found.speeds, found.source) == (BERT, Source.PROFILE)
     assert found.confidence_frac == 0.9
 
 
 def test_a_name_that_no_table_knows_is_no_harm() -> None:
-    found = SensitivityModel(OneModel()).estimate(spec(model="b'ert; DROP"))
+    found = SpeedPredictor(OneModel()).estimate(spec(model="b'ert; DROP"))
     assert (found.speeds, found.source, found.confidence_frac) == (TYPICAL, Source.PRIOR, 0.0)
 
 
 def test_without_a_table_several_gpus_are_taken_to_care() -> None:
-    model = SensitivityModel()
+    model = SpeedPredictor()
     assert model.estimate(spec()).speeds == UNKNOWN_SPEEDS
     assert model.estimate(spec(gpus=1)).speeds == TierSpeeds(1.0, 1.0, 1.0)
 
 
 class TestLearning:
     def test_runs_of_the_same_user_and_name_are_mixed_with_the_typical(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         model.learn(run(record(name="train"), 0, 100, ("a0", "a1"), speed_frac=0.9))
         found = model.estimate(spec(name="train"))
         # rack: (0.9 + 2 · 0.6) / 3 = 0.7; nothing seen on the others
@@ -87,13 +87,13 @@ class TestLearning:
         assert found.confidence_frac == pytest.approx(0.9 / 7)
 
     def test_other_names_users_and_sizes_learn_nothing(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         model.learn(run(record(name="train"), 0, 100, ("a0", "a1"), speed_frac=0.9))
         for other in (spec(name="eval"), spec(name="train", user_id=2), spec(4, name="train")):
             assert model.estimate(other).source is Source.PRIOR
 
     def test_many_runs_outweigh_the_typical(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         for _ in range(200):
             model.learn(run(record(), 0, 100, ("a0", "b0"), speed_frac=0.9))
         assert model.estimate(spec()).speeds.across_frac == pytest.approx(0.6)  # at most the rack's
@@ -103,7 +103,7 @@ class TestLearning:
         assert model.estimate(spec()).confidence_frac > 0.85
 
     def test_a_job_that_was_moved_or_has_one_gpu_tells_nothing(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         moved = record()
         moved.stop_count = 1
         model.learn(run(moved, 0, 100, ("a0", "a1"), speed_frac=0.9))
@@ -111,18 +111,18 @@ class TestLearning:
         assert not model.state().seen
 
     def test_without_speeds_and_counters_a_run_tells_nothing(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         model.learn(run(record(), 0, 100))
         assert not model.state().seen
 
     @pytest.mark.parametrize("speed_frac", [nan, inf, 0.0, -1.0])
     def test_what_is_no_speed_is_dropped(self, speed_frac: float) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         model.learn(run(record(), 0, 100, ("a0", "a1"), speed_frac=speed_frac))
         assert not model.state().seen
 
     def test_remembers_a_bounded_number_of_names(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         for number in range(10_010):
             model.learn(run(record(name=f"n{number}"), 0, 1, ("a0", "a1"), speed_frac=0.9))
         assert len(model.state().seen) == 10_000
@@ -137,7 +137,7 @@ class TestCounters:
         return cluster
 
     def test_busy_links_are_worth_one_run(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         # 450 GB/s is half of what a port can do: busy 0.5, so 1 / (1 + 4 · 0.5) = 1/3 outside
         for _ in range(5):
             model.learn(run(record(), 0, 100, cluster=self.busy(450e9)))
@@ -148,12 +148,12 @@ class TestCounters:
         assert found.speeds.across_frac == pytest.approx((1 / 3 + 0.8) / 3)
 
     def test_quiet_links_make_a_job_less_sensitive(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         model.learn(run(record(), 0, 100, cluster=self.busy(0.0)))
         assert model.estimate(spec()).speeds.rack_frac == pytest.approx((1.0 + 1.2) / 3)
 
     def test_links_that_were_watched_count_rather_than_how_they_last_were(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         watched = record()
         watched.nvlink_frac, watched.pcie_frac = 0.5, 0.1
         model.learn(run(watched, 0, 100, cluster=self.busy(0.0)))
@@ -162,13 +162,13 @@ class TestCounters:
 
 class TestAchieved:
     def test_nobody_goes_faster_than_where_it_is_as_close_as_it_could_be(self) -> None:
-        model, job = SensitivityModel(OneModel()), record()
+        model, job = SpeedPredictor(OneModel()), record()
         job.nvlink_frac, job.pcie_frac = 1.0, 1.0
         found = model.achieved(job, NODE, NODE)
         assert (found.speed_frac, found.source) == (1.0, Source.PLACE)
 
     def test_without_counters_it_is_what_is_believed_of_such_jobs(self) -> None:
-        found = SensitivityModel(OneModel()).achieved(record(), ACROSS, RACK)
+        found = SpeedPredictor(OneModel()).achieved(record(), ACROSS, RACK)
         assert found.speed_frac == pytest.approx(0.4 / 0.6)
         assert (found.source, found.confidence_frac) == (Source.PRIOR, 0.0)
 
@@ -182,7 +182,7 @@ class TestAchieved:
     ) -> None:
         job = record()
         job.nvlink_frac, job.pcie_frac = 0.9, pcie_frac  # NVLink ends at the node
-        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        found = SpeedPredictor(OneModel()).achieved(job, RACK, NODE)
         assert found.speed_frac == pytest.approx(speed_frac)
         assert found.source is Source.OWN_LINKS
         assert found.confidence_frac == pytest.approx(0.3)  # one run and two of few: 1/3 · 0.9
@@ -190,11 +190,11 @@ class TestAchieved:
     def test_network_cards_tell_better_than_the_way_to_them(self) -> None:
         job = record()
         job.pcie_frac, job.nic_frac = 1.0, 0.4
-        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        found = SpeedPredictor(OneModel()).achieved(job, RACK, NODE)
         assert found.speed_frac == pytest.approx((0.7 + 1.2) / 3)
 
     def test_earlier_runs_weigh_more_than_the_counters_of_this_one(self) -> None:
-        model, job = SensitivityModel(OneModel()), record()
+        model, job = SpeedPredictor(OneModel()), record()
         for _ in range(3):
             model.learn(run(record(), 0, 100, ("a0", "a1"), speed_frac=0.9))
         job.pcie_frac = 0.0
@@ -206,14 +206,14 @@ class TestAchieved:
     def test_a_table_that_knows_the_model_knows_better(self) -> None:
         job = record(model="bert")
         job.pcie_frac = 0.0
-        found = SensitivityModel(OneModel()).achieved(job, RACK, NODE)
+        found = SpeedPredictor(OneModel()).achieved(job, RACK, NODE)
         assert found.speed_frac == pytest.approx(0.5)
         assert found.source is Source.PROFILE
 
 
 class TestStretch:
     def test_shared_links_stretch_what_tables_say(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         # bert loses 0.25 on a node. At 0.25 of that speed across racks (1.25 / 0.25) - 1 = 4 are
         # exposed; alone it would be 1 / 0.2 - 1 = 4: no stretch. At 0.125 it is 9.
         for _ in range(1000):
@@ -223,14 +223,14 @@ class TestStretch:
         assert speeds.rack_frac == 0.4
 
     def test_links_are_never_better_than_alone(self) -> None:
-        model = SensitivityModel(OneModel())
+        model = SpeedPredictor(OneModel())
         for _ in range(100):
             model.learn(run(record(model="bert"), 0, 1, ("a0", "b0"), speed_frac=1.0))
         assert model.estimate(spec(model="bert")).speeds == BERT
 
 
 def test_state_goes_on_where_it_was_taken() -> None:
-    model, copy = SensitivityModel(OneModel()), SensitivityModel(OneModel())
+    model, copy = SpeedPredictor(OneModel()), SpeedPredictor(OneModel())
     model.learn(run(record(), 0, 100, ("a0", "a1"), speed_frac=0.9))
     model.learn(run(record(model="bert"), 0, 100, ("a0", "b1"), speed_frac=0.1))
     copy.restore(model.state())

@@ -12,10 +12,10 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.events import JobStarted, SpeedSeen
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.engine import Policies
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.plugins import Policies
 from roost_engine.policies import JudgingMoves, JudgingPreemption
-from roost_engine.prediction.speed import SensitivityModel, TierSpeeds
+from roost_engine.prediction.speed import SpeedPredictor, TierSpeeds
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, preempted, shape, share
 
@@ -218,7 +218,7 @@ def test_a_job_that_runs_since_before_the_engine_was_born_may_be_stopped_too(
 def test_a_job_that_another_engine_placed_is_as_fast_as_on_so_many_nodes(
     node_count: int, speed_frac: float
 ) -> None:
-    policy = NetworkPreemption(CONFIG, SensitivityModel())
+    policy = NetworkPreemption(CONFIG, SpeedPredictor())
     shares = tuple(share(name, *range(8 // node_count)) for name in "ab"[:node_count])
     found = replace(running("1", None), spec=saving("1", gpus=8), shares=shares)
     assert policy.score(found, 100.0) == pytest.approx(speed_frac)  # UNKNOWN_SPEEDS in a rack
@@ -257,7 +257,7 @@ def spread(
     make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float = 0.5
 ) -> EngineHarness:
     """9 runs on four GPUs of each node, beside 1 on a and 2 on b, and its lease is over."""
-    policy = NetworkPreemption(config, SensitivityModel(Speeds(rack_frac)))
+    policy = NetworkPreemption(config, SpeedPredictor(Speeds(rack_frac)))
     harness = make_harness(
         [node("a", rack="r"), node("b", rack="r")], bridges(), policies=Policies(preemption=policy)
     )

@@ -10,8 +10,9 @@ from tests.engine.conftest import HarnessFactory
 from roost_engine.domain.actions import Place, Preempt, WakeAt
 from roost_engine.domain.events import JobChanged, JobQueued, JobWithdrawn, NodeLost, SpeedSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
-from roost_engine.engine import EngineConfig, Policies
+from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.plugins import Policies
 from roost_engine.policies import Allow, Defer, GateVerdict, Offer, PreemptPolicy, WaitEnded
 from roost_engine.testing.builders import (
     EngineHarness,

@@ -9,6 +9,7 @@ from roost_engine.placement.eligibility import Hint
 from roost_engine.placement.search import find_candidates
 from roost_engine.policies import PriorityOrder, ShapeByShape
 from roost_engine.queue.job_queue import Group, JobQueue, demand_of
+from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import job, node, shape, share, waiting
 from roost_engine.testing.fakes import FixedOrder
 
@@ -49,7 +50,7 @@ def told(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
 
 
 def test_one_of_each_kind_is_offered_in_order() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for spec in (job("4", gpus=2), job("3", gpus=1), job("2", gpus=2), job("5", gpus=1)):
         queue.add(waiting(spec, 0.0), 0.0)
     assert one_pass(queue, cluster) == ["2", "3"]
@@ -57,7 +58,7 @@ def test_one_of_each_kind_is_offered_in_order() -> None:
 
 
 def test_who_joins_a_kind_without_room_is_told_at_once() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     one_pass(queue, cluster)
     assert told(queue) == {"1": (("too few free GPUs", 2),)}
@@ -68,7 +69,7 @@ def test_who_joins_a_kind_without_room_is_told_at_once() -> None:
 
 
 def test_who_was_not_tried_or_left_is_not_told_that_there_is_no_room() -> None:
-    queue = JobQueue(PriorityOrder())
+    queue = JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 4)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     queue.remove(JobId("2"))
@@ -80,7 +81,7 @@ def test_who_was_not_tried_or_left_is_not_told_that_there_is_no_room() -> None:
 
 @pytest.mark.parametrize(("freed", "offered"), [(1, ["1"]), (2, ["1", "2"]), (8, ["1", "2", "3"])])
 def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: list[str]) -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for position, gpus in enumerate((1, 2, 4), start=1):
         queue.add(waiting(job(f"{position}", gpus=gpus), 0.0), 0.0)
     one_pass(queue, cluster)
@@ -92,7 +93,7 @@ def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: li
 def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
     gpu: int, offered: list[str]
 ) -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
     one_pass(queue, cluster)
     cluster.hold(JobId("a"), [share("a", 0, 1, 2, 3, 4, 6, 7)])
@@ -101,7 +102,7 @@ def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
 
 
 def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
     assert queue.begin_pass(cluster, ShapeByShape(), 0.0)
     queue.defer(JobId("1"))
@@ -122,7 +123,7 @@ def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_k
 
 
 def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2, priority=9), 50.0), 50.0)
     queue.add(waiting(job("2", gpus=2), 10.0), 10.0)
     queue.add(waiting(job("3", gpus=1, priority=5), 50.0), 50.0)
@@ -132,14 +133,14 @@ def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:
 
 
 def test_a_head_that_is_impatient_has_one_turn() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     assert one_pass(queue, cluster, impatient_s=0.0) == ["1"]
 
 
 def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
     one_pass(queue, cluster, reserved=True)
@@ -151,7 +152,7 @@ def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
 
 @pytest.mark.parametrize(("next_s", "is_due"), [(0.0, False), (1.0, True)])
 def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_due: bool) -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for job_id, gpus in (("1", 2), ("2", 1), ("3", 4)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     assert one_pass(queue, cluster, reserved=True) == ["1", "2", "3"]
@@ -161,7 +162,7 @@ def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_du
 
 
 def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     spec = job("1", gpus=2)
     queue.add(waiting(spec, 0.0), 0.0)
     queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
@@ -181,7 +182,7 @@ def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
 
 
 def test_a_job_that_asks_for_something_else_changes_groups() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     queue.add(waiting(job("1", gpus=4), 0.0), 0.0)
     assert one_pass(queue, cluster) == ["1"]
@@ -190,7 +191,7 @@ def test_a_job_that_asks_for_something_else_changes_groups() -> None:
 
 def test_an_order_without_keys_is_asked_when_somebody_came() -> None:
     cluster, order = cluster_of_two(), FixedOrder("3", "1", "2")
-    queue = JobQueue(order)
+    queue = JobQueue(OrderSlot(order, FaultLog()))
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 3)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     queue.defer(JobId("2"))

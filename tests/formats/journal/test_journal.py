@@ -16,7 +16,8 @@ from roost_engine.domain.events import (
     Tick,
 )
 from roost_engine.domain.model import JobId, NodeName
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal, Limits, RunHead, Step

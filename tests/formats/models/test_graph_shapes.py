@@ -4,8 +4,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from roost_engine.cluster.features import HEURISTIC_WEIGHTS, HeuristicScore
+from roost_engine.cluster.features import HEURISTIC_WEIGHTS
 from roost_engine.domain.errors import PolicyError
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.graph_shapes import check_shapes, infer_shapes
 from roost_formats.models.loader import check_graph, open_session
 from roost_formats.models.onnx_file import OnnxGraph, read_onnx

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roost_engine.cluster.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS, HeuristicScore
+from roost_engine.cluster.features import COLUMN, COLUMNS, HEURISTIC_WEIGHTS
 from roost_engine.domain.errors import PolicyError
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.checked_model import Arrays, CheckedModel, Session
 from roost_formats.models.loader import check_graph, open_session
 from roost_formats.models.manifest import manifest_path

@@ -6,9 +6,10 @@ from math import inf
 import pytest
 from tests.simulator.simulated import arrival, cluster, simulate
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
 from roost_engine.engine import EngineConfig, Passing
-from roost_engine.policies import KeyedOrder
+from roost_engine.policies import KeyedOrder, QueueView
 from roost_engine.testing.builders import shape, waiting
 from roost_sim.catalogue.compositions import (
     ORDERS,
@@ -97,7 +98,8 @@ def test_an_order_keeps_its_keys_or_looks_at_all_jobs_at_once() -> None:
     for name, part in ORDERS.items():
         order = part.build(knowledge)
         job = waiting(arrival("1", 0, 1).spec)
-        assert order.rank([job], 5.0) == ["1"]
+        view = QueueView(jobs=[job], cluster=Cluster(), at_s=5.0)
+        assert order.rank(view) == ["1"]
         assert isinstance(order, KeyedOrder) == (name not in LOOKS_AT_ALL), name
         if isinstance(order, KeyedOrder):
             assert order.key(job, 0.0) == order.key(job, 5.0)

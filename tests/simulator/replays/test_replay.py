@@ -21,10 +21,9 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Tick
 from roost_engine.domain.lazy import Lazy
-from roost_engine.engine import Policies
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ScorePolicy
 from roost_engine.testing import builders
 from roost_engine.testing.builders import shape

@@ -15,7 +15,7 @@ from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.events import JobWithdrawn, NodeSeen, Tick
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Policies
+from roost_engine.plugins import Policies
 from roost_engine.testing.builders import bridges, job, node, shape, share, topology
 from roost_formats.models.score import load_onnx_score
 from roost_formats.testing.onnx_models import ModelParts, install_model

@@ -10,7 +10,8 @@ from tests.simulator.simulated import arrival, cluster, new_driver, result, simu
 from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, Tick
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing.builders import shape
 from roost_sim.runs.driver import Driver

@@ -9,8 +9,9 @@ from tests.simulator.simulated import arrival, cluster, result, simulate, times
 from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobsStopped, JobStarted, SpeedSeen
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord
+from roost_engine.plugins import Policies
 from roost_sim.runs.driver import Driver
 from roost_sim.worlds.world import Change, Ended, Started
 

@@ -11,6 +11,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import FixedDelay
 from roost_engine.gate.timers import TimerConfig
+from roost_engine.prediction.predictors import Predictors
 from roost_sim.errors import SimError
 from roost_sim.information.told_speeds import ToldSpeeds
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
@@ -41,7 +42,7 @@ def delay_gate(
     profiles = [profile_of[job_id] for job_id in profile_of]
     if tiers is None or not profiles:
         return DelayGate(config)
-    return DelayGate(config, ToldSpeeds.of(tiers, profiles))
+    return DelayGate(config, Predictors(ToldSpeeds.of(tiers, profiles)))
 
 
 def fixed_gate(timer_s: float) -> FixedDelay:

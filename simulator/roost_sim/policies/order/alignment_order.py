@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import submission_key
+from roost_engine.policies import QueueView, submission_key
 from roost_sim.policies.order.job_values import Remaining
 
 
@@ -23,11 +23,11 @@ class AlignmentOrder:
 
     remaining: Remaining
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        came = sorted(jobs, key=lambda job: submission_key(job.spec))
+        came = sorted(view.jobs, key=lambda job: submission_key(job.spec))
         demand = [float(_gpus_per_node(job)) for job in came]
-        work = [float(self.remaining.service(job, at_s)[0]) for job in came]
+        work = [float(self.remaining.service(job, view.at_s)[0]) for job in came]
         mean_demand = sum(demand) / max(len(demand), 1)
         mean_work = sum(work) / max(len(work), 1) or 1.0
         cost = {

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heapreplace
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import submission_key
+from roost_engine.policies import QueueView, submission_key
 from roost_sim.information.progress import ProgressBook
 from roost_sim.traces.trace import UNKNOWN
 
@@ -26,11 +26,11 @@ class LeastShareFirst:
 
     book: ProgressBook
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
         held = self._held_by_user()
         lines: dict[int | JobId, list[JobRecord]] = {}
-        for job in sorted(jobs, key=lambda job: submission_key(job.spec), reverse=True):
+        for job in sorted(view.jobs, key=lambda job: submission_key(job.spec), reverse=True):
             lines.setdefault(_owner(job), []).append(job)
         heap = [_turn(held.get(owner, 0), owner, line) for owner, line in lines.items()]
         heapify(heap)

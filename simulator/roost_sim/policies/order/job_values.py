@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey, ranked_by_key, submission_key
+from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 from roost_sim.information.progress import ProgressBook
 
 Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of a job, at an engine time
@@ -26,9 +26,9 @@ class OrderByValue:
         """See policies.KeyedOrder."""
         return *self.value(job, at_s), *submission_key(job.spec)
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        return ranked_by_key(self, jobs, at_s)
+        return ranked_by_key(self, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Remaining:
 
     Attributes:
         work_s: of every job: its true run time, or what somebody thinks it is.
-        book: how far jobs have come.
+        book: how far view.jobs have come.
         beyond: of a job and the work it has done: what is left, where that is more than was told.
             None: nothing.
     """

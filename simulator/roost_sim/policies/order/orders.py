@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey, ranked_by_key, submission_key
+from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class OrderBy:
         """See policies.KeyedOrder."""
         return self.value(job.spec), *submission_key(job.spec)
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        return ranked_by_key(self, jobs, at_s)
+        return ranked_by_key(self, view)
 
 
 def shortest_first(work_s: Mapping[JobId, float]) -> OrderBy:

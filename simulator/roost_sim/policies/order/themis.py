@@ -11,7 +11,7 @@ from math import ceil
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import submission_key
+from roost_engine.policies import QueueView, submission_key
 from roost_sim.policies.order.job_values import Remaining
 
 WORST_OFF_FRAC = 0.2  # the paper's f is 0.8
@@ -30,10 +30,10 @@ class WorstOffFirst:
     remaining: Remaining
     worst_off_frac: float = WORST_OFF_FRAC
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        came = sorted(jobs, key=lambda job: submission_key(job.spec))
-        rho = {job.job_id: self.rho(job, at_s) for job in came}
+        came = sorted(view.jobs, key=lambda job: submission_key(job.spec))
+        rho = {job.job_id: self.rho(job, view.at_s) for job in came}
         by_rho = sorted((job.job_id for job in came), key=lambda job_id: -rho[job_id])
         worst_off = by_rho[: ceil(self.worst_off_frac * len(by_rho))]
         named = set(worst_off)

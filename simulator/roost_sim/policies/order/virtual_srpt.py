@@ -11,8 +11,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord
-from roost_engine.policies import submission_key
+from roost_engine.policies import QueueView, submission_key
 
 
 @dataclass(slots=True)
@@ -32,14 +31,14 @@ class VirtualSrpt:
     _left: list[tuple[float, int, JobId]] = field(default_factory=list)
     _now_s: float = -inf
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy: those that ended there, then those with the least left."""
-        came = sorted(jobs, key=lambda job: submission_key(job.spec))
+        came = sorted(view.jobs, key=lambda job: submission_key(job.spec))
         new = [job.spec for job in came if job.job_id not in self._arrived and job.spec]
         for spec in sorted(new, key=lambda spec: spec.submit_s):
             self._work_until(spec.submit_s)
             self._take(spec)
-        self._work_until(at_s)
+        self._work_until(view.at_s)
         place = dict(self._ended)
         for _, _, job_id in sorted(self._left):
             place[job_id] = len(place)

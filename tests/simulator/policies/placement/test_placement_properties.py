@@ -18,6 +18,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit
 from roost_engine.policies import CandidatePolicy, PriorityOrder
 from roost_engine.queue.job_queue import JobQueue
+from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import bridges, job, node, topology, waiting
 from roost_sim.catalogue.placement_parts import PLACEMENTS
 from roost_sim.information.knowledge import Knowledge
@@ -53,7 +54,9 @@ class Site:
     cluster: Cluster = field(default_factory=Cluster)
     running: list[JobId] = field(default_factory=list)
     waiting: dict[JobId, JobSpec] = field(default_factory=dict)
-    queue: JobQueue = field(default_factory=lambda: JobQueue(PriorityOrder()))
+    queue: JobQueue = field(
+        default_factory=lambda: JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+    )
     log: list[str] = field(default_factory=list)
     now_s: float = 0.0
 

@@ -1,0 +1,85 @@
+"""The predictors of an engine: what is expected of a job's speed and of its run time.
+
+The plug-ins own them. The engine reports every wait and every run to them, whatever the gate; gates
+and preemption read them.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+from roost_engine.cluster.tiers import closest_tier, tier_of
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import RunEnded, WaitEnded
+from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState
+from roost_engine.prediction.speed import (
+    SpeedEstimate,
+    SpeedPredictor,
+    SpeedState,
+    SpeedTable,
+    work_s,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorsState:
+    """Everything learned, as plain data."""
+
+    speed: SpeedState = field(default_factory=SpeedState)
+    run_time: RunTimeState = field(default_factory=RunTimeState)
+
+
+class Predictors:
+    """Speed by tier, and run time, of every job.
+
+    Args:
+        table: speeds of the models that jobs may name.
+    """
+
+    def __init__(self, table: SpeedTable | None = None) -> None:
+        self.speed = SpeedPredictor(table)
+        self.run_time = RunTimePredictor()
+
+    def classified(self, job: JobRecord, closest: Tier) -> tuple[SpeedEstimate, TimerClass]:
+        """Return what is expected of a job's speed, and the class of jobs that it belongs to.
+
+        Args:
+            job: the job.
+            closest: the closest tier that it could have.
+        """
+        estimate = self.speed.estimate(job.spec)
+        return estimate, TimerClass.of(job.spec.gpu_count, estimate.speeds.lost_frac(closest))
+
+    def wait_ended(self, outcome: WaitEnded) -> None:
+        """Note that a job runs, or is about to; or that it left without having run."""
+        job, tier = outcome.job, outcome.tier
+        if tier is None:
+            self.run_time.forget(job.job_id)
+            return
+        fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
+        closest = Tier.NODE if fits_a_node else Tier.RACK
+        estimate, job_class = self.classified(job, closest)
+        speeds = estimate.speeds
+        speed_frac = speeds.at(max(tier, closest)) / speeds.at(closest)
+        self.run_time.begin(job, job_class, speed_frac, outcome.at_s)
+
+    def run_ended(self, run: RunEnded) -> None:
+        """Learn how long and how fast a job ran."""
+        closest = closest_tier(run.cluster, run.job.spec)
+        estimate, job_class = self.classified(run.job, closest)
+        tier = tier_of(run.cluster, run.job.shares)
+        ran_s = work_s(run.job, estimate.speeds, tier, closest, run.at_s)
+        self.run_time.add(run.job, job_class, ran_s, run.at_s)
+        self.speed.learn(run)
+
+    def state(self) -> PredictorsState:
+        """Return everything learned, as plain data."""
+        # A copy: the predictors go on learning.
+        return deepcopy(PredictorsState(speed=self.speed.state(), run_time=self.run_time.state()))
+
+    def restore(self, state: PredictorsState) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        state = deepcopy(state)
+        self.speed.restore(state.speed)
+        self.run_time.restore(state.run_time)

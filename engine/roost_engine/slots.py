@@ -1,0 +1,306 @@
+"""The slots of a pass: each holds a policy and the heuristic that answers when the policy fails.
+
+A policy may raise anything and answer anything. No fault of one escapes `Engine.step` or stops a
+pass: the fault is counted, reported once a step by a PolicyFailed action, and the heuristic's
+answer is used. The score slot is in `scoring.scorer`; its faults are told in the Decision.
+
+| slot       | heuristic                                  |
+|------------|--------------------------------------------|
+| order      | Slurm's priority, then submission          |
+| gate       | every offer is taken                       |
+| score      | the linear heuristic                       |
+| preemption | no job is stopped                          |
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Protocol, TypeVar, cast
+
+from roost_engine.domain.actions import PolicyFailed
+from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import (
+    Allow,
+    AlwaysOpen,
+    Defer,
+    GatePolicy,
+    GateVerdict,
+    JudgingMoves,
+    JudgingPreemption,
+    KeyedOrder,
+    MovingPreemption,
+    NoPreemption,
+    Offer,
+    OpenGate,
+    OrderPolicy,
+    PreemptPolicy,
+    PriorityOrder,
+    QueueMark,
+    QueueView,
+    RefreshedOrder,
+    RunEnded,
+    SortKey,
+    WaitEnded,
+    submission_key,
+)
+
+_T = TypeVar("_T")
+_LONGEST_REASON = 200
+
+
+def name_of(policy: object) -> str:
+    """Return what people call a policy: its `name`, or that of its class."""
+    return str(getattr(policy, "name", type(policy).__name__))
+
+
+def _can(policy: object, method: str) -> bool:
+    return callable(getattr(type(policy), method, None))
+
+
+class FaultLog:
+    """The faults of all slots of one engine.
+
+    Attributes:
+        counts: by slot, since the engine began.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._pending: dict[str, PolicyFailed] = {}
+
+    def note(self, slot: str, policy: str, error: Exception) -> None:
+        """Count a fault; the first one of a slot in each step is reported."""
+        self.counts[slot] += 1
+        if slot not in self._pending:
+            reason = str(error) if isinstance(error, PolicyError) else f"{error!r}"
+            self._pending[slot] = PolicyFailed(
+                slot=slot, policy=policy, reason=reason[:_LONGEST_REASON]
+            )
+
+    def take(self) -> Sequence[PolicyFailed]:
+        """Return what is to be reported since this was last asked."""
+        if not self._pending:
+            return ()
+        pending, self._pending = self._pending, {}
+        return tuple(pending.values())
+
+
+class _Slot:
+    """One policy that may fail.
+
+    Args:
+        slot: its name.
+        policy: the policy.
+        faults: where faults are noted.
+    """
+
+    def __init__(self, slot: str, policy: object, faults: FaultLog) -> None:
+        self.slot, self.name = slot, name_of(policy)
+        self._faults = faults
+
+    def ask(self, question: Callable[[], _T], heuristic: Callable[[], _T]) -> _T:
+        """Return the answer of the policy, or that of the heuristic if the policy fails."""
+        try:
+            return question()
+        except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass
+            self._faults.note(self.slot, self.name, error)
+            return heuristic()
+
+
+class OrderSlot(_Slot):
+    """Which job is offered GPUs next."""
+
+    def __init__(self, policy: OrderPolicy, faults: FaultLog) -> None:
+        super().__init__("order", policy, faults)
+        self._policy = policy
+        self._keyed = policy if isinstance(policy, KeyedOrder) else None
+        self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
+        self._trusted = isinstance(policy, PriorityOrder)
+        self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether a job's place depends on that job alone."""
+        return self._keyed is not None
+
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """Return what to sort a job by; jobs whose key failed come last, in Slurm's order."""
+        keyed = self._keyed
+        if keyed is None:
+            return ()
+        if self._trusted:
+            return keyed.key(job, at_s)
+        return self.ask(
+            lambda: (0, *self._checked(keyed.key(job, at_s))),
+            lambda: (1, *submission_key(job.spec)),
+        )
+
+    def _checked(self, key: SortKey) -> SortKey:
+        """Refuse keys that cannot be compared with each other: NaN, or a text beside a number."""
+        kinds = tuple([isinstance(part, str) for part in key])
+        if self._kinds is None:
+            self._kinds = kinds
+        if kinds != self._kinds or not all(
+            isinstance(part, str | int | float) and part == part for part in key
+        ):
+            raise PolicyError(f"{self.name} gave the key {key!r}, which cannot be compared")
+        return key
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """Return every job of the view once, first served first."""
+        return self.ask(lambda: self._permutation(view), lambda: PriorityOrder().rank(view))
+
+    def _permutation(self, view: QueueView) -> Sequence[JobId]:
+        ranked = list(self._policy.rank(view))
+        wanted = {job.job_id for job in view.jobs}
+        if len(ranked) != len(wanted) or set(ranked) != wanted:
+            raise PolicyError(
+                f"{self.name} ranked {len(ranked)} jobs, not each of the {len(wanted)} queued once"
+            )
+        return ranked
+
+    def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
+        """Return whether the ranking must be made anew."""
+        refreshed = self._refreshed
+        has_arrivals = ranked.arrival_count != now.arrival_count
+        if refreshed is None:
+            return has_arrivals
+        return self.ask(
+            lambda: has_arrivals or bool(refreshed.is_outdated(ranked, now)), lambda: has_arrivals
+        )
+
+
+class GateSlot(_Slot):
+    """Now, or wait for a better placement."""
+
+    def __init__(self, policy: GatePolicy, faults: FaultLog) -> None:
+        super().__init__("gate", policy, faults)
+        self._policy = policy
+        self.is_open = isinstance(policy, AlwaysOpen)
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        """Judge an offer; a failing policy takes it."""
+        return self.ask(lambda: self._checked(offer), lambda: OpenGate().decide(offer))
+
+    def _checked(self, offer: Offer) -> GateVerdict:
+        verdict = self._policy.decide(offer)
+        if isinstance(verdict, Allow):
+            return verdict
+        if not isinstance(verdict, Defer) or not verdict.until_s > offer.at_s:
+            raise PolicyError(f"{self.name} answered {verdict!r} at {offer.at_s:g} s")
+        return verdict
+
+    def note(self, outcome: WaitEnded) -> None:
+        """Tell the policy how a wait came out."""
+        self.ask(lambda: self._policy.note(outcome), lambda: None)
+
+
+class Predictors(Protocol):
+    """What learns from waits and runs, for gates and preemption to read."""
+
+    def wait_ended(self, outcome: WaitEnded) -> None:
+        """Learn how a wait came out."""
+
+    def run_ended(self, run: RunEnded) -> None:
+        """Learn how a job ran. Called once for every run under Roost, at its end."""
+
+
+class PredictorSlot(_Slot):
+    """What is expected of jobs."""
+
+    def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
+        super().__init__("prediction", predictors, faults)
+        self._predictors = predictors
+
+    def wait_ended(self, outcome: WaitEnded) -> None:
+        """Report how a wait came out."""
+        self.ask(lambda: self._predictors.wait_ended(outcome), lambda: None)
+
+    def run_ended(self, run: RunEnded) -> None:
+        """Report how a job ran."""
+        self.ask(lambda: self._predictors.run_ended(run), lambda: None)
+
+
+class PreemptionSlot(_Slot):
+    """Which running jobs are stopped, and for which waiting job."""
+
+    def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
+        super().__init__("preemption", policy, faults)
+        self._policy, self._heuristic = policy, NoPreemption()
+        # By the class: an isinstance would read `rebids`, which may fail.
+        self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
+        self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
+        self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
+        self.rebids = self.ask(lambda: bool(policy.rebids), lambda: False)
+
+    @property
+    def migrates(self) -> bool:
+        """Whether the policy also migrates running jobs."""
+        return self._mover is not None
+
+    def lease_s(self, job: JobRecord) -> float:
+        """Return for how many seconds a started job is safe; inf if the policy fails."""
+
+        def asked() -> float:
+            lease_s = self._policy.lease_s(job)
+            if not lease_s >= 0:
+                raise PolicyError(f"{self.name} gave a lease of {lease_s!r} s")
+            return lease_s
+
+        return self.ask(asked, lambda: self._heuristic.lease_s(job))
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """Return the jobs that may be stopped now, the first victim first."""
+        return self.ask(
+            lambda: self._among(running, self._policy.first_to_go(running, at_s)), lambda: ()
+        )
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        """Return whether a waiting job may have the GPUs of a running one."""
+        try:
+            return self._policy.displaces(job, victim, at_s)
+        except Exception as error:  # noqa: BLE001  as `ask`, which costs too much for each pair
+            self._faults.note(self.slot, self.name, error)
+            return False
+
+    def review_s(self, at_s: float) -> float:
+        """Return when to consider preemption again without an event; inf: never."""
+
+        def asked() -> float:
+            next_s = self._policy.review_s(at_s)
+            if not next_s > at_s:
+                raise PolicyError(f"{self.name} wants a review at {next_s!r} s, it is {at_s:g} s")
+            return next_s
+
+        return self.ask(asked, lambda: inf)
+
+    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+        """Return whether all victims may be stopped for a job."""
+        judge = self._judge
+        if judge is None:
+            return True
+        return self.ask(lambda: bool(judge.approve(job, victims, at_s)), lambda: False)
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        """Return the jobs worth a restart for a closer placement, best first."""
+        mover = self._mover
+        if mover is None:
+            return ()
+        return self.ask(lambda: self._among(running, mover.movers(running, at_s)), lambda: ())
+
+    def approve_move(self, job: JobRecord, tier: Tier, at_s: float) -> bool:
+        """Return whether a job may be stopped for a placement of this tier."""
+        judge = self._move_judge
+        if judge is None:
+            return True
+        return self.ask(lambda: bool(judge.approve_move(job, tier, at_s)), lambda: False)
+
+    def _among(
+        self, running: Sequence[JobRecord], chosen: Sequence[JobRecord]
+    ) -> Sequence[JobRecord]:
+        if not set(map(id, chosen)).issubset(map(id, running)):
+            raise PolicyError(f"{self.name} chose a job that may not be stopped")
+        return chosen

@@ -1,0 +1,260 @@
+"""slots: whatever a policy raises or answers, the heuristic answers and the fault is told."""
+
+from collections.abc import Callable, Sequence
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.engine.conftest import HarnessFactory
+
+from roost_engine.domain.actions import PolicyFailed
+from roost_engine.domain.config import EngineConfig
+from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord, JobState
+from roost_engine.plugins import Policies
+from roost_engine.policies import (
+    Allow,
+    Defer,
+    GateVerdict,
+    Offer,
+    QueueMark,
+    QueueView,
+    SortKey,
+    WaitEnded,
+)
+from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
+
+FAULTS: Sequence[Callable[[], Any]] = (
+    lambda: (_ for _ in ()).throw(PolicyError("out of service: it was too slow")),
+    lambda: (_ for _ in ()).throw(ValueError("a bug")),
+    lambda: (_ for _ in ()).throw(RecursionError()),
+    lambda: (_ for _ in ()).throw(MemoryError()),
+    lambda: None,
+    lambda: nan,
+    lambda: "unknown",
+    lambda: (),
+    lambda: [JobId("nobody's")],
+    lambda: -1.0,
+    lambda: np.array([nan, 1.0]),
+    lambda: (None,),
+    lambda: (nan, "text"),
+    lambda: ("text", 1.0),
+    lambda: Defer(nan, "waits for no time"),
+    lambda: Defer(-inf, "waits for the past"),
+)
+
+
+class Broken:
+    """Answers every question of every Protocol with the next of some faults."""
+
+    name = "broken"
+
+    def __init__(self, faults: Sequence[int]) -> None:
+        self._faults, self._position = faults, 0
+
+    def _fail(self) -> Any:
+        self._position += 1
+        return FAULTS[self._faults[self._position % len(self._faults)]]()
+
+
+class BrokenOrder(Broken):
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        found: Sequence[JobId] = self._fail()
+        return found
+
+
+class BrokenKeys(BrokenOrder):
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        found: SortKey = self._fail()
+        return found
+
+
+class BrokenRefresh(BrokenOrder):
+    def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
+        found: bool = self._fail()
+        return found
+
+
+class BrokenGate(Broken):
+    def decide(self, offer: Offer) -> GateVerdict:
+        found: GateVerdict = self._fail()
+        return found
+
+    def note(self, outcome: WaitEnded) -> None:
+        self._fail()
+
+
+class BrokenScore(Broken):
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self._fail()
+        return found
+
+
+class BrokenRowwise(BrokenScore):
+    is_rowwise = True
+
+
+class BrokenPreemption(Broken):
+    @property
+    def rebids(self) -> bool:
+        found: bool = self._fail()
+        return found
+
+    def lease_s(self, job: JobRecord) -> float:
+        found: float = self._fail()
+        return found
+
+    def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        found: Sequence[JobRecord] = self._fail()
+        return found
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        found: bool = self._fail()
+        return found
+
+    def review_s(self, at_s: float) -> float:
+        found: float = self._fail()
+        return found
+
+    def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
+        found: bool = self._fail()
+        return found
+
+    def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+        found: Sequence[JobRecord] = self._fail()
+        return found
+
+    def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
+        found: bool = self._fail()
+        return found
+
+
+KINDS: dict[str, Callable[[Sequence[int]], Policies]] = {
+    "order": lambda faults: Policies(order=BrokenOrder(faults)),
+    "keys": lambda faults: Policies(order=BrokenKeys(faults)),
+    "refresh": lambda faults: Policies(order=BrokenRefresh(faults)),
+    "gate": lambda faults: Policies(gate=BrokenGate(faults)),
+    "score": lambda faults: Policies(score=BrokenScore(faults)),
+    "rowwise": lambda faults: Policies(score=BrokenRowwise(faults)),
+    "preemption": lambda faults: Policies(preemption=BrokenPreemption(faults)),
+    "all": lambda faults: Policies(
+        order=BrokenKeys(faults),
+        gate=BrokenGate(faults),
+        score=BrokenScore(faults),
+        preemption=BrokenPreemption(faults),
+    ),
+}
+
+
+def a_day(policies: Policies) -> EngineHarness:
+    """Twenty jobs come, run and end on two nodes, while others wait past their patience."""
+    nodes = [node(name, rack="r") for name in "ab"]
+    config = EngineConfig(patience_s=30.0)
+    harness = EngineHarness(nodes, bridges(), config=config, policies=policies)
+    for number in range(20):
+        gpus, count = ((4, 1), (8, 2), (2, 1), (8, 1))[number % 4]
+        spec = job(f"{number}", gpus=gpus, nodes=count, submit_s=harness.now_s, time_limit_s=50.0)
+        harness.queue(spec)
+        harness.start()
+        harness.advance(harness.now_s + 20.0)
+        for job_id, record in list(harness.engine.records()):
+            if record.state is JobState.RUNNING and number % 3 == 0:
+                harness.end(job_id)
+    for _ in range(60):
+        harness.start()
+        harness.advance(harness.now_s + 400.0)
+        for job_id, record in list(harness.engine.records()):
+            if record.state in (JobState.RUNNING, JobState.STOPPING):
+                harness.end(job_id)
+    return harness
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=25, deadline=None)
+@given(faults=st.lists(st.integers(0, len(FAULTS) - 1), min_size=1, max_size=9))
+def test_no_fault_escapes_a_step_or_keeps_a_job_from_running(kind: str, faults: list[int]) -> None:
+    harness = a_day(KINDS[kind](faults))
+    harness.engine.check_invariants()
+    assert list(harness.engine.records()) == []
+
+
+@pytest.mark.parametrize("kind", ["order", "keys", "gate", "preemption"])
+def test_a_policy_that_always_fails_decides_as_the_heuristic(kind: str) -> None:
+    broken, default = a_day(KINDS[kind]([1])), a_day(Policies())
+    assert placed(broken.actions) == placed(default.actions)
+    slot = "order" if kind == "keys" else kind
+    told = [action for action in broken.actions if isinstance(action, PolicyFailed)]
+    assert {(action.slot, action.policy) for action in told} == {(slot, "broken")}
+    assert "a bug" in told[0].reason
+    assert broken.engine.fault_counts[slot] >= len(told) > 0
+
+
+def test_a_failing_score_is_told_in_the_decision(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges(), policies=Policies(score=BrokenScore([1])))
+    harness.run(job("1"))
+    decision = harness.engine.record(JobId("1")).decision
+    assert decision is not None
+    assert decision.get().policy == "heuristic"
+    assert "a bug" in decision.get().fallback_reason
+    assert harness.engine.fault_counts["score"] == harness.engine.fallback_count == 1
+
+
+def test_a_fault_is_reported_once_a_step(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges(), policies=Policies(order=BrokenOrder([0])))
+    actions = harness.queue(job("1"))
+    (told,) = (action for action in actions if isinstance(action, PolicyFailed))
+    assert (told.slot, told.policy) == ("order", "broken")
+    assert told.reason == "out of service: it was too slow"
+
+
+def test_an_order_that_says_so_is_asked_again(make_harness: HarnessFactory) -> None:
+    class Fickle:
+        """Serves the last first; asked again whenever nodes were freed."""
+
+        def __init__(self) -> None:
+            self.views: list[QueueView] = []
+
+        def rank(self, view: QueueView) -> Sequence[JobId]:
+            self.views.append(view)
+            return [record.job_id for record in reversed(view.jobs)]
+
+        def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
+            return now.freed_count > ranked.freed_count
+
+    order = Fickle()
+    harness = make_harness([node("a")], bridges(), policies=Policies(order=order))
+    harness.run(job("1", gpus=8))
+    harness.queue(job("2", gpus=8), job("3", gpus=8))
+    asked = len(order.views)
+    assert list(placed(harness.end("1"))) == ["3"]
+    assert len(order.views) == asked + 1
+    assert order.views[-1].cluster is harness.engine.cluster
+
+
+def test_every_slot_has_a_name(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")])
+    assert harness.engine.policy_names == {
+        "order": "priority",
+        "gate": "open",
+        "score": "heuristic",
+        "preemption": "none",
+    }
+    assert set(harness.engine.fault_counts) == set(harness.engine.policy_names)
+
+
+def test_a_verdict_is_taken_as_it_is(make_harness: HarnessFactory) -> None:
+    class Patient:
+        def decide(self, offer: Offer) -> GateVerdict:
+            return Allow() if offer.at_s >= 5.0 else Defer(inf, "waits for ever")
+
+        def note(self, outcome: WaitEnded) -> None:
+            pass
+
+    harness = make_harness([node("a")], bridges(), policies=Policies(gate=Patient()))
+    assert not placed(harness.queue(job("1")))
+    assert harness.engine.fault_counts["gate"] == 0
