@@ -16,6 +16,7 @@ from typing import Any
 
 _MAX_REPLY_BYTES = 64 * 1024
 _MAX_INDEX = 127
+_INDEX = re.compile(r"\d{1,3}", re.ASCII)  # int() refuses what has thousands of digits
 _NIC = re.compile(r"[A-Za-z0-9_]{1,32}", re.ASCII)
 
 
@@ -112,5 +113,5 @@ def _is_index(value: object) -> bool:
 
 
 def _is_nic(gpu: str, name: object) -> bool:
-    known = gpu.isascii() and gpu.isdigit() and int(gpu) <= _MAX_INDEX
+    known = _INDEX.fullmatch(gpu) is not None and int(gpu) <= _MAX_INDEX
     return known and isinstance(name, str) and _NIC.fullmatch(name) is not None

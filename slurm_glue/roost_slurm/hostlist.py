@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-MAX_HOSTS = 100_000  # no cluster has more; `n[1-99999999]` must not fill the memory
+from roost_slurm.limits import MOST_HOSTS
 
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\],]+)")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
@@ -26,11 +26,11 @@ def expand(text: str) -> list[str]:
 
     Raises:
         HostlistError: unbalanced brackets, an empty name, a range that runs backwards, or more
-            than MAX_HOSTS names.
+            than MOST_HOSTS names.
     """
     hosts: list[str] = []
     for item in _split(text):
-        hosts += _expand_item(item, text, MAX_HOSTS - len(hosts))
+        hosts += _expand_item(item, text, MOST_HOSTS - len(hosts))
     return hosts
 
 
@@ -75,26 +75,41 @@ def _split(text: str) -> Iterator[str]:
 def _expand_item(item: str, text: str, max_count: int) -> list[str]:
     if not item.strip() or re.search(r"\s", item):
         raise HostlistError(text, "an empty name, or white space in one")
+    # Nothing is built before all of it is counted: a bracket may list thousands of long ranges, and
+    # several brackets multiply.
+    parts = [
+        match[2] if match[1] is None else _ranges_of(match[1], text)
+        for match in _PART.finditer(item)
+    ]
+    count = 1
+    for part in parts:
+        count *= 1 if isinstance(part, str) else sum(len(span) for span, _ in part)
+        if count > room:
+            raise HostlistError(text, f"more than {MOST_HOSTS} names")
     names = [""]
-    for match in _PART.finditer(item):
-        endings = [match[2]] if match[1] is None else list(_numbers(match[1], text, max_count))
-        if len(names) * len(endings) > max_count:
-            raise HostlistError(text, f"more than {MAX_HOSTS} names")
+    for part in parts:
+        endings = [part] if isinstance(part, str) else list(_numbers(part))
         names = [name + ending for name in names for ending in endings]
     return names
 
 
-def _numbers(ranges: str, text: str, max_count: int) -> Iterator[str]:
-    for part in ranges.split(","):
+def _ranges_of(bracket: str, text: str) -> list[tuple[range, int]]:
+    """Return what stands in a bracket: the numbers of each range, and their digits' width."""
+    spans = []
+    for part in bracket.split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise HostlistError(text, f"{part!r} is neither a number nor a range")
-        first, last, width = int(match[1]), int(match[2] or match[1]), len(match[1])
+            raise HostlistError(text, f"{part[:40]!r} is neither a number nor a range")
+        first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise HostlistError(text, f"range {part!r} runs backwards")
-        if last - first >= max_count:
-            raise HostlistError(text, f"more than {MAX_HOSTS} names")
-        for number in range(first, last + 1):
+        spans.append((range(first, last + 1), len(match[1])))
+    return spans
+
+
+def _numbers(spans: Iterable[tuple[range, int]]) -> Iterator[str]:
+    for span, width in spans:
+        for number in span:
             yield str(number).zfill(width)
 
 

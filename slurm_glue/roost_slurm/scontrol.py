@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
+from roost_slurm.limits import whole_number
 from roost_slurm.squeue import JobState
 from roost_slurm.tres import (
     TresError,
@@ -25,7 +26,10 @@ from roost_slurm.tres import (
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z/:]*)=(\S*)")
 _NODES = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
-_RECORD = re.compile(r"^JobId=(\d+) ", re.MULTILINE | re.ASCII)
+_RECORD = re.compile(r"^JobId=(\d{1,10}) ", re.MULTILINE | re.ASCII)
+_NEXT_KEY = re.compile(r"\s[A-Z][A-Za-z]*=|\n")
+_AFTER_NAME = re.compile(r"\s(?:UserId|SLUID|HetJobIdSet)=")
+_COMMENT = re.compile(r"\sComment=|\n")
 _REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
 _TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
 _UNIQUE = (
@@ -161,16 +165,16 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             state=_state(row["JobState"]),
             reason=_text(row.get("Reason", "")),
             is_held=row.get("Priority") == "0",
-            min_node_count=int(least),
-            max_node_count=int(most) if most else None,
+            min_node_count=whole_number(least),
+            max_node_count=whole_number(most) if most else None,
             excluded_nodes=_text(row["ExcNodeList"]),
             required_nodes=_text(row["ReqNodeList"]),
             tres={key: row[key] for key in _TRES if row.get(key, "") not in _ABSENT},
             memory_per_node_bytes=_memory(row.get("MinMemoryNode", "0")),
             memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
-            sockets_per_node=int(sockets) if sockets.isdecimal() else None,
-            task_limit=int(row.get("ArrayTaskThrottle", "0")) or None,
-            task_count=int(row.get("NumTasks", "1")),
+            sockets_per_node=whole_number(sockets) if sockets.isdecimal() else None,
+            task_limit=whole_number(row.get("ArrayTaskThrottle", "0")) or None,
+            task_count=whole_number(row.get("NumTasks", "1")),
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
             admin_comment=_words_of("AdminComment", record),
@@ -189,14 +193,17 @@ def _memory(text: str) -> int | None:
 
 def _words_of(key: str, record: str) -> str:
     # Several words; ends at the next key that show job prints after it, all releases' spellings.
-    match = re.search(rf"\s{key}=(.*?)(?=\s+[A-Z][A-Za-z]*=|\s*$)", record)
-    return _text(match[1].strip()) if match else ""
+    # Searched in two steps: one pattern for both ends tries every end of every run of blanks, which
+    # takes minutes for the 100,000 blanks that a user's comment may have.
+    start = re.search(rf"\s{key}=", record)
+    return _text(_until(_NEXT_KEY, record, start.end())) if start else ""
 
 
 def _name(record: str) -> str:
-    # A name that imitates a key after it is cut there, which harms only its user. SLUID: 26.05.
-    match = re.search(r"\sJobName=(.*?)\s+(?:UserId|SLUID|HetJobIdSet)=", record, re.DOTALL)
-    name = match[1][:_LONGEST_NAME] if match else ""
+    # A name that imitates a key behind it is cut there, which is its user's own loss. SLUID: 26.05.
+    start = re.search(r"\sJobName=", record)
+    end = start and _AFTER_NAME.search(record, start.end())
+    name = record[start.end() : end.start()].rstrip()[:_LONGEST_NAME] if start and end else ""
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
@@ -292,8 +299,14 @@ def _without_sockets(gres: str) -> str:
 
 
 def _reason(line: str) -> str:
-    match = re.search(r"\sReason=(.*?)(?=\s+Comment=|\s*$)", line)
-    return _text(match[1].strip()) if match else ""
+    start = re.search(r"\sReason=", line)
+    return _text(_until(_COMMENT, line, start.end())) if start else ""
+
+
+def _until(end: re.Pattern[str], text: str, start: int) -> str:
+    """Return what stands between a position and the next match, without blanks around it."""
+    match = end.search(text, start)
+    return text[start : match.start() if match else None].strip()
 
 
 def _words(text: str) -> tuple[str, ...]:

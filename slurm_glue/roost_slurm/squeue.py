@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from roost_slurm.limits import LAST_EPOCH_S, MOST_TASKS, whole_number
 from roost_slurm.tres import parse_indices, parse_memory_bytes, parse_tres
 
 SEPARATOR = "\x1f"
@@ -54,7 +55,8 @@ FIELDS = (
 )
 FORMAT = ",".join(f"{field}:{SEPARATOR}" for field in FIELDS)
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
-_LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", re.ASCII)
+_LIMIT = re.compile(r"(?:(?:(\d{1,20})-)?(\d{1,20}):)?(\d{1,20}):(\d{1,20})", re.ASCII)
+_BEYOND_DATETIME = re.compile(r"\d{5,20}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 
 
 class JobState(StrEnum):
@@ -83,8 +85,10 @@ class QueuedJob:
             array's record.
         array_number: what users call the array; None: not an array.
         task_ids: of an array, ascending: several only while pending; () otherwise.
-        partition: several, comma-separated, while a job that may use any of them is pending.
-        priority: Slurm's; 0: held.
+        unread_task_count: tasks of an array that has more than MOST_TASKS in its record: none of
+            them is read, and task_ids is empty; 0 for every other job.
+        partition: several, comma-separated, while a job with a choice is pending.
+        priority: 0: held.
         tres: request fields by Slurm's name ("TresPerJob"), only those that are set, raw.
         memory_bytes: of the whole job, as Slurm accounts it; None: memory is not accounted.
         is_memory_given: the user asked for memory, per node or per CPU.
@@ -95,6 +99,7 @@ class QueuedJob:
     number: int
     array_number: int | None = None
     task_ids: tuple[int, ...] = ()
+    unread_task_count: int = 0
     is_heterogeneous: bool = False
     user_id: int = 0
     partition: str = ""
@@ -123,9 +128,11 @@ class QueuedJob:
 
     @property
     def job_ids(self) -> tuple[str, ...]:
-        """As Roost names them: "123", or "123_7" for each task."""
+        """As Roost names them: "123", or "123_7" for each task that is read."""
         if self.array_number is None:
             return (str(self.number),)
+        if self.unread_task_count:
+            return (str(self.array_number),)
         return tuple(f"{self.array_number}_{task}" for task in self.task_ids)
 
     @property
@@ -153,22 +160,30 @@ def parse_queue(text: str) -> QueueDump:
     Lines with one number are the tasks of an array's record, which differ in the task only. Other
     lines with one number are all dropped, because one of them must be forged.
     """
-    lines: defaultdict[int, list[QueuedJob]] = defaultdict(list)
-    malformed_count = 0
+    lines: defaultdict[str, list[str]] = defaultdict(list)
     for line in filter(None, text.split("\n")):
-        job = _parse_line(line)
-        if job is None:
-            malformed_count += 1
-        else:
-            lines[job.number].append(job)
+        lines[line.partition(SEPARATOR)[0]].append(line)
     jobs: list[QueuedJob] = []
+    malformed_count = 0
     for alike in lines.values():
-        job = _merge_tasks(alike)
-        if job is None:
-            malformed_count += len(alike)
-        else:
+        job, dropped_count = _read_record(alike)
+        malformed_count += dropped_count
+        if job is not None:
             jobs.append(job)
     return QueueDump(tuple(jobs), malformed_count)
+
+
+def _read_record(lines: list[str]) -> tuple[QueuedJob | None, int]:
+    """Read the lines of one number. Returns its job, if it is one, and how many were dropped."""
+    if len(lines) > MOST_TASKS:
+        first = _parse_line(lines[0])
+        if first is None or first.array_number is None:
+            return None, len(lines)
+        return replace(first, task_ids=(), unread_task_count=len(lines)), 0
+    read = [job for job in map(_parse_line, lines) if job is not None]
+    dropped_count = len(lines) - len(read)
+    job = _merge_tasks(read) if read else None
+    return job, dropped_count if job is not None else len(lines)
 
 
 def _merge_tasks(jobs: list[QueuedJob]) -> QueuedJob | None:
@@ -198,31 +213,31 @@ def _parse_line(line: str) -> QueuedJob | None:
     row = dict(zip(FIELDS, values, strict=False))
     try:
         return _job(row)
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):
         return None
 
 
 def _job(row: dict[str, str]) -> QueuedJob:
-    number = int(row["JobID"])
+    number = whole_number(row["JobID"])
     is_array = row["ArrayTaskID"] not in _ABSENT
     task_ids = parse_tasks(row["ArrayTaskID"]) if is_array else ()
     memory = parse_tres(row["tres-alloc"]).get("mem")
     return QueuedJob(
         number=number,
-        array_number=int(row["ArrayJobID"]) if is_array else None,
+        array_number=whole_number(row["ArrayJobID"]) if is_array else None,
         task_ids=task_ids,
         is_heterogeneous=_text(row["HetJobID"]) not in ("", "0"),
-        user_id=int(row["UserID"]),
+        user_id=whole_number(row["UserID"]),
         partition=row["Partition"],
         state=_state(row["State"]),
         reason=_text(row["Reason"]),
-        priority=int(row["PriorityLong"]),
+        priority=whole_number(row["PriorityLong"]),
         submit_epoch_s=parse_time(row["SubmitTime"]) or 0.0,
         start_epoch_s=parse_time(row["StartTime"]),
         time_limit_s=parse_limit(row["TimeLimit"]),
-        node_count=int(row["NumNodes"].partition("-")[0]),
-        task_count=int(row["NumTasks"]),
-        cpu_count=int(row["NumCPUs"].partition("-")[0]),
+        node_count=whole_number(row["NumNodes"].partition("-")[0]),
+        task_count=whole_number(row["NumTasks"]),
+        cpu_count=whole_number(row["NumCPUs"].partition("-")[0]),
         cpus_per_task=_number(row["cpus-per-task"]),
         tasks_per_node=_number(row["NTPerNode"]) or None,
         tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in _ABSENT),
@@ -234,7 +249,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         over_subscribe=row["OverSubscribe"],
         reservation=_text(row["Reservation"]),
         dependency=_text(row["Dependency"]),
-        restart_count=int(row["RestartCnt"]),
+        restart_count=whole_number(row["RestartCnt"]),
         admin_comment=_text(row["admin_comment"]),
     )
 
@@ -250,9 +265,14 @@ _TRES = (
 
 
 def parse_time(text: str) -> float | None:
-    """Read a time printed under TZ=UTC0; None where Slurm has none (N/A, Unknown)."""
+    """Read a time printed under TZ=UTC0; None where Slurm has none (N/A, Unknown).
+
+    A time after the year 9999, which a user's --begin or time limit may lead to, is LAST_EPOCH_S.
+    """
     if text in _ABSENT or text == "Unknown":
         return None
+    if _BEYOND_DATETIME.fullmatch(text):
+        return float(LAST_EPOCH_S)
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
@@ -280,4 +300,4 @@ def _text(text: str) -> str:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return whole_number(text) if text.isdecimal() else None

@@ -4,7 +4,10 @@ job_submit.lua writes it at submission; users can read but not change it. A pin 
 that it replaced, in the same call that replaces it, so that an operator can restore it by hand.
 """
 
+import contextlib
 from dataclasses import dataclass, replace
+
+from roost_slurm.limits import LAST_EPOCH_S, whole_number
 
 LEASE = "roost:lease"
 ADVICE = "roost:advice"
@@ -16,7 +19,7 @@ class Stamp:
     """What Roost's admin comment says of a job.
 
     Attributes:
-        begin_epoch_s: the user's own --begin; None: not given.
+        begin_epoch_s: the user's own --begin, LAST_EPOCH_S at most; None: the user gave none.
         was: the fields that a pin replaced, as (name, value): ("TresPerJob", "gres:gpu:2").
     """
 
@@ -45,10 +48,9 @@ def parse_stamp(admin_comment: str) -> Stamp | None:
     if first != LEASE:
         return None
     values = dict(word.partition("=")[::2] for word in words)
-    begin = values.get("begin", "")
     was = values.get("was", "")
     return Stamp(
-        begin_epoch_s=int(begin) if begin.isdecimal() else None,
+        begin_epoch_s=_begin_epoch_s(values.get("begin", "")),
         was=tuple((name, value) for name, _, value in _pairs(was)),
     )
 
@@ -57,6 +59,12 @@ def advice(admin_comment: str, text: str) -> str:
     """Write advice into an admin comment, in place of older advice and after anything else."""
     before = admin_comment.partition(ADVICE)[0].rstrip()
     return f"{before} {ADVICE} {text}".strip()
+
+
+def _begin_epoch_s(text: str) -> int | None:
+    with contextlib.suppress(ValueError):
+        return min(whole_number(text), LAST_EPOCH_S)
+    return None
 
 
 def _pairs(text: str) -> list[tuple[str, str, str]]:

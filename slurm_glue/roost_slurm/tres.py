@@ -8,17 +8,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from roost_slurm.limits import (
+    LONGEST_REQUEST,
+    MOST_INDICES,
+    MOST_MEMORY_BYTES,
+    whole_number,
+)
+
 GPU = "gpu"
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _PLAIN = frozenset({"cpu", "mem", "node", "billing", "energy"})
 _PREFIX = re.compile(r"^gres[:/]")
+# A kind is not a bare number. The look-ahead says so without trying every split of a long text.
 _ENTRY = re.compile(
-    r"(?P<name>[^:=()]+)(?::(?P<kind>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+[kKmMgG]?))?"
+    r"(?P<name>[^:=()]+)(?::(?P<kind>(?=\d*[^:=()\d])[^:=()]+))?"
+    r"(?:[:=](?P<count>\d{1,18}[kKmMgG]?))?",
+    re.ASCII,
 )
 _INDEX_KIND = re.compile(r"g(\d{1,3})", re.ASCII)
 _INDEXED = re.compile(r"([^,:()]+):([^,:()]+:)?\d+\(IDX:([\d,\-]*|N/A)\)")
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)[cn]?", re.ASCII)
+_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
 _COUNT_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -45,10 +55,12 @@ def parse_gres(text: str) -> tuple[Gres, ...]:
     CPUs and memory are no gres and are passed over: since 24.11 -c3 shows as TresPerTask=cpu=3.
 
     Raises:
-        TresError: an entry has no name, or its count is no number.
+        TresError: an entry has no name, its count is no number, or the text is absurdly long.
     """
     if text in _ABSENT:
         return ()
+    if len(text) > LONGEST_REQUEST:
+        raise TresError(text, f"a request of at most {LONGEST_REQUEST} characters")
     entries = []
     for item in text.split(","):
         if _name(item) in _PLAIN:
@@ -113,16 +125,20 @@ def parse_indices(text: str) -> tuple[int, ...]:
     Raises:
         TresError: not a list of numbers and ascending ranges, or absurdly long.
     """
-    indices: list[int] = []
+    spans: list[range] = []
+    count = 0
     for part in filter(None, text.split(",")):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise TresError(text, "a list of indices such as 0-3,6")
-        span = range(int(first), int(last if dash else first) + 1)
-        if not 0 < len(span) <= 1 << 20:
-            raise TresError(text, "a list of ascending index ranges")
-        indices.extend(span)
-    return tuple(indices)
+        try:
+            low = whole_number(first)
+            high = whole_number(last) if dash else low
+        except ValueError as error:
+            raise TresError(text, "a list of indices such as 0-3,6") from error
+        count += high + 1 - low
+        if high < low or count > MOST_INDICES:
+            raise TresError(text, f"a list of ascending ranges of at most {MOST_INDICES} indices")
+        spans.append(range(low, high + 1))
+    return tuple(index for span in spans for index in span)
 
 
 def parse_tres(text: str) -> dict[str, str]:
@@ -137,12 +153,13 @@ def parse_memory_bytes(text: str) -> int:
     """Read Slurm's memory sizes, MiB when no unit is written: `2000`, `500M`, `1.50G`, `100Mc`.
 
     Raises:
-        TresError: anything else.
+        TresError: anything else, or more than MOST_MEMORY_BYTES.
     """
     match = _MEMORY.fullmatch(text)
-    if match is None:
+    size_bytes = float(match[1]) * _BYTES[match[2]] if match else 0.0
+    if match is None or size_bytes > MOST_MEMORY_BYTES:
         raise TresError(text, "a memory size such as 500M")
-    return int(float(match[1]) * _BYTES[match[2]])
+    return int(size_bytes)
 
 
 def _name(item: str) -> str:

@@ -12,6 +12,7 @@ from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
 from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
+from roost_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
@@ -75,6 +76,19 @@ def test_scontrol_that_fails_or_hangs_costs_time_and_no_job(
     finally:
         stack.stop_roostd()
         stack.start_roostd()
+
+
+def test_a_job_with_an_absurd_range_of_nodes_stalls_nothing(roostd: Stack) -> None:
+    """One `-N1-49999999` used to freeze roostd for good, in every mode."""
+    busy = [submit(roostd.slurm, "--gres=gpu:8", command="sleep 3") for _ in range(2)]
+    absurd = submit(roostd.slurm, "-N1-49999999", "--gres=gpu:1")
+    after = submit(roostd.slurm, "--gres=gpu:2")
+
+    wait_until_over(roostd.slurm, [*busy, after, absurd], 60.0)
+
+    assert_all_completed(roostd.slurm, {**dict.fromkeys(busy, 8), after: 2})
+    told = roostd.operator().ExplainJob(operator_pb2.ExplainJobRequest(job_id=absurd))
+    assert "may get 49999999 nodes; Roost places jobs of at most 100000" in str(told)
 
 
 def make_faulty_commands(folder: Path, fault: str) -> Path:

@@ -13,7 +13,8 @@ from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
-from roost_engine.job_record import JobState
+from roost_engine.job_record import JobRecord, JobState
+from roost_slurm.limits import LAST_EPOCH_S
 from roostd.app.recorder import Recorder
 from roostd.config.config import Mode
 from roostd.ops import failpoint
@@ -185,7 +186,7 @@ class Applier:
         if action.until_s is None:
             return said
         left_s = action.until_s - self._state.clock.now_s()  # deadlines are not the wall clock's
-        ends_s = time.time() + left_s
+        ends_s = min(time.time() + left_s, LAST_EPOCH_S)  # localtime() raises far beyond it
         clock = "%H:%M" if left_s < _DAY_S else "%Y-%m-%d %H:%M"
         return f"{said}, until {time.strftime(clock, time.localtime(ends_s))}"
 

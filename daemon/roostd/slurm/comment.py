@@ -16,6 +16,7 @@ _SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
 _KEYS = ("model", "checkpoint")
 _MOST_PROBLEMS = 8
 _SHOWN_LETTERS = 40
+_LONGEST_WORD = 1_000  # an argument of sbatch may have 131,072 letters, all of them commas
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,9 @@ def parse_comment(text: str) -> JobComment | None:
         return None
     problems = [] if len(words) == 1 else [f"it says roost: {len(words)} times; the last counts"]
     given = dict[str, str]()
+    if len(words[-1]) > _LONGEST_WORD:
+        problems.append(f"its roost: word has more than {_LONGEST_WORD} letters: not read")
+        return JobComment(problems=tuple(problems))
     for pair in words[-1].split(","):
         key, equals, value = pair.partition("=")
         if not equals:

@@ -1,12 +1,15 @@
 """A queued job in Roost's terms, or the reason for which Roost leaves it to plain Slurm."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
+from functools import lru_cache
+from itertools import islice
+from math import inf, isqrt
 
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
-from roost_slurm.hostlist import HostlistError, expand
+from roost_slurm.hostlist import expand
+from roost_slurm.limits import MOST_TASKS, whole_number
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import Stamp, parse_stamp
@@ -22,19 +25,31 @@ from roost_slurm.tres import (
 from roost_slurm.versions import Traits
 from roostd.config.config import Mode
 from roostd.slurm.comment import JobComment, parse_comment
+from roostd.slurm.limits import (
+    LONGEST_REASON,
+    MOST_CPUS_PER_NODE,
+    MOST_FEATURES,
+    MOST_GPUS,
+    MOST_GPUS_PER_NODE,
+    MOST_MEMORY_PER_NODE_BYTES,
+    MOST_NODES,
+    MOST_SHAPES,
+)
 
 NO_GPUS = "asks for no GPUs"
 _UNREADABLE = "unreadable"
-_MAX_SHAPES = 8
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
 _PER_GPU = ("CpusPerTres", "MemPerTres")
 
 
 @dataclass(frozen=True, slots=True)
 class LeftToSlurm:
-    """Roost does not place this job; why, for a human."""
+    """Roost does not place this job; why, for a human, in LONGEST_REASON characters at most."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", self.reason[:LONGEST_REASON])
 
 
 def comment_of(detail: JobDetail) -> JobComment | None:
@@ -73,14 +88,20 @@ class JobReader:
             return LeftToSlurm(why_not)
         assert detail is not None
         try:
-            shapes = tuple(self._shapes(job, detail, request))[:_MAX_SHAPES]
+            shapes = self._shapes(job, detail, request)
             required = expand(request.required_nodes)
             excluded = expand(detail.excluded_nodes)
-        except (HostlistError, TresError) as error:
+        except ValueError as error:
             return LeftToSlurm(f"its request cannot be read: {error}")
+        if isinstance(shapes, LeftToSlurm):
+            return shapes
         if not shapes:
             return LeftToSlurm("its GPUs do not divide evenly among its nodes")
         partition = job.partition.partition(",")[0]
+        mode = self.mode_of(partition)
+        if mode is Mode.ENFORCE and request.stamp is None:
+            # Last: what was let go for one of the reasons above has lost its lease for it.
+            return LeftToSlurm("has no lease: submitted while roostd was away, or let go")
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         return JobSpec(
@@ -95,7 +116,7 @@ class JobReader:
             features=tuple(filter(None, re.split("[&,]", job.features))),
             required_nodes=tuple(map(NodeName, required)),
             excluded_nodes=tuple(map(NodeName, excluded)),
-            binding=self.mode_of(partition) is Mode.ENFORCE,
+            binding=mode is Mode.ENFORCE,
             name=detail.name,
             model=comment.model,
             checkpoint_s=self._checkpoint_s(comment, detail),
@@ -110,6 +131,11 @@ class JobReader:
         mode = self.mode_of(job.partition.partition(",")[0])
         if mode is Mode.OFF:
             return f"partition {job.partition} is off"
+        if job.unread_task_count:
+            return (
+                f"its array has {job.unread_task_count} tasks; Roost reads arrays of at most"
+                f" {MOST_TASKS}"
+            )
         if _UNREADABLE in request.others:
             return f"its request cannot be read: {dict(job.tres)}"
         if not request.gpu_count:
@@ -132,8 +158,8 @@ class JobReader:
             return f"asks for {', '.join(sorted(request.others))} beside GPUs"
         if job.features and not _FEATURES.fullmatch(job.features):
             return f"constraint {job.features} is more than a list of features"
-        if mode is Mode.ENFORCE and request.stamp is None:
-            return "has no lease: submitted while roostd was away, or let go"
+        if len(re.findall("[&,]", job.features)) >= MOST_FEATURES:
+            return f"its constraint lists more than {MOST_FEATURES} features"
         return None
 
     def _is_exclusive(self, job: QueuedJob, detail: JobDetail) -> bool:
@@ -141,8 +167,36 @@ class JobReader:
             return detail.is_exclusive
         return self.traits.shows_exclusive and job.over_subscribe in ("NO", "EXCLUSIVE")
 
-    def _shapes(self, job: QueuedJob, detail: JobDetail, request: "_Request") -> Iterator[Shape]:
-        for node_count in _node_counts(detail, request):
+    def _shapes(
+        self, job: QueuedJob, detail: JobDetail, request: "_Request"
+    ) -> tuple[Shape, ...] | LeftToSlurm:
+        """Return the job's first MOST_SHAPES shapes, the fewest nodes first.
+
+        Raises:
+            TresError: an amount of memory cannot be read.
+            ValueError: nor a number of CPUs or nodes.
+        """
+        allowed = _node_counts(detail, request)
+        if allowed[-1] > MOST_NODES:
+            return _too_much("nodes", allowed[-1], MOST_NODES)
+        if request.gpu_count > MOST_GPUS:
+            return _too_much("GPUs", request.gpu_count, MOST_GPUS)
+        all_shapes = self._every_shape(job, detail, request, allowed)
+        shapes = tuple(islice(all_shapes, MOST_SHAPES))
+        for shape in shapes:
+            for what, asked, most in (
+                ("GPUs a node", shape.gpus_per_node, MOST_GPUS_PER_NODE),
+                ("CPUs a node", shape.cpus_per_node, MOST_CPUS_PER_NODE),
+                ("bytes a node", shape.memory_per_node_bytes, MOST_MEMORY_PER_NODE_BYTES),
+            ):
+                if asked > most:
+                    return _too_much(what, asked, most)
+        return shapes
+
+    def _every_shape(
+        self, job: QueuedJob, detail: JobDetail, request: "_Request", allowed: range
+    ) -> Iterator[Shape]:
+        for node_count in request.node_counts(allowed):
             gpus = request.gpus_per_node(node_count)
             if gpus:
                 yield Shape(
@@ -218,6 +272,20 @@ class _Request:
         """The amount of `CpusPerTres` or `MemPerTres`: `gres:gpu:3` is "3"; "" without one."""
         return re.split("[:=]", self.per_gpu_fields.get(name, ""))[-1]
 
+    def node_counts(self, allowed: range) -> Iterable[int]:
+        """Return the node counts in a range among which the GPUs may divide, ascending.
+
+        Not the range itself where few numbers in it can be right: a user may choose a wide one.
+        """
+        if self.count("TresPerNode") or self.count("TresPerSocket"):
+            return allowed
+        if self.count("TresPerTask"):
+            several = self.task_count // self.tasks_per_node if self.tasks_per_node else 1
+            fitting = frozenset((1, several))
+        else:
+            fitting = _divisors(self.count("TresPerJob"))
+        return sorted(count for count in fitting if count in allowed)
+
     def gpus_per_node(self, node_count: int) -> int:
         """GPUs on each node when it gets so many nodes; 0: it cannot."""
         if per_node := self.count("TresPerNode"):
@@ -243,17 +311,27 @@ def _node_counts(detail: JobDetail, request: _Request) -> range:
     was = dict(request.stamp.was).get("NumNodes") if request.stamp else None
     if was is not None:
         low, _, high = was.partition("-")
-        least, most = int(low), int(high) if high else None
+        least, most = max(whole_number(low), 1), whole_number(high) if high else None
     if most is None:
         # Left open: only a count for the whole job gains from more nodes than the least.
-        most = max(least, request.count("TresPerJob"))
-    return range(least, most + 1)
+        most = request.count("TresPerJob")
+    return range(least, max(least, most) + 1)
+
+
+@lru_cache(maxsize=1_000)
+def _divisors(number: int) -> frozenset[int]:
+    low = [one for one in range(1, isqrt(number) + 1) if number % one == 0]
+    return frozenset((*low, *(number // one for one in low)))
+
+
+def _too_much(what: str, asked: int, most: int) -> LeftToSlurm:
+    return LeftToSlurm(f"may get {asked} {what}; Roost places jobs of at most {most}")
 
 
 def _cpus_per_node(job: QueuedJob, request: _Request, node_count: int, gpus: int) -> int:
     cpus = -(-job.cpu_count // node_count)
     per_gpu = request.per_gpu("CpusPerTres")
-    return max(cpus, int(per_gpu) * gpus if per_gpu.isdecimal() else 0, 1)
+    return max(cpus, whole_number(per_gpu) * gpus if per_gpu.isdecimal() else 0, 1)
 
 
 def _gres(text: str) -> tuple[Gres, ...]:

@@ -24,6 +24,7 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import JobState, QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.jobs import NO_GPUS, JobReader, LeftToSlurm
+from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.request import shares_of
 
@@ -255,7 +256,7 @@ class _Reading:
         if job.priority == 0:
             return "is held"
         if job.dependency:
-            return f"depends on {job.dependency}"
+            return f"depends on {job.dependency}"[:LONGEST_REASON]
         if job.array_number in self._room:
             if self._room[job.array_number] <= 0:
                 return "its array has as many tasks running as it may"

@@ -1,9 +1,11 @@
 import re
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import BaseModel
 
 from roost_engine.domain.errors import ConfigError
@@ -11,6 +13,7 @@ from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_formats.yaml.tree import read_tree
 from roostd.config.config import Config, Mode, environment_name, leaves, load_config
 from roostd.config.decisions import EngineSection, GateKind, GateSection, PreemptionSection
 
@@ -250,3 +253,27 @@ def test_the_page_tells_every_setting_with_its_default() -> None:
     missing = [".".join(path) for path, _ in leaves(Config()) if f"`{'.'.join(path)}`" not in page]
 
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: " + "[" * 3_000 + "]" * 3_000, "{b: " * 3_000, "- " * 3_000, "[" * 1_000_000],
+    ids=["closed lists", "open mappings", "block lists", "a megabyte"],
+)
+def test_a_file_that_is_nested_too_deeply_is_refused_where_it_gets_too_deep(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[yaml.Event] = []
+    parse = yaml.parse
+
+    def count(text: str, Loader: Any) -> Iterator[yaml.Event]:
+        for event in parse(text, Loader=Loader):
+            read.append(event)
+            yield event
+
+    monkeypatch.setattr(yaml, "parse", count)
+
+    tree = read_tree(text)
+
+    assert [problem.text for problem in tree.problems] == ["not YAML: nested deeper than 32 levels"]
+    assert len(read) < 200
