@@ -28,6 +28,7 @@ from roostd.app.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
+from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import Pulse
 from roostd.ops.logs import configure_logs
@@ -61,6 +62,7 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
     Raises:
         RoostError: it could not start, or one of its tasks failed.
     """
+    raise_file_limit()
     asyncio.run(Daemon(config, reload).run())
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from roost_engine.domain.errors import ConfigError
 from roost_formats.yaml.problems import describe
@@ -26,10 +26,12 @@ from roostd.config.values import (
     LoopbackPort,
     Seconds,
     Section,
+    is_loopback,
 )
 
 DEFAULT_FILE = Path("/etc/roost/roostd.yaml")
 ENVIRONMENT_PREFIX = "ROOST_"
+PROBE_PORT = 7471
 
 
 class Mode(StrEnum):
@@ -57,8 +59,17 @@ class ProbesTls(Section):
 class Listen(Section):
     """Where the daemon takes calls."""
 
-    probes: HostPort = Field(default="0.0.0.0:7471", description="for probes and node agents")
     probes_tls: ProbesTls | None = Field(default=None, description="mutual TLS; null: plain TCP")
+    insecure: bool = Field(
+        default=False,
+        description="true: probes may connect from other machines without mutual TLS",
+    )
+    # Behind the two on which its check depends.
+    probes: HostPort | None = Field(
+        default=None,
+        description="HOST:PORT for probes and node agents; null: port 7471, of every address with"
+        " probes_tls or insecure, else of 127.0.0.1",
+    )
     operator_socket: AbsolutePath | None = Field(
         default=None, description="UNIX socket for people; null: operator.sock in paths.runtime_dir"
     )
@@ -79,6 +90,27 @@ class Listen(Section):
     max_node_count: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=12_000, description="probe streams beyond this many are turned away"
     )
+
+    @field_validator("probes")
+    @classmethod
+    def _check_probes(cls, probes: str | None, info: ValidationInfo) -> str | None:
+        # A key that is missing from the data was wrong itself, and has been named.
+        is_guarded = info.data.get("probes_tls", True) or info.data.get("insecure", True)
+        if probes is None or is_guarded or is_loopback(probes):
+            return probes
+        raise ValueError(
+            f"{probes} is open to other machines, where any user could speak for a node; set"
+            " listen.probes_tls (docs/operations.md), or listen.insecure: true to allow it, or"
+            f" 127.0.0.1:{probes.rpartition(':')[2]}"
+        )
+
+    @property
+    def probe_address(self) -> str:
+        """Where probes connect."""
+        if self.probes is not None:
+            return self.probes
+        host = "0.0.0.0" if self.probes_tls is not None or self.insecure else "127.0.0.1"
+        return f"{host}:{PROBE_PORT}"
 
 
 class Slurm(Section):

@@ -14,13 +14,17 @@ def _host_port(text: str) -> str:
     return text
 
 
-def _loopback(text: str) -> str:
-    host = _host_port(text).rpartition(":")[0].strip("[]")
+def is_loopback(text: str) -> bool:
+    """Return whether HOST:PORT can be reached from this machine alone."""
+    host = text.rpartition(":")[0].strip("[]")
     try:
-        is_loopback = ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        is_loopback = host == "localhost"
-    if not is_loopback:
+        return host == "localhost"
+
+
+def _loopback(text: str) -> str:
+    if not is_loopback(_host_port(text)):
         raise ValueError(f"want an address of this machine such as 127.0.0.1:7472, got {text}")
     return text
 

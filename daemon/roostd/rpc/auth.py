@@ -11,6 +11,8 @@ import grpc
 from roost_engine.domain.errors import ConfigError
 from roostd.config.config import ProbesTls
 from roostd.rpc.errors import Context
+from roostd.rpc.peers import host_of
+from roostd.telemetry.board import NodeReport
 
 
 def node_names(context: Context) -> frozenset[str] | None:
@@ -26,6 +28,20 @@ def may_speak_for(context: Context, node: str) -> bool:
     """Whether the caller is that node, by its certificate; a name with a domain counts too."""
     names = node_names(context)
     return names is None or any(name == node or name.startswith(f"{node}.") for name in names)
+
+
+def why_not_told(context: Context, node: str, report: NodeReport | None) -> str | None:
+    """Return why the caller may not ask what is planned on a node; None: it may.
+
+    A plan tells of other users' jobs, so it is for that node alone: by the certificate where there
+    is mutual TLS. Without it all that can be known is that the caller sits where the node's probe
+    does, and that this probe names the GPUs that the node has had.
+    """
+    if node_names(context) is not None:
+        return None if may_speak_for(context, node) else f"the certificate does not name {node}"
+    if report is None or not report.is_known or report.claim.host != host_of(context.peer()):
+        return f"without mutual TLS plans for {node} are told only where its probe runs"
+    return None
 
 
 def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:

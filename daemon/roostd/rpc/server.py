@@ -21,11 +21,12 @@ from roost_proto.v1 import (
     telemetry_pb2_grpc,
 )
 from roostd.config.config import Listen
+from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, Say
 from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
 from roostd.rpc.errors import ErrorInterceptor
-from roostd.rpc.limits import OPERATOR_CALL_LIMIT, OPERATOR_OPTIONS, PROBE_OPTIONS
+from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.placement import PlacementService
 from roostd.rpc.telemetry import TelemetryService
@@ -51,6 +52,7 @@ class Servers:
         say: hands a change to the engine; see AdminService.
 
     Attributes:
+        telemetry: what probes talk to.
         probe_port: the port that probes reach; useful when the configuration says 0.
         operator_port: the loopback port for people; None: there is none.
     """
@@ -69,16 +71,23 @@ class Servers:
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
-            options=PROBE_OPTIONS,
+            options=probe_options(listen.max_node_count, file_limit()),
             maximum_concurrent_rpcs=listen.max_node_count + _CALLS_BESIDE_STREAMS,
         )
         self._operators, self._admins = (
             grpc.aio.server(
                 interceptors=[ErrorInterceptor()],
-                options=OPERATOR_OPTIONS,
+                options=operator_options(),
                 maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
             )
             for _ in range(2)
+        )
+        self.telemetry = TelemetryService(
+            state.board,
+            metrics,
+            state.version,
+            lambda: state.config.telemetry.sample_interval_s,
+            listen.max_node_count,
         )
         self.probe_port = 0
         self.operator_port: int | None = None
@@ -90,18 +99,14 @@ class Servers:
             ConfigError: one cannot be opened; says which.
         """
         self._add_services()
-        tls = self._listen.probes_tls
+        tls, address = self._listen.probes_tls, self._listen.probe_address
         try:
             if tls is None:
-                self.probe_port = self._probes.add_insecure_port(self._listen.probes)
+                self.probe_port = self._probes.add_insecure_port(address)
             else:
-                self.probe_port = self._probes.add_secure_port(
-                    self._listen.probes, probe_credentials(tls)
-                )
+                self.probe_port = self._probes.add_secure_port(address, probe_credentials(tls))
         except RuntimeError as error:
-            raise ConfigError(
-                [f"listen.probes: {self._listen.probes}: {_why(self._listen.probes)}"]
-            ) from error
+            raise ConfigError([f"listen.probes: {address}: {_why(address)}"]) from error
         self._open_operator_ports()
         await self._probes.start()
         await self._operators.start()
@@ -126,15 +131,8 @@ class Servers:
             path.unlink(missing_ok=True)
 
     def _add_services(self) -> None:
-        listen, state = self._listen, self._state
-        telemetry = TelemetryService(
-            state.board,
-            self._metrics,
-            state.version,
-            lambda: state.config.telemetry.sample_interval_s,
-            listen.max_node_count,
-        )
-        telemetry_pb2_grpc.add_TelemetryServicer_to_server(telemetry, self._probes)
+        state = self._state
+        telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
         placement = PlacementService(state, self._metrics)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)

@@ -4,20 +4,28 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import grpc
 import structlog
 
 from roost_engine.domain.errors import ProbeError
-from roost_engine.domain.model import NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc as pb_grpc
 from roostd.ops.metrics import Metrics
-from roostd.rpc.auth import may_speak_for
+from roostd.rpc.auth import may_speak_for, node_names
 from roostd.rpc.errors import Context, Undecodable
-from roostd.rpc.limits import BAD_MESSAGE_LIMIT, FIRST_MESSAGE_S, QUIET_STREAM_S, RateLimit
+from roostd.rpc.limits import (
+    BAD_MESSAGE_LIMIT,
+    FIRST_MESSAGE_S,
+    MOST_SILENT_STREAMS,
+    QUIET_STREAM_S,
+    RateLimit,
+)
+from roostd.rpc.peers import Peers, host_of
 from roostd.telemetry.board import NodeReport, ProbeBoard
-from roostd.telemetry.probe_messages import check_sample, read_hello
+from roostd.telemetry.claim import Claim
+from roostd.telemetry.probe_messages import ProbeHello, check_sample, read_hello
 
 _log = structlog.get_logger(__name__)
 
@@ -28,6 +36,7 @@ class _Stream:
 
     context: Context
     limit: RateLimit
+    host: str
     report: NodeReport | None = None
     next_sequence: int | None = None  # None: whatever the next sample says
     awaits_hello: bool = True
@@ -55,6 +64,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
     ) -> None:
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
+        self._peers = Peers()
         self._stream_count = 0
 
     async def Stream(
@@ -67,7 +77,14 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
             )
         # Five times the rate that was asked for is a broken probe, not jitter.
-        stream = _Stream(context, RateLimit(5.0 / self._sample_interval_s(), 30.0))
+        limit = RateLimit(5.0 / self._sample_interval_s(), 30.0)
+        stream = _Stream(context, limit, host_of(context.peer()))
+        if not self._peers.admit_silent_stream(stream.host):
+            self._metrics.samples_rejected.labels("streams").inc()
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{MOST_SILENT_STREAMS} streams of this host have not said Hello; try again",
+            )
         self._stream_count += 1
         self._metrics.streams.set(self._stream_count)
         try:
@@ -78,7 +95,9 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         finally:
             self._stream_count -= 1
             self._metrics.streams.set(self._stream_count)
-            if stream.report is not None:
+            if stream.report is None:
+                self._peers.end_silence(stream.host)
+            else:
                 self._board.leave(stream.report.hello.node, stream)
 
     async def _next(
@@ -120,53 +139,77 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         )
 
     async def _greet(self, message: pb.Hello, stream: _Stream) -> pb.DaemonMessage:
+        if not self._peers.admit_hello(stream.host):
+            await self._refuse(
+                stream, "hello_rate", grpc.StatusCode.RESOURCE_EXHAUSTED, "too many Hellos"
+            )
         try:
             hello = read_hello(message)
         except ProbeError as error:
-            self._metrics.samples_rejected.labels("hello").inc()
-            _log.warning("hello_rejected", node=message.node, error=str(error))
-            await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        if not may_speak_for(stream.context, hello.node):
-            _log.warning("probe_impostor", node=hello.node, peer=stream.context.peer())
-            await stream.context.abort(
-                grpc.StatusCode.PERMISSION_DENIED,
-                f"the certificate does not name {hello.node} as subject alternative name",
-            )
-        if stream.report is not None and stream.report.hello.node != hello.node:
-            await stream.context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"this stream spoke for {stream.report.hello.node} before",
-            )
-        await self._refuse_twin(hello.node, stream)
-        is_new = stream.report is None
-        stream.report = self._board.greet(hello, stream)
+            self._tell(stream, "hello_rejected", node=message.node, error=str(error))
+            await self._refuse(stream, "hello", grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        claim = Claim(
+            has_certificate=node_names(stream.context) is not None,
+            gpu_uuids=frozenset(hello.gpu_uuids),
+            host=stream.host,
+        )
+        await self._check_right(hello, claim, stream)
+        other = self._board.report(hello.node)
+        if other is not None and other.stream not in (None, stream):
+            self._tell(stream, "probe_replaced", node=hello.node)
+        if stream.report is None:
+            self._peers.end_silence(stream.host)
+            left_out_count = self._peers.admit_line(stream.host)
+            if left_out_count is not None:
+                _log.info(
+                    "probe_connected",
+                    node=hello.node,
+                    gpu_count=len(hello.gpus),
+                    version=hello.probe_version,
+                    left_out_count=left_out_count or None,
+                )
+        stream.report = self._board.greet(hello, stream, claim)
         stream.awaits_hello, stream.next_sequence = False, None
-        if is_new:
-            _log.info(
-                "probe_connected",
-                node=hello.node,
-                gpu_count=len(hello.gpus),
-                version=hello.probe_version,
-            )
         return pb.DaemonMessage(
             welcome=pb.Welcome(
                 daemon_version=self._version, sample_interval_s=self._sample_interval_s()
             )
         )
 
-    async def _refuse_twin(self, node: NodeName, stream: _Stream) -> None:
-        """Two probes may not speak for one node, unless the other one has fallen silent."""
-        other = self._board.report(node)
-        if other is None or other.stream in (None, stream):
-            return
-        if self._board.silent_s(other) > 3 * self._sample_interval_s():
-            return
-        self._metrics.samples_rejected.labels("twin").inc()
-        _log.warning("probe_twin", node=node, peer=stream.context.peer())
-        await stream.context.abort(
-            grpc.StatusCode.ALREADY_EXISTS,
-            f"another probe speaks for {node}; stop one, or give it its own --node",
-        )
+    async def _check_right(self, hello: ProbeHello, claim: Claim, stream: _Stream) -> None:
+        """End a stream that may not speak for the node that it names."""
+        node, codes = hello.node, grpc.StatusCode
+        if not may_speak_for(stream.context, node):
+            self._tell(stream, "probe_impostor", node=node)
+            why = f"the certificate does not name {node} as subject alternative name"
+            await self._refuse(stream, "impostor", codes.PERMISSION_DENIED, why)
+        if stream.report is not None and stream.report.hello.node != node:
+            why = f"this stream spoke for {stream.report.hello.node} before"
+            await self._refuse(stream, "hello", codes.INVALID_ARGUMENT, why)
+        if not self._board.knows_nodes():
+            why = "Slurm has not named a node with GPUs yet; try again"
+            await self._refuse(stream, "no_nodes", codes.UNAVAILABLE, why)
+        if not self._board.is_named(node):
+            self._tell(stream, "probe_unknown", node=node)
+            why = f"Slurm has no node {node} with GPUs; give Slurm's NodeName as --node"
+            await self._refuse(stream, "unknown_node", codes.NOT_FOUND, why)
+        if not self._board.may_report(claim, node, stream, 3 * self._sample_interval_s()):
+            self._tell(stream, "probe_twin", node=node)
+            why = f"another probe speaks for {node}; stop one, or give it its own --node"
+            await self._refuse(stream, "twin", codes.ALREADY_EXISTS, why)
+
+    async def _refuse(
+        self, stream: _Stream, reason: str, code: grpc.StatusCode, why: str
+    ) -> NoReturn:
+        self._metrics.samples_rejected.labels(reason).inc()
+        await stream.context.abort(code, why)
+
+    def _tell(self, stream: _Stream, event: str, **facts: str) -> None:
+        """Log what a host did, but not more often than a person could read."""
+        left_out_count = self._peers.admit_line(stream.host)
+        if left_out_count is not None:
+            peer = stream.context.peer()
+            _log.warning(event, **facts, peer=peer, left_out_count=left_out_count or None)
 
     async def _take_in(
         self, sample: pb.Sample, stream: _Stream, report: NodeReport
@@ -198,7 +241,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._metrics.samples_rejected.labels(error.quantity).inc()
         stream.bad_count += 1
         if stream.bad_count == 1:
-            _log.warning("sample_rejected", node=report.hello.node, error=str(error))
+            self._tell(stream, "sample_rejected", node=report.hello.node, error=str(error))
         if stream.bad_count >= BAD_MESSAGE_LIMIT:
             await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if error.quantity == "gpu_count":

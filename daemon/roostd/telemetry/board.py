@@ -4,9 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen, TopologySeen
-from roost_engine.domain.model import NodeName
+from roost_engine.domain.model import GpuUuid, NodeName
 from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.telemetry.claim import KNOWN_GPUS_S, Claim, may_take_over
 from roostd.telemetry.probe_messages import ProbeHello, faults, read_load
+
+_NO_CLAIM = Claim()
 
 
 @dataclass(slots=True)
@@ -21,6 +24,8 @@ class NodeReport:
             the node or the driver.
         faults_session_id: of the session whose faults these are.
         stream: whose messages count; None while the probe is away.
+        claim: what that stream shows for its right to report.
+        is_known: it names a GPU that is known from this node, or no other GPU ever was.
     """
 
     hello: ProbeHello
@@ -29,6 +34,8 @@ class NodeReport:
     faults: dict[int, str] = field(default_factory=dict)
     faults_session_id: str = ""
     stream: object | None = None
+    claim: Claim = _NO_CLAIM
+    is_known: bool = True
 
 
 class ProbeBoard:
@@ -44,6 +51,7 @@ class ProbeBoard:
         self._reports: dict[NodeName, NodeReport] = {}
         self._fresh: dict[NodeName, None] = {}
         self._named: set[NodeName] = set()  # by Slurm
+        self._known_gpus: dict[NodeName, frozenset[GpuUuid]] = {}  # of those
 
     def report(self, node: NodeName) -> NodeReport | None:
         """The newest from a node; None: it never had a probe."""
@@ -52,6 +60,29 @@ class ProbeBoard:
     def reports(self) -> Iterator[NodeReport]:
         """Of every node that ever had a probe."""
         return iter(self._reports.values())
+
+    def knows_nodes(self) -> bool:
+        """Return whether Slurm has named a node yet."""
+        return bool(self._named)
+
+    def is_named(self, node: NodeName) -> bool:
+        """Return whether Slurm names this node."""
+        return node in self._named
+
+    def may_report(self, claim: Claim, node: NodeName, stream: object, patience_s: float) -> bool:
+        """Return whether a stream may report for a node, though another one may do so already.
+
+        Args:
+            claim: what the stream shows for its right.
+            node: the node.
+            stream: the stream.
+            patience_s: a probe that was silent for longer gives way to any other.
+        """
+        report = self._reports.get(node)
+        if report is None or report.stream is None or report.stream is stream:
+            return True
+        known, silent_s = self._known_gpus.get(node, frozenset()), self.silent_s(report)
+        return may_take_over(claim, report.claim, known, silent_s, patience_s)
 
     def count_since(self, at_s: float) -> int:
         """Nodes of Slurm's that have reported since that engine time."""
@@ -64,10 +95,17 @@ class ProbeBoard:
         """How long the node has not been heard of."""
         return self._now_s() - report.sample_at_s
 
-    def greet(self, hello: ProbeHello, stream: object) -> NodeReport:
+    def greet(self, hello: ProbeHello, stream: object, claim: Claim = _NO_CLAIM) -> NodeReport:
         """Take in a Hello; from now on only this stream speaks for the node."""
         before = self._reports.get(hello.node)
-        report = NodeReport(hello, self._now_s(), faults_session_id=hello.session_id, stream=stream)
+        report = NodeReport(
+            hello,
+            self._now_s(),
+            faults_session_id=hello.session_id,
+            stream=stream,
+            claim=claim,
+            is_known=self._learn_gpus(hello.node, claim, before),
+        )
         self._reports[hello.node] = report
         self._fresh.pop(hello.node, None)
         if before is not None:
@@ -78,6 +116,16 @@ class ProbeBoard:
         if hello.gpus and (before is None or before.hello.links != hello.links):
             self._tell_topology(report)
         return report
+
+    def _learn_gpus(self, node: NodeName, claim: Claim, before: NodeReport | None) -> bool:
+        """Keep which GPUs a node has; return whether the claim names one that is known by then."""
+        known = self._known_gpus.get(node, frozenset())
+        if before is not None and self.silent_s(before) > KNOWN_GPUS_S:
+            known = frozenset()
+        is_known = not known or claim.has_certificate or claim.names_known_gpu(known)
+        if is_known and claim.gpu_uuids and node in self._named:
+            self._known_gpus[node] = claim.gpu_uuids
+        return is_known
 
     def take_in(self, report: NodeReport, sample: pb.Sample) -> None:
         """Keep a checked sample."""
@@ -101,6 +149,7 @@ class ProbeBoard:
     def forget(self, node: NodeName) -> None:
         """Slurm no longer knows the node."""
         self._named.discard(node)
+        self._known_gpus.pop(node, None)
         report = self._reports.get(node)
         if report is not None and report.stream is None:
             self._drop(node)

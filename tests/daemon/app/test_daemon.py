@@ -3,6 +3,7 @@ import os
 import time
 from pathlib import Path
 
+import grpc
 import pytest
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.running import config, running
@@ -295,12 +296,16 @@ async def test_a_node_whose_probe_came_before_slurm_knew_it_gets_its_links(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
+        greeting = probe_pb.ProbeMessage(hello=hello("n3", 8, lanes={(1, 6): 4}))
         async with daemon.telemetry() as stub:
-            call = stub.Stream()
-            await call.write(probe_pb.ProbeMessage(hello=hello("n3", 8, lanes={(1, 6): 4})))
-            await call.read()
+            early = stub.Stream()
+            await early.write(greeting)
+            assert await early.code() is grpc.StatusCode.NOT_FOUND
             slurm.set_node(builders.node("n3"))
             await daemon.until(lambda: "n3" in daemon.daemon.state.engine.cluster.row, "n3")
+            call = stub.Stream()
+            await call.write(greeting)
+            await call.read()
             (job_id,) = slurm.submit(gpus_per_node=2, node_list="n3")
             await daemon.until_running(job_id)
 

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.rpc.served import ManualClock, Served
 
 from roost_engine.domain.events import Event
-from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.domain.model import NodeName
+from roost_engine.engine import Engine, EngineConfig, Policies
 from roostd.config.config import Config, Listen
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
@@ -31,6 +31,8 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
         slurm_version="22.05.8",
         slurm_fault="",
     )
+    for node in ("n0", "n1", "n2", "n3"):
+        list(state.board.introduce(NodeName(node)))  # Slurm names them
     listen = Listen(probes="127.0.0.1:0", max_node_count=3)
 
     async def say(event: Event) -> None:

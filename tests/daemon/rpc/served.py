@@ -75,6 +75,14 @@ class Served:
                     return report.sample
                 await asyncio.sleep(0.005)
 
+    async def until_streams(self, count: int) -> None:
+        """Until that many probe streams are open."""
+        async with asyncio.timeout(5):
+            while True:
+                if self.count("roost_probe_streams") == count:
+                    return
+                await asyncio.sleep(0.005)
+
     def feed(self, *events: Event) -> tuple[Action, ...]:
         return sum((self.state.engine.step(event) for event in events), ())
 

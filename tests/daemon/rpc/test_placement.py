@@ -1,18 +1,23 @@
+import grpc
 import pytest
 from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import Served
 
 from roost_engine.domain.events import JobQueued, NodeSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import GpuUuid, JobId
 from roost_engine.testing import builders
 from roost_proto.v1 import placement_pb2 as pb
+from roostd.rpc.peers import LOCAL_HOST
 from roostd.rpc.placement import rank_order
+from roostd.telemetry.claim import Claim
 from roostd.telemetry.probe_messages import read_hello
 
 
 def place(served: Served, *, binding: bool = True) -> None:
     served.feed(NodeSeen(at_s=100.0, node=builders.node("n1", 4)))
-    served.state.board.greet(read_hello(hello("n1", lanes={(0, 2): 4, (1, 3): 4})), "stream")
+    message = read_hello(hello("n1", lanes={(0, 2): 4, (1, 3): 4}))
+    served.state.board.greet(message, "stream", Claim(host=LOCAL_HOST))
+    served.state.board.greet(read_hello(hello("n2")), "other", Claim(host=LOCAL_HOST))
     served.feed(*served.emitted)
     job = builders.job("7_3", gpus=4, binding=binding)
     served.feed(JobQueued(at_s=100.0, job=job))
@@ -34,7 +39,7 @@ async def test_a_plan_has_gpus_uuids_and_an_order_in_which_neighbours_are_linked
 
 @pytest.mark.parametrize(
     ("slurm_job_id", "node", "binding"),
-    [(12, "n1", False), (12, "n2", True), (13, "n1", True), (2**63, "", True)],
+    [(12, "n1", False), (12, "n2", True), (13, "n1", True), (2**63, "n1", True)],
 )
 async def test_jobs_that_roost_does_not_steer_have_no_plan(
     served: Served, slurm_job_id: int, node: str, binding: bool
@@ -62,6 +67,52 @@ async def test_an_allocation_other_than_planned_is_counted(served: Served) -> No
 
     assert (same.as_planned, other.as_planned, unmanaged.as_planned) == (True, False, True)
     assert served.count("roost_allocation_mismatches_total") == 1
+
+
+@pytest.mark.parametrize(
+    ("node", "claim"),
+    [
+        ("n1", Claim(host="10.0.0.7")),  # the caller is not where the node's probe is
+        ("n1", Claim(host="")),
+        ("n3", None),  # no probe has reported for the node
+        ("", None),
+    ],
+)
+async def test_in_clear_text_a_plan_is_told_only_where_the_node_s_probe_runs(
+    served: Served, node: str, claim: Claim | None
+) -> None:
+    place(served)
+    if claim is not None:
+        served.state.board.greet(read_hello(hello(node)), "later", claim)
+    stub = served.placement()
+
+    for ask in (
+        stub.GetPlan(pb.GetPlanRequest(slurm_job_id=12, node=node)),
+        stub.ReportAllocation(pb.AllocationReport(slurm_job_id=12, node=node, gpu_indices=[0])),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask
+        assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert caught.value.details() == (
+            f"without mutual TLS plans for {node} are told only where its probe runs"
+        )
+    assert served.count("roost_allocation_mismatches_total") == 0
+
+
+async def test_a_probe_that_took_a_silent_node_s_place_is_not_told_its_plans(
+    served: Served,
+) -> None:
+    place(served)
+    board = served.state.board
+    known = Claim(host="10.0.0.7", gpu_uuids=frozenset({GpuUuid("GPU-real")}))
+    board.greet(read_hello(hello("n1")), "real", known)
+    forged = Claim(host=LOCAL_HOST, gpu_uuids=frozenset({GpuUuid("GPU-forged")}))
+    board.greet(read_hello(hello("n1")), "forged", forged)
+
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await served.placement().GetPlan(pb.GetPlanRequest(slurm_job_id=12, node="n1"))
+
+    assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_rank_order_walks_along_bridges() -> None:

@@ -1,18 +1,30 @@
 import asyncio
 import contextlib
 import math
+import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
+import structlog
 from tests.daemon.rpc.probes import floats, hello, sample
-from tests.daemon.rpc.served import Served
+from tests.daemon.rpc.served import ManualClock, Served
 
 from roost_engine.domain.events import GpuHealthChanged, TopologySeen
 from roost_engine.domain.model import NodeName
+from roost_probe.daemon_link import DaemonAddress
+from roost_probe.telemetry import Outbox, TelemetryStream
 from roost_proto.v1 import telemetry_pb2 as pb
-from roostd.rpc.limits import PROBE_MESSAGE_BYTES
+from roost_proto.v1 import telemetry_pb2_grpc
+from roostd.rpc.limits import (
+    HELLO_BURST_COUNT,
+    LOG_BURST_COUNT,
+    MOST_SILENT_STREAMS,
+    PROBE_MESSAGE_BYTES,
+)
+from roostd.rpc.peers import Peers
 
 N1 = NodeName("n1")
 
@@ -20,8 +32,9 @@ N1 = NodeName("n1")
 class Probe:
     """One stream, message by message."""
 
-    def __init__(self, served: Served) -> None:
-        self.call: Any = served.telemetry().Stream()
+    def __init__(self, served: Served, channel: grpc.aio.Channel | None = None) -> None:
+        stub = telemetry_pb2_grpc.TelemetryStub(channel or served.probe_channel())
+        self.call: Any = stub.Stream()
 
     async def say(self, body: pb.Hello | pb.Sample) -> None:
         if isinstance(body, pb.Hello):
@@ -238,15 +251,152 @@ async def test_what_a_probe_said_is_told_again_when_slurm_names_the_node(served:
     assert list(served.state.board.introduce(NodeName("other"))) == []
 
 
-async def test_made_up_nodes_leave_nothing_behind(served: Served) -> None:
+async def test_nodes_that_slurm_does_not_know_are_refused_and_leave_nothing_behind(
+    served: Served,
+) -> None:
     for number in range(3):
         probe = Probe(served)
-        await probe.greet(hello(f"made-up-{number}"))
-        await probe.call.done_writing()
-        await probe.ends_with()
+        await probe.say(hello(f"made-up-{number}"))
 
+        assert await probe.ends_with() == (
+            grpc.StatusCode.NOT_FOUND,
+            f"Slurm has no node made-up-{number} with GPUs; give Slurm's NodeName as --node",
+        )
     assert list(served.state.board.reports()) == []
     assert served.state.board.count_since(0.0) == 0
+    assert served.count("roost_telemetry_rejected_total", reason="unknown_node") == 3
+
+
+def forget_all_nodes(served: Served) -> None:
+    """As before the first look at Slurm."""
+    for node in ("n0", "n1", "n2", "n3"):
+        served.state.board.forget(NodeName(node))
+
+
+async def test_a_probe_that_comes_before_the_first_look_at_slurm_is_told_to_come_again(
+    served: Served,
+) -> None:
+    forget_all_nodes(served)
+    early = Probe(served)
+    await early.say(hello())
+    assert await early.ends_with() == (
+        grpc.StatusCode.UNAVAILABLE,
+        "Slurm has not named a node with GPUs yet; try again",
+    )
+
+    list(served.state.board.introduce(N1))
+
+    assert (await Probe(served).greet(hello())).daemon_version == "9.9"
+
+
+async def test_the_probe_s_own_stream_comes_back_once_slurm_names_its_node(
+    served: Served,
+) -> None:
+    forget_all_nodes(served)
+    welcomed, refused = asyncio.Event(), asyncio.Event()
+
+    class Impatience(random.Random):
+        """Asked how long to wait after a refusal: not at all."""
+
+        def random(self) -> float:
+            refused.set()
+            return 0.0
+
+    stream = TelemetryStream(
+        DaemonAddress(target=f"127.0.0.1:{served.servers.probe_port}"),
+        Outbox(),
+        hello,
+        lambda welcome: welcomed.set(),
+        Impatience(),
+    )
+    run = asyncio.create_task(stream.run())
+    try:
+        await asyncio.wait_for(refused.wait(), 10)
+        assert not welcomed.is_set()
+        list(served.state.board.introduce(N1))
+        await asyncio.wait_for(welcomed.wait(), 10)
+    finally:
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_probe_with_the_gpus_that_the_node_had_takes_its_place_back(
+    served: Served,
+) -> None:
+    """A forger that spoke for a silent node once kept the real probe out, as a twin."""
+    await Probe(served).greet(hello(session="real"))
+    served.clock.at_s += 60.0
+    forged = hello(session="forged")
+    for index, gpu in enumerate(forged.gpus):
+        gpu.uuid = f"GPU-forged-{index}"
+    forger = Probe(served)
+    await forger.greet(forged)
+    broken = sample(1)
+    broken.lost_mask = 0b1111
+    await forger.say(broken)
+    await served.until_sequence("n1", 1)
+
+    real = Probe(served)
+    assert (await real.greet(hello(session="real again"))).daemon_version == "9.9"
+    await forger.say(sample(2))
+
+    assert await forger.ends_with() == (grpc.StatusCode.ABORTED, "a newer probe speaks for n1")
+    report = served.state.board.report(N1)
+    assert report is not None
+    assert report.faults == {}
+    again = Probe(served)
+    await again.say(forged)
+    assert (await again.ends_with())[0] is grpc.StatusCode.ALREADY_EXISTS
+
+
+async def test_streams_without_a_hello_are_limited_by_host_and_counted_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.servers.telemetry, "_max_stream_count", 1_000)
+    channels = [served.probe_channel() for _ in range(MOST_SILENT_STREAMS // 16)]
+    calls: list[Any] = [
+        telemetry_pb2_grpc.TelemetryStub(channels[number // 16]).Stream()
+        for number in range(MOST_SILENT_STREAMS)
+    ]
+    await served.until_streams(MOST_SILENT_STREAMS)
+    late = Probe(served)
+    await late.say(hello())
+    code, details = await late.ends_with()
+    assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert details.endswith("streams of this host have not said Hello; try again")
+
+    for call in calls:
+        call.cancel()
+    await served.until_streams(0)
+    assert (await Probe(served).greet(hello())).daemon_version == "9.9"
+
+
+async def test_hellos_and_log_lines_of_a_host_are_limited(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(served.servers.telemetry, "_peers", Peers(clock.now_s))
+    channel = served.probe_channel()
+    codes: Counter[grpc.StatusCode] = Counter()
+
+    async def knock() -> None:
+        probe = Probe(served, channel)
+        await probe.say(hello("made-up"))
+        codes[(await probe.ends_with())[0]] += 1
+
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(int(HELLO_BURST_COUNT) + 10):
+            await knock()
+        clock.at_s += 10.0
+        await knock()
+
+    assert codes == {
+        grpc.StatusCode.NOT_FOUND: HELLO_BURST_COUNT + 1,
+        grpc.StatusCode.RESOURCE_EXHAUSTED: 10,
+    }
+    told = [entry for entry in lines if entry["event"] == "probe_unknown"]
+    assert len(told) == LOG_BURST_COUNT + 1
+    assert told[-1]["left_out_count"] == HELLO_BURST_COUNT - LOG_BURST_COUNT
 
 
 async def test_an_empty_message_of_a_newer_probe_is_passed_over(served: Served) -> None:
