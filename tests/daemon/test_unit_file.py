@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import missing
 
+from roostd.rpc.limits import probe_options
+
 UNIT = Path(__file__).parents[2] / "daemon" / "systemd" / "roostd.service"
 EXPOSURE_LIMIT = 20  # 2.0; slurmctld's own unit has 9.2
 
@@ -17,6 +19,42 @@ def installed(tmp_path: Path) -> Path:
     unit = tmp_path / "roostd.service"
     unit.write_text(UNIT.read_text().replace("/usr/bin/roostd", "/bin/true"))
     return unit
+
+
+def settings(file: Path) -> dict[str, str]:
+    """What a unit file says, by SECTION.KEY; of a key that stands twice the last."""
+    found, section = dict[str, str](), ""
+    for line in file.read_text().splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found[f"{section}.{key}"] = value
+    return found
+
+
+def test_systemd_never_gives_up() -> None:
+    said = settings(UNIT)
+
+    assert said["Unit.StartLimitIntervalSec"] == "0"
+    assert said["Service.Restart"] == "always"
+    assert float(said["Service.RestartSec"]) > 0
+    assert not [key for key in said if "Prevent" in key]
+
+
+def test_a_start_that_keeps_failing_is_tried_less_often() -> None:
+    said = settings(UNIT.with_name("roostd.service.d") / "restart-steps.conf")
+
+    assert int(said["Service.RestartSteps"]) > 1
+    most_s = float(said["Service.RestartMaxDelaySec"])
+    assert most_s > float(settings(UNIT)["Service.RestartSec"])
+
+
+def test_the_unit_allows_files_for_as_many_probes_as_can_be_configured() -> None:
+    limit = int(settings(UNIT)["Service.LimitNOFILE"])
+    most = 100_000  # listen.max_node_count
+    options = dict(probe_options(most, limit))
+    assert options["grpc.max_allowed_incoming_connections"] > 2 * most
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -14,12 +14,12 @@ from prometheus_client import CollectorRegistry
 from roost_engine.domain.errors import ConfigError, RoostError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine
-from roost_engine.plugins import Policies
-from roost_formats.journal.journal import Journal, Limits
+from roost_engine.engine import Engine, Policies
+from roost_formats.journal.journal import Limits
 from roostd.app.applier import Applier
 from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.gauges import set_gauges, status_line
+from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
@@ -46,6 +46,7 @@ DRAIN_S = 10.0
 STOP_GRACE_S = 2.0
 HOUSEKEEPING_S = 1.0
 ANNOUNCE_S = 2.0
+JOURNAL_RETRY_S = 30.0
 
 
 class DaemonFailed(RoostError):
@@ -104,7 +105,6 @@ class Daemon:
 
         Raises:
             ConfigError: a port or folder that the configuration names cannot be used.
-            JournalError: the state folder cannot be written.
             StateFolderInUse: another roostd is running.
             DaemonFailed: a task failed; the log has the trace.
         """
@@ -136,11 +136,16 @@ class Daemon:
     def _build(self, config: Config) -> None:
         limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
         speeds = read_speeds(config)
-        journal = Journal.open(config.paths.state_dir, limits)
-        if journal.quarantined is not None:
-            _log.error("journal_damaged", put_aside=str(journal.quarantined))
-        clock = MonotonicClock.resume(journal.last_at_s, journal.epoch_of_zero_s)
-        self.recorder = Recorder(journal, config.journal.max_bytes // 4)
+        opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
+        opened = opener.at_start()
+        clock = MonotonicClock.resume(opened.last_at_s, opened.epoch_of_zero_s)
+        self.recorder = Recorder(
+            opened.journal,
+            config.journal.max_bytes // 4,
+            JOURNAL_RETRY_S,
+            fault=opened.fault,
+            reopen=opener.anew,
+        )
         board = ProbeBoard(clock.now_s, self._emit)
         self.state = DaemonState(
             version=version("roost"),
@@ -149,8 +154,9 @@ class Daemon:
             engine=Engine(config.engine.to_core(), Policies()),
             board=board,
             started_s=clock.now_s(),
+            journal_fault=opened.fault,
         )
-        self.knowledge = KnowledgeKeeper.resume(journal, self.state, self.recorder)
+        self.knowledge = KnowledgeKeeper.resume(opened.journal, self.state, self.recorder)
         self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
         self._links = LinkMeter(self.state, self._emit)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
@@ -293,6 +299,7 @@ class Daemon:
             self._links.look()
             self.knowledge.keep_if_due()
             if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
+                await self.knowledge.read_late()
                 self._engines.begin()
                 self.decisions.restart(self.watch.world())
             await asyncio.sleep(HOUSEKEEPING_S)

@@ -22,28 +22,47 @@ class KnowledgeKeeper:
     """Writes the policies' knowledge into the journal, now and then and when asked.
 
     Args:
-        before: what earlier daemons learned.
+        before: what earlier daemons learned; None: that could not be read.
         state: has the engine whose policies learn now.
         recorder: the journal.
     """
 
-    def __init__(self, before: Knowledge, state: DaemonState, recorder: Recorder) -> None:
-        self._known, self._state, self._recorder = before, state, recorder
+    def __init__(self, before: Knowledge | None, state: DaemonState, recorder: Recorder) -> None:
+        self._known, self._state, self._recorder = before or Knowledge(), state, recorder
+        self._is_unread, self._is_late = before is None, False
         self._due_s = state.clock.now_s() + _EVERY_S
 
     @classmethod
-    def resume(cls, journal: Journal, state: DaemonState, recorder: Recorder) -> "KnowledgeKeeper":
+    def resume(
+        cls, journal: Journal | None, state: DaemonState, recorder: Recorder
+    ) -> "KnowledgeKeeper":
         """Begin with what the journal says; with nothing where it cannot be read."""
         try:
-            memo = journal.memo()
-            before = Knowledge() if memo is None else decode(memo, Knowledge)
+            memo = None if journal is None else journal.memo()
         except JournalError as error:
             _log.warning("knowledge_lost", error=str(error))
-            before = Knowledge()
-        return cls(before, state, recorder)
+            return cls(None, state, recorder)
+        return cls(None if journal is None else _read(memo), state, recorder)
+
+    async def read_late(self) -> None:
+        """Read what could not be read at the start, now that a new run may begin with it.
+
+        What was learned in between is given up: a memo written over the older one would lose more.
+        """
+        if not self._is_unread:
+            return
+        try:
+            self._known = _read(await self._recorder.memo())
+        except JournalError as error:
+            _log.warning("knowledge_lost", error=str(error))
+            return
+        self._is_unread, self._is_late = False, self._known != Knowledge()
 
     def up_to_now(self) -> Knowledge:
         """What is known by now."""
+        if self._is_late:
+            self._is_late = False
+            return self._known
         self._known = knowledge_of(self._state.engine.policies, self._known)
         return self._known
 
@@ -68,3 +87,13 @@ class KnowledgeKeeper:
             return False
         before = self._known.preemption or PreemptionState()
         return not set(policy.state().asked) <= set(before.asked)
+
+
+def _read(memo: bytes | None) -> Knowledge:
+    if memo is None:
+        return Knowledge()
+    try:
+        return decode(memo, Knowledge)
+    except JournalError as error:
+        _log.warning("knowledge_lost", error=str(error))
+        return Knowledge()

@@ -12,7 +12,14 @@ from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
-from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
+from roost_formats.journal.journal import (
+    DamagedJournal,
+    Journal,
+    Memo,
+    Record,
+    RunHead,
+    Step,
+)
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -26,28 +33,38 @@ _RUN_AGE_S = 86_400.0
 class Recorder:
     """Takes steps at once, writes them in order in a thread of its own.
 
-    A disk that fails does not stop placement: the recorder drops what comes, says why in `fault`,
-    tries again every half minute, and asks for a new run once the disk works: a run with a gap
-    could not be replayed.
+    A disk that fails does not stop placement, nor a start: the recorder drops what comes, says why
+    in `fault`, tries again every half minute, and asks for a new run once the disk works: a run
+    with a gap could not be replayed.
 
     Args:
-        journal: where to write; nobody else may use it from now on.
+        journal: where to write; nobody else may use it from now on. None: there is none yet.
         run_bytes_limit: a run larger than this asks for a new one.
         retry_s: between two attempts on a disk that failed.
+        fault: why the journal cannot be written at the start; empty when it can.
+        reopen: opens the journal anew, after such a start and when the file proves to be damaged;
+            it takes that damage, "" for none. None: the journal is all there is.
     """
 
     def __init__(
-        self, journal: Journal, run_bytes_limit: int = 256 << 20, retry_s: float = _RETRY_S
+        self,
+        journal: Journal | None,
+        run_bytes_limit: int = 256 << 20,
+        retry_s: float = _RETRY_S,
+        *,
+        fault: str = "",
+        reopen: Callable[[str], Journal] | None = None,
     ) -> None:
         self._journal, self._run_bytes_limit, self._retry_s = journal, run_bytes_limit, retry_s
+        self._reopen, self._must_reopen, self._damage = reopen, bool(fault), ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._pending: list[Record] = []
         self._wake, self._progress = asyncio.Event(), asyncio.Condition()
         self._taken_count = self._written_count = 0
         self._run_began_s = time.monotonic()
-        self._is_torn = self._is_closing = False
+        self._is_torn, self._is_closing = bool(fault), False
         self._needs_probe = False
-        self.fault = ""
+        self.fault = fault
         self.dropped_count = 0
 
     @property
@@ -56,7 +73,7 @@ class Recorder:
         if self._is_torn:
             return not self.fault
         too_old = time.monotonic() - self._run_began_s > _RUN_AGE_S
-        return too_old or self._journal.run_bytes > self._run_bytes_limit
+        return too_old or self._open_journal().run_bytes > self._run_bytes_limit
 
     def begin_run(self, head: RunHead) -> None:
         """A fresh engine takes over: what is appended from now on is its own."""
@@ -90,10 +107,18 @@ class Recorder:
     async def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
         """The last placement of each of these jobs; empty when the journal cannot be read."""
         try:
-            return await self._call(lambda: self._journal.places(list(job_ids)))
+            return await self._call(lambda: self._open_journal().places(list(job_ids)))
         except JournalError as error:
             _log.warning("journal_not_read", error=str(error))
             return {}
+
+    async def memo(self) -> bytes | None:
+        """Return what policies knew when they were last asked; None: nothing is written down.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        return await self._call(lambda: self._open_journal().memo())
 
     async def run(self) -> None:
         """Write until `close`; one task runs this."""
@@ -106,7 +131,8 @@ class Recorder:
             if time.monotonic() - pruned_s > _PRUNE_EVERY_S and not self._is_torn:
                 pruned_s = time.monotonic()
                 await self._prune()
-        await self._call(self._journal.close)
+        if self._journal is not None:
+            await self._call(self._journal.close)
         self._thread.shutdown()
 
     def close(self) -> None:
@@ -136,10 +162,11 @@ class Recorder:
         if not batch:
             return
         try:
-            await self._call(lambda: self._journal.write(batch))
+            await self._call(lambda: self._open_journal().write(batch))
             self._written_count += len(batch)
         except JournalError as error:
             self.dropped_count += len(batch)
+            self._note_damage(error)
             self._tear(str(error))
         async with self._progress:
             self._progress.notify_all()
@@ -155,9 +182,12 @@ class Recorder:
     async def _probe(self) -> None:
         """See whether the disk takes writes again; pruning may be what makes room."""
         try:
-            await self._call(self._journal.prune)
-            await self._call(self._journal.check)
+            if self._must_reopen and self._reopen is not None:
+                await self._call(self._open_anew)
+            await self._call(lambda: self._open_journal().prune())
+            await self._call(lambda: self._open_journal().check())
         except JournalError as error:
+            self._note_damage(error)
             self.fault = str(error)
             return
         _log.info("journal_resumed", dropped_count=self.dropped_count)
@@ -165,10 +195,30 @@ class Recorder:
 
     async def _prune(self) -> None:
         try:
-            while await self._call(self._journal.prune):
+            while await self._call(lambda: self._open_journal().prune()):
                 await self._write_pending()
         except JournalError as error:
+            self._note_damage(error)
             self._tear(str(error))
+
+    def _open_journal(self) -> Journal:
+        if self._journal is None:
+            raise JournalError(self.fault)
+        return self._journal
+
+    def _open_anew(self) -> None:
+        """Close what is open and open it again; leaves no journal where that fails."""
+        assert self._reopen is not None
+        journal, self._journal = self._journal, None
+        if journal is not None:
+            journal.close()
+        self._journal = self._reopen(self._damage)
+        self._must_reopen, self._damage = False, ""
+
+    def _note_damage(self, error: JournalError) -> None:
+        """Have a file that is broken put aside, and a new one begun, at the next attempt."""
+        if isinstance(error, DamagedJournal):
+            self._must_reopen, self._damage = True, str(error)
 
     async def _call(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -1,19 +1,33 @@
-"""The folders that the daemon keeps: made at its start, and locked against a second daemon."""
+"""The folders that the daemon keeps: made at its start, and locked against a second daemon.
+
+A disk that is full or fails is no fault of the configuration: without a state folder the daemon
+starts without a journal, without a runtime folder it cannot start yet.
+"""
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import structlog
+
 from roost_engine.domain.errors import ConfigError, RoostError
 from roostd.config.config import Config
 
+_log = structlog.get_logger(__name__)
+
 SPOOL_FOLDER = "spool"
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class StateFolderInUse(RoostError):
     """Another roostd keeps its journal in the state folder."""
+
+
+class FolderUnusable(RoostError):
+    """A disk that is full or fails does not take a folder that the daemon cannot do without."""
 
 
 def make_folders(config: Config) -> None:
@@ -21,6 +35,7 @@ def make_folders(config: Config) -> None:
 
     Raises:
         ConfigError: one cannot be made; names it.
+        FolderUnusable: the runtime folder's disk is full or fails.
     """
     paths = config.paths
     for key, folder, mode in (
@@ -31,26 +46,41 @@ def make_folders(config: Config) -> None:
         try:
             folder.mkdir(mode=mode, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConfigError([f"{key}: {folder}: {error.strerror}"]) from error
+            problem = f"{key}: {folder}: {error.strerror}"
+            if error.errno not in _DISK_FAULTS:
+                raise ConfigError([problem]) from error
+            if folder != paths.state_dir:
+                raise FolderUnusable(problem) from error
+            _log.error("folder_unusable", error=problem)
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the state folder; the kernel lets go of it whatever becomes of this process.
 
+    The folder itself is locked beside its file "lock", which a full disk may not take.
+
     Raises:
         ConfigError: it takes no lock.
         StateFolderInUse: another daemon holds it.
     """
-    try:
-        handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError([f"paths.state_dir: {folder}: {error.strerror}"]) from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StateFolderInUse(f"{folder}: another roostd is running on it") from error
+    with contextlib.ExitStack() as held:
+        for path, flags in (
+            (folder, os.O_RDONLY | os.O_DIRECTORY),
+            (folder / "lock", os.O_RDWR | os.O_CREAT),
+        ):
+            try:
+                handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+            except OSError as error:
+                problem = f"paths.state_dir: {folder}: {error.strerror}"
+                is_missing = error.errno == errno.ENOENT  # its disk did not take it: make_folders
+                if error.errno not in _DISK_FAULTS and not is_missing:
+                    raise ConfigError([problem]) from error
+                _log.error("folder_not_locked", path=str(path), error=problem)
+                continue
+            held.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StateFolderInUse(f"{folder}: another roostd is running on it") from error
         yield
-    finally:
-        os.close(handle)

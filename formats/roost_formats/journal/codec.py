@@ -8,6 +8,7 @@ default still reads old journals. What else changed since is in `earlier`. Float
 
 import dataclasses
 import json
+import re
 import struct
 import types
 from collections.abc import Mapping, Sequence
@@ -18,15 +19,31 @@ from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.errors import JournalError
-from roost_engine.domain.lazy import Lazy
-from roost_formats.journal.earlier import completed, finished, present_name
+from roost_engine.domain.errors import JournalError, RoostError
 
 FORMAT = 1
 
+# What reading damaged bytes may raise: a bit may be anywhere, in a number or a key too.
+_DAMAGE = (
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
 _T = TypeVar("_T")
 _LENGTH = struct.Struct("<I")
+_DTYPE = re.compile(r"[<>|=][biuf]\d{1,2}", re.ASCII)  # as numpy's dtype.str
 _AnyArray: TypeAlias = NDArray[np.generic]
+
+
+class UnknownRecord(JournalError):
+    """A record has a type, a field or a value that this version of Roost does not know."""
 
 
 def encode(value: object) -> bytes:
@@ -48,15 +65,35 @@ def decode(data: bytes, kind: type[_T]) -> _T:
         kind: the type of the value; may be a union or tuple[X, ...].
 
     Raises:
-        JournalError: the bytes are damaged, or of a type that this version does not know.
+        UnknownRecord: a type, a field or a value of an enum is none that this version knows.
+        JournalError: the bytes are damaged.
     """
     try:
-        (length,) = _LENGTH.unpack_from(data)
-        end = _LENGTH.size + length
-        value: _T = _Reader(memoryview(data)[end:]).read(json.loads(data[_LENGTH.size : end]), kind)
-    except (struct.error, ValueError, KeyError, TypeError) as error:
+        plain, arrays = _split(data)
+        value: _T = _Reader(arrays).read(plain, kind)
+    except UnknownRecord:
+        raise
+    except (*_DAMAGE, RoostError) as error:
         raise JournalError(f"record cannot be read: {error}") from error
     return value
+
+
+def check_form(data: bytes) -> None:
+    """Check that bytes have the form of a record, of whatever type.
+
+    Raises:
+        JournalError: they have not.
+    """
+    try:
+        _split(data)
+    except _DAMAGE as error:
+        raise JournalError(f"record cannot be read: {error}") from error
+
+
+def _split(data: bytes) -> tuple[Any, memoryview]:
+    (length,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + length
+    return json.loads(data[_LENGTH.size : end]), memoryview(data)[end:]
 
 
 def _plain(value: object, arrays: list[bytes]) -> object:
@@ -127,19 +164,24 @@ class _Reader:
             return [self.read(part, item) for part in plain]
         if dataclasses.is_dataclass(kind):
             return self._record(plain, kind)
-        if isinstance(kind, type) and issubclass(kind, Enum | float):
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            return self._enum(plain, kind)
+        return kind(plain) if kind is float else plain
+
+    def _enum(self, plain: Any, kind: type[Enum]) -> Enum:
+        try:
             return kind(plain)
-        return plain
+        except ValueError as error:
+            raise UnknownRecord(f"record cannot be read: {error}") from error
 
     def _one_of(self, plain: Any, kinds: tuple[Any, ...]) -> Any:
         if plain is None and types.NoneType in kinds:
             return None
         if isinstance(plain, dict) and "$" in plain:
             named = {getattr(kind, "__name__", ""): kind for kind in kinds}
-            name = present_name(plain["$"])
-            if name not in named:
-                raise ValueError(f"unknown record {plain['$']!r}")
-            return self.read(plain, named[name])
+            if plain["$"] not in named:
+                raise UnknownRecord(f"record cannot be read: unknown record {plain['$']!r}")
+            return self.read(plain, named[plain["$"]])
         (kind,) = (kind for kind in kinds if kind is not types.NoneType)
         return self.read(plain, kind)
 
@@ -149,6 +191,8 @@ class _Reader:
         return tuple(self.read(item, kind) for item, kind in zip(plain, kinds, strict=True))
 
     def _array(self, plain: Any) -> _AnyArray:
+        if not _DTYPE.fullmatch(plain["dtype"]):  # numpy evaluates other texts as Python
+            raise ValueError(f"{plain['dtype']!r} is no type of numbers")
         dtype, shape = np.dtype(plain["dtype"]), tuple(plain["shape"])
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
         part = self._arrays[self._offset : self._offset + size]
@@ -160,8 +204,12 @@ class _Reader:
     def _record(self, plain: Any, kind: Any) -> Any:
         if present_name(plain["$"]) != kind.__name__:
             raise ValueError(f"want {kind.__name__}, got {plain['$']!r}")
-        hints, fields = _field_types(kind), completed(plain)
-        values = {
-            name: self.read(value, hints[name]) for name, value in fields.items() if name != "$"
-        }
-        return finished(kind(**values), plain)
+        hints = _field_types(kind)
+        unknown = plain.keys() - hints.keys() - {"$"}
+        if unknown:
+            raise UnknownRecord(
+                f"record cannot be read: {kind.__name__} has no field {min(unknown)!r}"
+            )
+        return kind(
+            **{name: self.read(value, hints[name]) for name, value in plain.items() if name != "$"}
+        )

@@ -10,6 +10,7 @@ lose the last of them, the death of the process does not. `journal_reader` reads
 Page: docs/operations.md.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -21,10 +22,12 @@ from roost_engine.domain.actions import Action, LetGo, Place, Preempt
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
-from roost_formats.journal.codec import FORMAT, decode, encode
+from roost_formats.journal.codec import FORMAT, UnknownRecord, check_form, decode, encode
 
 FILE_NAME = "journal.sqlite"
 
+_CENTURY_S = 100 * 366 * 86_400.0  # no daemon lives so long: a time beyond it is damage
+_INCREMENTAL = 2  # SQLite's number of that mode of auto_vacuum
 _PRUNE_ROWS = 5_000  # a transaction, so that writes never wait long
 _REMEMBERED_PLACES = 20_000  # jobs whose last placement outlives its run
 
@@ -100,6 +103,10 @@ class Step:
 
 Record: TypeAlias = RunHead | Step | Memo
 
+_NO_HEAD = RunHead(
+    version="", policy="", epoch_of_zero_s=0.0, began_s=0.0, config=b"", plugins=b"none"
+)
+
 # Unions are no `type` to mypy, but they are what the codec reads.
 EVENT: type[Event] = Event  # type: ignore[assignment]
 ACTIONS: type[tuple[Action, ...]] = tuple[Action, ...]
@@ -113,48 +120,101 @@ class Limits:
     max_age_s: float = 30 * 86_400.0
 
 
+class DamagedJournal(JournalError):
+    """The file is broken; the disk may be sound."""
+
+
+class NewerJournal(JournalError):
+    """The file was written by a later version of Roost."""
+
+
 class Journal:
     """An open journal. Not safe for threads at once; any one thread at a time may use it.
 
     Args:
         connection: an open database with the schema in it.
         limits: how much is kept.
-        quarantined: where a damaged predecessor was put; None: there was none.
 
     Attributes:
+        quarantined: where a predecessor was put that could not be used; None: there was none.
+        quarantine_reason: why; empty without one.
         last_at_s: engine time of the newest entry; 0 in an empty journal.
         epoch_of_zero_s: the wall clock at engine time 0; None in an empty journal.
         run_bytes: what the current run has written so far.
     """
 
-    def __init__(
-        self, connection: sqlite3.Connection, limits: Limits, quarantined: Path | None = None
-    ) -> None:
-        self._db, self._limits, self.quarantined = connection, limits, quarantined
+    def __init__(self, connection: sqlite3.Connection, limits: Limits) -> None:
+        self._db, self._limits = connection, limits
+        self.quarantined: Path | None = None
+        self.quarantine_reason = ""
         self._run: int = connection.execute("SELECT ifnull(max(run), 0) FROM run").fetchone()[0]
         self._is_full_sync = True
         self.run_bytes = 0
         self.last_at_s, self.epoch_of_zero_s = self._last_times()
 
     @classmethod
-    def open(cls, folder: Path, limits: Limits | None = None) -> "Journal":
-        """Open the journal of a folder, or start one. A damaged file is put aside, not deleted.
+    def open(
+        cls,
+        folder: Path,
+        limits: Limits | None = None,
+        version: str = "",
+        *,
+        is_alone: bool = False,
+        known_damage: str = "",
+    ) -> "Journal":
+        """Open the journal of a folder, or start one.
+
+        A file that is damaged, or that a later version of Roost wrote, is put aside, not deleted.
+
+        Args:
+            folder: where it is.
+            limits: how much is kept.
+            version: of this Roost: a record of an unknown kind that this very version wrote is
+                damaged, not newer.
+            is_alone: keep the index of the log in memory, not in a file. Then a journal can be read
+                where a full disk takes no file; while it is open, nothing else can read it.
+            known_damage: what was found in the file by its use; it is put aside unopened.
 
         Raises:
             JournalError: there can be no journal: the folder cannot be written.
         """
-        path, quarantined = folder / FILE_NAME, None
+        path = folder / FILE_NAME
+        limits = limits or Limits()
         try:
             try:
-                connection = _connect(path)
-            except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
-                    raise
-                quarantined = _put_aside(path)
-                connection = _connect(path)
-            return cls(connection, limits or Limits(), quarantined)
+                if known_damage:
+                    raise DamagedJournal(known_damage)
+                return cls._open(path, limits, version, is_alone)
+            except (DamagedJournal, NewerJournal) as error:
+                aside = _put_aside(path, "newer" if isinstance(error, NewerJournal) else "damaged")
+                journal = cls._open(path, limits, version, is_alone)
+                journal.quarantined, journal.quarantine_reason = aside, str(error)
+                return journal
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: {error}") from error
+
+    @classmethod
+    def _open(cls, path: Path, limits: Limits, version: str, is_alone: bool) -> "Journal":
+        """Open a file and check everything that a daemon will ask of it.
+
+        Raises:
+            DamagedJournal: the file is broken.
+            NewerJournal: it was written by a later version of Roost.
+            sqlite3.Error: the disk is full, or the folder cannot be written.
+        """
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = _connect(path, is_alone=is_alone)
+            _check_newest(connection, version)
+            journal = cls(connection, limits)
+            journal._rehearse()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, NewerJournal) or not _is_damage(error, path):
+                raise
+            raise DamagedJournal(str(error)) from error
+        return journal
 
     def write(self, records: Sequence[Record]) -> None:
         """Append records in one transaction, synced if anybody acts on any of it.
@@ -176,7 +236,7 @@ class Journal:
                         case Memo():
                             self._write_memo(record)
         except sqlite3.Error as error:
-            raise JournalError(str(error)) from error
+            raise _failed(error) from error
 
     def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
         """The last placement of each of these jobs, of whatever run; jobs without one are left out.
@@ -193,7 +253,7 @@ class Journal:
                 if row:
                     found[job_id] = decode(row[0], Place)
         except sqlite3.Error as error:
-            raise JournalError(str(error)) from error
+            raise _failed(error) from error
         return found
 
     def memo(self) -> bytes | None:
@@ -205,7 +265,7 @@ class Journal:
         try:
             row = self._db.execute("SELECT knowledge FROM memo").fetchone()
         except sqlite3.Error as error:
-            raise JournalError(str(error)) from error
+            raise _failed(error) from error
         return row[0] if row else None
 
     def prune(self) -> bool:
@@ -234,7 +294,7 @@ class Journal:
                     self._forget_places()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
         except sqlite3.Error as error:
-            raise JournalError(str(error)) from error
+            raise _failed(error) from error
         return True
 
     def check(self) -> None:
@@ -250,7 +310,7 @@ class Journal:
                 self._db.execute("INSERT INTO room VALUES (zeroblob(65536))")
                 self._db.execute("DROP TABLE room")
         except sqlite3.Error as error:
-            raise JournalError(str(error)) from error
+            raise _failed(error) from error
 
     def size_bytes(self) -> int:
         """What the file holds, without pages that are free."""
@@ -313,7 +373,28 @@ class Journal:
             "SELECT event FROM entry ORDER BY sequence DESC LIMIT 1"
         ).fetchone()
         last_s = decode(entry[0], EVENT).at_s if entry else 0.0
+        for time_s in (run[0], run[1], last_s):
+            if not isinstance(time_s, int | float) or not abs(time_s) < _CENTURY_S:
+                raise DamagedJournal(f"time {time_s!r} is beyond a century")
         return max(run[0], last_s), run[1]
+
+    def _rehearse(self) -> None:
+        """Write a record of each kind and take it back: every table takes what it has to.
+
+        Raises:
+            sqlite3.Error: one does not.
+        """
+        before = self._run, self.run_bytes
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._write_head(_NO_HEAD)
+            self._db.execute("INSERT INTO entry (run, event, actions) VALUES (0, x'', x'')")
+            self._db.execute("INSERT OR REPLACE INTO place VALUES ('', 0, x'')")
+            self._write_memo(Memo(b""))
+        finally:
+            if self._db.in_transaction:  # SQLite itself takes back what met a full disk
+                self._db.execute("ROLLBACK")
+            self._run, self.run_bytes = before
 
     def _run_to_drop(self) -> int | None:
         row = self._db.execute(
@@ -333,6 +414,39 @@ class Journal:
         )
 
 
+def _check_newest(connection: sqlite3.Connection, version: str) -> None:
+    """Read what is newest: the run's head, the last entry, what policies know.
+
+    Raises:
+        NewerJournal: a later version of Roost wrote it.
+        JournalError: it is damaged.
+    """
+    head = connection.execute(
+        "SELECT run, format, version, config FROM run ORDER BY run DESC LIMIT 1"
+    ).fetchone()
+    if head is None:
+        return
+    run, form, writer, config = head
+    newer = JournalError if writer == version else NewerJournal
+    if form > FORMAT:
+        raise newer(f"format {form} of Roost {writer}; this one reads {FORMAT}")
+    check_form(config)
+    plugins = connection.execute("SELECT plugins FROM run_plugins WHERE run = ?", (run,))
+    memos = connection.execute("SELECT knowledge FROM memo")
+    for (record,) in (*plugins.fetchall(), *memos.fetchall()):
+        check_form(record)
+    entry = connection.execute(
+        "SELECT event, actions FROM entry ORDER BY sequence DESC LIMIT 1"
+    ).fetchone()
+    if entry is None:
+        return
+    try:
+        decode(entry[0], EVENT)
+        decode(entry[1], ACTIONS)
+    except UnknownRecord as error:
+        raise newer(f"{error}; written by Roost {writer}") from error
+
+
 def _must_be_on_disk(record: Record) -> bool:
     """Whether somebody waits for it to be safe: Slurm is asked next, or an operator answered."""
     if isinstance(record, Step):
@@ -340,14 +454,23 @@ def _must_be_on_disk(record: Record) -> bool:
     return isinstance(record, Memo)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open, check and prepare a file; sqlite3.DatabaseError when it is no sound database."""
+def _connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
+    """Open, check and prepare a file.
+
+    Raises:
+        DamagedJournal: it is no sound database.
+        sqlite3.Error: the same, or the disk does not take it.
+    """
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     try:
+        if is_alone:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if verdict != "ok":
-            raise sqlite3.DatabaseError(f"quick_check: {verdict}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
+            raise DamagedJournal(f"quick_check: {verdict}")
+        if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            # Before the first table; writes, so not where a full disk would refuse it.
+            connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
@@ -358,16 +481,55 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is broken, rather than the disk full or the folder not ours."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code is None or code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# The disk's faults, or the folder's; not the file's.
+_DISK_FAULTS = frozenset(
+    {
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+# These of SQLITE_IOERR say that the file's own bytes cannot be had.
+_UNREADABLE = frozenset(
+    {
+        sqlite3.SQLITE_IOERR_CORRUPTFS,
+        sqlite3.SQLITE_IOERR_DATA,
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+    }
+)
 
 
-def _put_aside(path: Path) -> Path:
-    """Rename a damaged file, and the log beside it, to a name with the time in it."""
-    aside = path.with_name(f"{path.name}.damaged-{int(time.time())}")
-    for suffix in ("-wal", "-shm"):
+def _is_damage(error: BaseException, path: Path) -> bool:
+    """Return whether the file is broken, rather than the disk full or the folder not ours."""
+    if not isinstance(error, sqlite3.Error):
+        return isinstance(error, JournalError | ValueError | TypeError | ArithmeticError)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        # One bit of the header says so too.
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code in _UNREADABLE or code & 0xFF not in _DISK_FAULTS
+
+
+def _failed(error: sqlite3.Error) -> JournalError:
+    """Return the error to raise when an open journal fails."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    is_damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return DamagedJournal(str(error)) if is_damage else JournalError(str(error))
+
+
+def _put_aside(path: Path, why: str) -> Path:
+    """Rename a file, and the logs beside it, to a new name that says why and when."""
+    stem = f"{path.name}.{why}-{int(time.time())}"
+    names = (stem, *(f"{stem}-{number}" for number in range(1, 1_000)))
+    aside = next(one for one in map(path.with_name, names) if not one.exists())
+    for suffix in ("-wal", "-shm", "-journal"):
         log = Path(f"{path}{suffix}")
         if log.exists():
             log.rename(f"{aside}{suffix}")

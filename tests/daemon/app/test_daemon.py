@@ -457,7 +457,7 @@ async def test_a_journal_that_cannot_be_written_does_not_stop_placement(
 ) -> None:
     settings = config(tmp_path)
     async with running(slurm, settings) as daemon:
-        journal = daemon.daemon.recorder._journal
+        journal = daemon.daemon.recorder._open_journal()
         journal._db.execute("PRAGMA max_page_count = 1")  # as on a full disk
         jobs = [job for _ in range(16) for job in slurm.submit(gpus_per_node=1)]
         await daemon.until_running(*jobs)
