@@ -17,6 +17,10 @@ MOST_HOSTS = 100_000
 # characters; an argument of sbatch may have 131,072.
 LONGEST_REQUEST = 4_096
 
+# Of a job's comment, which roostd keeps for every job; an argument of sbatch may have 131,072. A
+# word for Roost is read when it stands before this place.
+LONGEST_COMMENT = 4_096
+
 # A node's CPUs, a node's GPUs or an array's tasks; Slurm itself ends arrays at 4,000,001 tasks.
 MOST_INDICES = 1 << 20
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.limits import whole_number
+from roost_slurm.limits import LONGEST_COMMENT, whole_number
 from roost_slurm.squeue import JobState
 from roost_slurm.tres import (
     TresError,
@@ -77,12 +77,12 @@ class JobDetail:
         task_limit: the %N of --array; None: no limit.
         task_count: of -n, or what follows from the rest.
         has_tasks_per_gpu: of --ntasks-per-gpu.
-        is_exclusive: of --exclusive; None where the release does not print it here.
-        admin_comment: its words, up to the key that follows it.
-        name: as its user gave it; bytes that are no text are "?", and the end may be missing.
-        comment: of --comment, up to the key that follows it; None: the user's texts imitate a
-            comment, so that the real one is unknown.
-        qos: "" where the user's texts imitate a QoS.
+        is_exclusive: of --exclusive; None where the release does not tell it here.
+        admin_comment: its words, up to where something else begins.
+        name: as its user gave it; what is no text is "?", and the end may be missing.
+        comment: of --comment, up to where something else begins; of LONGEST_COMMENT characters the
+            whole words. None: the user's texts imitate one, so that there is no telling.
+        qos: "" where the user's texts imitate one.
         allocated: empty while the job holds nothing.
     """
 
@@ -179,7 +179,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),
-            comment=_words_of("Comment", record) if counts["Comment"] <= 1 else None,
+            comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,
             qos=_text(row["QOS"]) if counts["QOS"] == 1 else "",
             allocated=_allocated(record),
         )
@@ -197,6 +197,13 @@ def _words_of(key: str, record: str) -> str:
     # takes minutes for the 100,000 blanks that a user's comment may have.
     start = re.search(rf"\s{key}=", record)
     return _text(_until(_NEXT_KEY, record, start.end())) if start else ""
+
+
+def _cut(comment: str) -> str:
+    # A word that is cut might say something else: checkpoint=6000 might become checkpoint=600.
+    if len(comment) <= LONGEST_COMMENT:
+        return comment
+    return comment[: LONGEST_COMMENT + 1].rpartition(" ")[0]
 
 
 def _name(record: str) -> str:

@@ -245,6 +245,14 @@ def test_blanks_in_a_user_s_text_cost_no_more_than_letters(key: str) -> None:
     assert cost_s(blanks) < 20 * cost_s(letters) + 0.5  # was 10,000 times as much
 
 
+def test_a_long_comment_is_cut_between_two_words() -> None:
+    text = read("26.05", "show_job.txt").split("\n")[0]
+    number = int(text.partition(" ")[0].partition("=")[2])
+    comment = "x" * 4_070 + " roost:checkpoint=600000000 " + "y" * 60_000
+    detail = parse_jobs(f"{text} Comment={comment}\n")[number]
+    assert detail.comment == "x" * 4_070
+
+
 @pytest.mark.parametrize("key", ["9" * 5_000, "128", "²", "-1", ""])
 def test_an_agent_s_answer_with_absurd_numbers_is_used_without_them(
     tmp_path: Path, key: str

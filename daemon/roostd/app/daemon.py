@@ -32,7 +32,8 @@ from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import Pulse
 from roostd.ops.logs import configure_logs
-from roostd.ops.metrics import Metrics, serve_metrics
+from roostd.ops.metrics import Metrics
+from roostd.ops.metrics_server import serve_metrics
 from roostd.ops.notify import Notifier
 from roostd.rpc.server import Servers
 from roostd.slurm.port import SlurmCli, SlurmPort

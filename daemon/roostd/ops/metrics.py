@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-
-from roost_engine.domain.errors import ConfigError
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _DECISION_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 _SLURM_BUCKETS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -117,16 +115,3 @@ class Metrics:
         return Histogram(
             f"roost_{name}_seconds", meaning, buckets=buckets_s, registry=self.registry
         )
-
-
-def serve_metrics(registry: CollectorRegistry, address: str) -> None:
-    """Answer Prometheus on HOST:PORT, from a thread of its own.
-
-    Raises:
-        ConfigError: the address cannot be listened on.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        start_http_server(int(port), host.strip("[]"), registry=registry)
-    except OSError as error:
-        raise ConfigError([f"listen.metrics: {address}: {error.strerror}"]) from error

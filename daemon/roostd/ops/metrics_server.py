@@ -1,0 +1,74 @@
+"""Answers Prometheus over HTTP, from threads of its own."""
+
+import socket
+import threading
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from roost_engine.domain.errors import ConfigError
+
+# Each connection costs a file and a thread, and placement needs both for Slurm's commands. A few
+# scrapers ask at the same time; a connection that says nothing is closed.
+CONNECTION_LIMIT = 16
+SILENCE_S = 10.0
+
+
+class MetricsServer(ThreadingMixIn, WSGIServer):
+    """A server that turns connections beyond CONNECTION_LIMIT away."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._slots = threading.BoundedSemaphore(CONNECTION_LIMIT)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """See socketserver: takes a connection."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """See socketserver: serves a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """See socketserver: a caller that went away is no news."""
+
+
+class _Server6(MetricsServer):
+    address_family = socket.AF_INET6
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SILENCE_S
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Say nothing: standard error is for events."""
+
+
+def serve_metrics(registry: CollectorRegistry, address: str) -> MetricsServer:
+    """Answer Prometheus on HOST:PORT until the process ends, or the server is shut down.
+
+    Raises:
+        ConfigError: the address cannot be listened on.
+    """
+    host, _, port = address.rpartition(":")
+    kind = _Server6 if ":" in host else MetricsServer
+    try:
+        server = make_server(host.strip("[]"), int(port), make_wsgi_app(registry), kind, _Handler)
+    except OSError as error:
+        raise ConfigError([f"listen.metrics: {address}: {error.strerror}"]) from error
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server
