@@ -1,5 +1,6 @@
 """Numbers and texts of any user's choice: each is read, or refused before anything is built."""
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -208,16 +209,24 @@ def test_a_longer_array_is_one_job_without_tasks(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("key", ["NumNodes", "NumTasks", "ArrayTaskThrottle", "MinMemoryNode"])
-def test_a_number_in_a_job_s_record_is_read_or_makes_it_unreadable(release: str, key: str) -> None:
-    text = read(release, "show_job.txt")
-    jobs = parse_jobs(text)
-    number, _ = next(iter(jobs.items()))
-    record = next(row for row in text.split("\n") if row.startswith(f"JobId={number} "))
-    start, _, rest = record.partition(f" {key}=")
-    forged = f"{start} {key}={'9' * 5_000} {rest.partition(' ')[2]}" if rest else record
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 400, "9" * 19, "9999999P", "0-99999999"])
+def test_a_number_anywhere_in_a_job_s_record_is_read_or_makes_it_unreadable(
+    release: str, number: str
+) -> None:
+    lines = [row for row in read(release, "show_job.txt").split("\n") if " CPU_IDs=" in row]
+    assert lines
+    for record in lines:
+        job_number = int(record.partition(" ")[0].partition("=")[2])
+        for key in re.findall(r" ([A-Z][A-Za-z/]*)=", record):
+            forged = re.sub(rf" {key}=\S*", f" {key}={number}", record)
+            assert set(parse_jobs(forged)) <= {job_number}
 
-    assert set(parse_jobs(forged)) <= {number}
+
+@given(st.text("JobId=19 NumNodes-[]n(),:gGPMIDXCPU_s", max_size=200))
+def test_no_text_in_a_job_s_record_is_an_exception(text: str) -> None:
+    record = next(row for row in read("22.05", "show_job.txt").split("\n") if " CPU_IDs=" in row)
+    position = len(text) * 37 % len(record)
+    parse_jobs(record[:position] + text + record[position:])
 
 
 def test_a_record_s_number_has_as_many_digits_as_slurm_writes() -> None:

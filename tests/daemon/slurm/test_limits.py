@@ -190,6 +190,26 @@ def test_any_numbers_are_a_job_within_the_limits_or_a_reason(
         assert 0 < shape.cpus_per_node <= MOST_CPUS_PER_NODE
 
 
+@given(
+    tres=st.dictionaries(
+        st.sampled_from(["TresPerJob", "TresPerNode", "TresPerTask", "CpusPerTres", "MemPerTres"]),
+        st.text("gpures:/=,0123456789kMGP()", max_size=30) | st.from_regex(r"gres:gpu:\d+[kMGPn]?"),
+    ),
+    required=st.text("n01[]-,", max_size=20),
+    excluded=st.text("n01[]-,", max_size=20),
+    features=st.text("ab&,|*", max_size=20),
+)
+def test_any_text_of_a_request_is_a_job_or_a_reason(
+    tres: dict[str, str], required: str, excluded: str, features: str
+) -> None:
+    found = read_changed(
+        {"tres": tuple(tres.items()), "required_nodes": required, "features": features},
+        {"excluded_nodes": excluded},
+        accounts_memory=True,
+    )
+    assert isinstance(found, JobSpec) or found.reason
+
+
 def test_the_engine_takes_the_largest_job_that_is_read() -> None:
     harness = builders.EngineHarness([builders.node("n1"), builders.node("n2")], builders.bridges())
     shapes = tuple(
