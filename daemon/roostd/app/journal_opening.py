@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import JournalError
+from roost_engine.plugins import Knowledge
 from roost_formats.journal.journal import Journal, Limits
 
 _log = structlog.get_logger(__name__)
@@ -75,7 +76,9 @@ class JournalOpener:
         Raises:
             JournalError: there can be none at the moment.
         """
-        journal = Journal.open(self.folder, self.limits, self.version, known_damage=known_damage)
+        journal = Journal.open(
+            self.folder, self.limits, self.version, Knowledge, known_damage=known_damage
+        )
         if journal.quarantined is not None:
             is_newer = ".newer-" in journal.quarantined.name
             _log.error(
@@ -87,6 +90,6 @@ class JournalOpener:
 
     def _readable(self) -> Journal | None:
         try:
-            return Journal.open(self.folder, self.limits, self.version, is_alone=True)
+            return Journal.open(self.folder, self.limits, self.version, Knowledge, is_alone=True)
         except JournalError:
             return None

@@ -30,7 +30,7 @@ def may_speak_for(context: Context, node: str) -> bool:
     return names is None or any(name == node or name.startswith(f"{node}.") for name in names)
 
 
-def why_not_told(context: Context, node: str, report: NodeReport | None) -> str | None:
+def why_not_answered(context: Context, node: str, report: NodeReport | None) -> str | None:
     """Return why the caller may not ask what is planned on a node; None: it may.
 
     A plan tells of other users' jobs, so it is for that node alone: by the certificate where there
@@ -40,7 +40,7 @@ def why_not_told(context: Context, node: str, report: NodeReport | None) -> str 
     if node_names(context) is not None:
         return None if may_speak_for(context, node) else f"the certificate does not name {node}"
     if report is None or not report.is_known or report.claim.host != host_of(context.peer()):
-        return f"without mutual TLS plans for {node} are told only where its probe runs"
+        return f"without mutual TLS plans for {node} are sent only to the host of its probe"
     return None
 
 

@@ -14,7 +14,7 @@ from roost_proto.v1 import placement_pb2 as pb
 from roost_proto.v1 import placement_pb2_grpc as pb_grpc
 from roostd.ops.metrics import Metrics
 from roostd.rpc import convert
-from roostd.rpc.auth import why_not_told
+from roostd.rpc.auth import why_not_answered
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
 
@@ -63,7 +63,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         return pb.AllocationAck(as_planned=as_planned)
 
     async def _check_caller(self, node: str, context: Context) -> None:
-        why_not = why_not_told(context, node, self._state.board.report(NodeName(node)))
+        why_not = why_not_answered(context, node, self._state.board.report(NodeName(node)))
         if why_not is not None:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
 

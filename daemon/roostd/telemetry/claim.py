@@ -1,4 +1,4 @@
-"""Which of two probes that name the same node is believed. Pure: no clock, no I/O."""
+"""Which of two probes that name the same node may report for it. Pure: no clock, no I/O."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Claim:
     host: str = ""
 
     def names_known_gpu(self, known: Set[GpuUuid]) -> bool:
-        """Return whether it names a GPU that is known from this node: one may be replaced."""
+        """Return whether it names a GPU that is known from this node; others may be new ones."""
         return not self.gpu_uuids.isdisjoint(known)
 
 
@@ -33,14 +33,14 @@ def may_take_over(
 ) -> bool:
     """Return whether a second probe may report for a node in place of the first.
 
-    It may when its right is better: a certificate beats none, and then a GPU that is known from
-    this node beats GPUs never seen on it. At the same right or a lesser one it has to wait until
-    the first has fallen silent, as after a lost connection.
+    It may when its right is better: a certificate beats none, and then a GPU that was reported
+    earlier from this node beats GPUs that were not. With the same right or a lesser one the second
+    probe has to wait until the first has fallen silent, as after a lost connection.
 
     Args:
         claim: of the second probe.
         holder: the claim of the first.
-        known: the UUIDs of the node's GPUs, as seen earlier.
+        known: the UUIDs of the node's GPUs, as reported earlier.
         holder_silent_s: since the first was last heard of.
         patience_s: for which it may be silent.
     """

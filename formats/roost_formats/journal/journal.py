@@ -15,6 +15,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -158,6 +159,7 @@ class Journal:
         folder: Path,
         limits: Limits | None = None,
         version: str = "",
+        knowledge: type[object] | None = None,
         *,
         is_alone: bool = False,
         known_damage: str = "",
@@ -171,6 +173,7 @@ class Journal:
             limits: how much is kept.
             version: of this Roost: a record of an unknown kind that this very version wrote is
                 damaged, not newer.
+            knowledge: the type of what policies know; None: the memo may hold anything.
             is_alone: keep the index of the log in memory, not in a file. Then a journal can be read
                 where a full disk takes no file; while it is open, nothing else can read it.
             known_damage: what was found in the file by its use; it is put aside unopened.
@@ -179,22 +182,29 @@ class Journal:
             JournalError: there can be no journal: the folder cannot be written.
         """
         path = folder / FILE_NAME
-        limits = limits or Limits()
+        open_file = partial(cls._open, path, limits or Limits(), version, knowledge, is_alone)
         try:
             try:
                 if known_damage:
                     raise DamagedJournal(known_damage)
-                return cls._open(path, limits, version, is_alone)
+                return open_file()
             except (DamagedJournal, NewerJournal) as error:
                 aside = _put_aside(path, "newer" if isinstance(error, NewerJournal) else "damaged")
-                journal = cls._open(path, limits, version, is_alone)
+                journal = open_file()
                 journal.quarantined, journal.quarantine_reason = aside, str(error)
                 return journal
         except (sqlite3.Error, OSError) as error:
             raise JournalError(f"{path}: {error}") from error
 
     @classmethod
-    def _open(cls, path: Path, limits: Limits, version: str, is_alone: bool) -> "Journal":
+    def _open(
+        cls,
+        path: Path,
+        limits: Limits,
+        version: str,
+        knowledge: type[object] | None,
+        is_alone: bool,
+    ) -> "Journal":
         """Open a file and check everything that a daemon will ask of it.
 
         Raises:
@@ -205,7 +215,7 @@ class Journal:
         connection: sqlite3.Connection | None = None
         try:
             connection = _connect(path, is_alone=is_alone)
-            _check_newest(connection, version)
+            _check_newest(connection, version, knowledge)
             journal = cls(connection, limits)
             journal._rehearse()
         except BaseException as error:
@@ -414,7 +424,9 @@ class Journal:
         )
 
 
-def _check_newest(connection: sqlite3.Connection, version: str) -> None:
+def _check_newest(
+    connection: sqlite3.Connection, version: str, knowledge: type[object] | None
+) -> None:
     """Read what is newest: the run's head, the last entry, what policies know.
 
     Raises:
@@ -432,17 +444,18 @@ def _check_newest(connection: sqlite3.Connection, version: str) -> None:
         raise newer(f"format {form} of Roost {writer}; this one reads {FORMAT}")
     check_form(config)
     plugins = connection.execute("SELECT plugins FROM run_plugins WHERE run = ?", (run,))
-    memos = connection.execute("SELECT knowledge FROM memo")
-    for (record,) in (*plugins.fetchall(), *memos.fetchall()):
+    for (record,) in plugins.fetchall():
         check_form(record)
-    entry = connection.execute(
+    memos = connection.execute("SELECT knowledge FROM memo").fetchall()
+    entries = connection.execute(
         "SELECT event, actions FROM entry ORDER BY sequence DESC LIMIT 1"
-    ).fetchone()
-    if entry is None:
-        return
+    ).fetchall()
     try:
-        decode(entry[0], EVENT)
-        decode(entry[1], ACTIONS)
+        for (memo,) in memos:
+            check_form(memo) if knowledge is None else decode(memo, knowledge)
+        for event, actions in entries:
+            decode(event, EVENT)
+            decode(actions, ACTIONS)
     except UnknownRecord as error:
         raise newer(f"{error}; written by Roost {writer}") from error
 

@@ -216,6 +216,28 @@ async def test_a_damaged_newest_record_is_put_aside_loudly_and_the_daemon_starts
     assert run_count(state) == 1
 
 
+async def test_what_a_later_version_has_learned_is_put_aside_not_written_over(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    later = encode(KNOWN).replace(b'"gate":', b'"gait":')
+    journal = Journal.open(state)
+    journal.write([HEAD, Step(Tick(at_s=77.0), ()), Memo(later)])
+    journal.close()
+
+    with capture() as lines:
+        async with running(slurm, config(tmp_path)) as daemon:
+            await place_one(daemon, slurm)
+
+    (told,) = [entry for entry in lines if entry["event"] == "journal_newer"]
+    assert told["error"] == (
+        "record cannot be read: Knowledge has no field 'gait'; written by Roost 0"
+    )
+    assert_holds(Path(told["put_aside"]), b'"gait"')
+    assert run_count(state) == 1
+
+
 async def test_a_journal_that_breaks_in_use_is_put_aside_while_the_daemon_runs(
     slurm: SlurmStandIn, tmp_path: Path, soon: None
 ) -> None:

@@ -282,7 +282,7 @@ def test_a_file_that_is_nested_too_deeply_is_refused_where_it_gets_too_deep(
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:7471", "10.0.0.1:7000", "'[::]:7471'", "control1:7471"]
 )
-def test_a_probe_port_that_is_open_to_others_needs_tls_or_a_word(
+def test_a_probe_port_that_is_open_to_others_needs_tls_or_insecure(
     tmp_path: Path, address: str
 ) -> None:
     (found,) = problems(tmp_path, f"mode: shadow\nlisten:\n  metrics: null\n  probes: {address}\n")
@@ -295,7 +295,7 @@ def test_a_probe_port_that_is_open_to_others_needs_tls_or_a_word(
     )
 
 
-def test_that_word_may_come_from_anywhere_and_before_or_behind(tmp_path: Path) -> None:
+def test_insecure_may_come_from_file_environment_or_flags(tmp_path: Path) -> None:
     text = "listen: {probes: '10.0.0.1:7000'}\n"
     file = write(tmp_path, text)
     assert load_config(file, {"ROOST_LISTEN_INSECURE": "true"}).config.listen.insecure
@@ -327,6 +327,6 @@ def test_the_probe_port_is_on_loopback_unless_tls_or_insecure(
     assert config.listen.probe_address == address
 
 
-def test_what_is_wrong_with_tls_is_told_once(tmp_path: Path) -> None:
+def test_a_wrong_tls_section_is_one_problem(tmp_path: Path) -> None:
     text = "listen: {probes: '0.0.0.0:1', probes_tls: {certificate: /c, key: /k}}\n"
     assert problems(tmp_path, text) == ["roostd.yaml:1: listen.probes_tls.client_ca: missing"]

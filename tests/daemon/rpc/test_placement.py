@@ -78,7 +78,7 @@ async def test_an_allocation_other_than_planned_is_counted(served: Served) -> No
         ("", None),
     ],
 )
-async def test_in_clear_text_a_plan_is_told_only_where_the_node_s_probe_runs(
+async def test_in_clear_text_a_plan_is_sent_only_to_the_host_of_the_node_s_probe(
     served: Served, node: str, claim: Claim | None
 ) -> None:
     place(served)
@@ -94,12 +94,12 @@ async def test_in_clear_text_a_plan_is_told_only_where_the_node_s_probe_runs(
             await ask
         assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
         assert caught.value.details() == (
-            f"without mutual TLS plans for {node} are told only where its probe runs"
+            f"without mutual TLS plans for {node} are sent only to the host of its probe"
         )
     assert served.count("roost_allocation_mismatches_total") == 0
 
 
-async def test_a_probe_that_took_a_silent_node_s_place_is_not_told_its_plans(
+async def test_a_probe_that_took_a_silent_node_s_place_gets_no_plans_of_it(
     served: Served,
 ) -> None:
     place(served)
