@@ -12,14 +12,8 @@ from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
-from roost_formats.journal.journal import (
-    DamagedJournal,
-    Journal,
-    Memo,
-    Record,
-    RunHead,
-    Step,
-)
+from roost_formats.journal.database import DamagedJournal
+from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")

@@ -10,7 +10,6 @@ lose the last of them, the death of the process does not. `journal_reader` reads
 Page: docs/operations.md.
 """
 
-import os
 import sqlite3
 import time
 from collections.abc import Iterable, Sequence
@@ -24,45 +23,20 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.codec import FORMAT, UnknownRecord, check_form, decode, encode
+from roost_formats.journal.database import (
+    DamagedJournal,
+    NewerJournal,
+    connect,
+    failure,
+    is_damage,
+    put_aside,
+)
 
 FILE_NAME = "journal.sqlite"
 
 _CENTURY_S = 100 * 366 * 86_400.0  # no daemon lives so long: a time beyond it is damage
-_INCREMENTAL = 2  # SQLite's number of that mode of auto_vacuum
 _PRUNE_ROWS = 5_000  # a transaction, so that writes never wait long
 _REMEMBERED_PLACES = 20_000  # jobs whose last placement outlives its run
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS run (
-    run INTEGER PRIMARY KEY,
-    format INTEGER NOT NULL,
-    version TEXT NOT NULL,
-    policy TEXT NOT NULL,
-    epoch_of_zero_s REAL NOT NULL,
-    began_s REAL NOT NULL,
-    config BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS entry (
-    sequence INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL,
-    event BLOB NOT NULL,
-    actions BLOB NOT NULL
-);
-CREATE INDEX IF NOT EXISTS entry_run ON entry (run);
-CREATE TABLE IF NOT EXISTS place (
-    job_id TEXT PRIMARY KEY,
-    sequence INTEGER NOT NULL,
-    action BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS run_plugins (
-    run INTEGER PRIMARY KEY,
-    plugins BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS memo (
-    only INTEGER PRIMARY KEY CHECK (only = 1),
-    knowledge BLOB NOT NULL
-);
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,14 +93,6 @@ class Limits:
 
     max_bytes: int = 1 << 30
     max_age_s: float = 30 * 86_400.0
-
-
-class DamagedJournal(JournalError):
-    """The file is broken; the disk may be sound."""
-
-
-class NewerJournal(JournalError):
-    """The file was written by a later version of Roost."""
 
 
 class Journal:
@@ -189,7 +155,8 @@ class Journal:
                     raise DamagedJournal(known_damage)
                 return open_file()
             except (DamagedJournal, NewerJournal) as error:
-                aside = _put_aside(path, "newer" if isinstance(error, NewerJournal) else "damaged")
+                why = "newer" if isinstance(error, NewerJournal) else "damaged"
+                aside = put_aside(path, why)
                 journal = open_file()
                 journal.quarantined, journal.quarantine_reason = aside, str(error)
                 return journal
@@ -214,14 +181,14 @@ class Journal:
         """
         connection: sqlite3.Connection | None = None
         try:
-            connection = _connect(path, is_alone=is_alone)
+            connection = connect(path, is_alone=is_alone)
             _check_newest(connection, version, knowledge)
             journal = cls(connection, limits)
             journal._rehearse()
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, NewerJournal) or not _is_damage(error, path):
+            if isinstance(error, NewerJournal) or not is_damage(error, path):
                 raise
             raise DamagedJournal(str(error)) from error
         return journal
@@ -246,7 +213,7 @@ class Journal:
                         case Memo():
                             self._write_memo(record)
         except sqlite3.Error as error:
-            raise _failed(error) from error
+            raise failure(error) from error
 
     def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
         """The last placement of each of these jobs, of whatever run; jobs without one are left out.
@@ -263,7 +230,7 @@ class Journal:
                 if row:
                     found[job_id] = decode(row[0], Place)
         except sqlite3.Error as error:
-            raise _failed(error) from error
+            raise failure(error) from error
         return found
 
     def memo(self) -> bytes | None:
@@ -275,7 +242,7 @@ class Journal:
         try:
             row = self._db.execute("SELECT knowledge FROM memo").fetchone()
         except sqlite3.Error as error:
-            raise _failed(error) from error
+            raise failure(error) from error
         return row[0] if row else None
 
     def prune(self) -> bool:
@@ -304,7 +271,7 @@ class Journal:
                     self._forget_places()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
         except sqlite3.Error as error:
-            raise _failed(error) from error
+            raise failure(error) from error
         return True
 
     def check(self) -> None:
@@ -320,7 +287,7 @@ class Journal:
                 self._db.execute("INSERT INTO room VALUES (zeroblob(65536))")
                 self._db.execute("DROP TABLE room")
         except sqlite3.Error as error:
-            raise _failed(error) from error
+            raise failure(error) from error
 
     def size_bytes(self) -> int:
         """What the file holds, without pages that are free."""
@@ -465,85 +432,3 @@ def _must_be_on_disk(record: Record) -> bool:
     if isinstance(record, Step):
         return any(isinstance(action, Place | LetGo | Preempt) for action in record.actions)
     return isinstance(record, Memo)
-
-
-def _connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
-    """Open, check and prepare a file.
-
-    Raises:
-        DamagedJournal: it is no sound database.
-        sqlite3.Error: the same, or the disk does not take it.
-    """
-    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
-    try:
-        if is_alone:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise DamagedJournal(f"quick_check: {verdict}")
-        if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
-            # Before the first table; writes, so not where a full disk would refuse it.
-            connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
-        connection.executescript(_SCHEMA)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-# The disk's faults, or the folder's; not the file's.
-_DISK_FAULTS = frozenset(
-    {
-        sqlite3.SQLITE_AUTH,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_PROTOCOL,
-    }
-)
-# These of SQLITE_IOERR say that the file's own bytes cannot be had.
-_UNREADABLE = frozenset(
-    {
-        sqlite3.SQLITE_IOERR_CORRUPTFS,
-        sqlite3.SQLITE_IOERR_DATA,
-        sqlite3.SQLITE_IOERR_READ,
-        sqlite3.SQLITE_IOERR_SHORT_READ,
-    }
-)
-
-
-def _is_damage(error: BaseException, path: Path) -> bool:
-    """Return whether the file is broken, rather than the disk full or the folder not ours."""
-    if not isinstance(error, sqlite3.Error):
-        return isinstance(error, JournalError | ValueError | TypeError | ArithmeticError)
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
-    if code & 0xFF == sqlite3.SQLITE_READONLY:
-        # One bit of the header says so too.
-        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    return code in _UNREADABLE or code & 0xFF not in _DISK_FAULTS
-
-
-def _failed(error: sqlite3.Error) -> JournalError:
-    """Return the error to raise when an open journal fails."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    is_damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-    return DamagedJournal(str(error)) if is_damage else JournalError(str(error))
-
-
-def _put_aside(path: Path, why: str) -> Path:
-    """Rename a file, and the logs beside it, to a new name that says why and when."""
-    stem = f"{path.name}.{why}-{int(time.time())}"
-    names = (stem, *(f"{stem}-{number}" for number in range(1, 1_000)))
-    aside = next(one for one in map(path.with_name, names) if not one.exists())
-    for suffix in ("-wal", "-shm", "-journal"):
-        log = Path(f"{path}{suffix}")
-        if log.exists():
-            log.rename(f"{aside}{suffix}")
-    return path.rename(aside)

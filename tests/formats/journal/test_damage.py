@@ -17,11 +17,11 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event, LoadSeen, Tick
 from roost_engine.domain.model import JobId
 from roost_formats.journal.codec import UnknownRecord, decode, encode
+from roost_formats.journal.database import DamagedJournal
 from roost_formats.journal.journal import (
     ACTIONS,
     EVENT,
     FILE_NAME,
-    DamagedJournal,
     Journal,
     Memo,
     Step,
@@ -295,3 +295,9 @@ def test_damage_that_shows_only_in_use_is_told_from_a_full_disk(tmp_path: Path) 
     again = Journal.open(tmp_path, known_damage="seen in use")
     again.close()
     assert again.quarantine_reason == "seen in use"
+
+
+def test_a_damaged_file_that_was_deleted_in_use_is_begun_anew(tmp_path: Path) -> None:
+    Journal.open(tmp_path, known_damage="seen in use").close()
+
+    assert (tmp_path / FILE_NAME).exists()

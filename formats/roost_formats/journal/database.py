@@ -1,0 +1,136 @@
+"""The journal's SQLite file: its tables, opening it, what its errors mean, putting it aside."""
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from roost_engine.domain.errors import JournalError
+
+_INCREMENTAL = 2  # SQLite's number of that mode of auto_vacuum
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS run (
+    run INTEGER PRIMARY KEY,
+    format INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    epoch_of_zero_s REAL NOT NULL,
+    began_s REAL NOT NULL,
+    config BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS entry (
+    sequence INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    event BLOB NOT NULL,
+    actions BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS entry_run ON entry (run);
+CREATE TABLE IF NOT EXISTS place (
+    job_id TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    action BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS run_plugins (
+    run INTEGER PRIMARY KEY,
+    plugins BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS memo (
+    only INTEGER PRIMARY KEY CHECK (only = 1),
+    knowledge BLOB NOT NULL
+);
+"""
+
+
+class DamagedJournal(JournalError):
+    """The file is broken; the disk may be sound."""
+
+
+class NewerJournal(JournalError):
+    """The file was written by a later version of Roost."""
+
+
+def connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
+    """Open, check and prepare a file.
+
+    Raises:
+        DamagedJournal: it is no sound database.
+        sqlite3.Error: the same, or the disk does not take it.
+    """
+    connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
+    try:
+        if is_alone:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":
+            raise DamagedJournal(f"quick_check: {verdict}")
+        if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
+            # Before the first table; writes, so not where a full disk would refuse it.
+            connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
+        connection.executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+# The disk's faults, or the folder's; not the file's.
+_DISK_FAULTS = frozenset(
+    {
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
+# These of SQLITE_IOERR say that the file's own bytes cannot be had.
+_UNREADABLE = frozenset(
+    {
+        sqlite3.SQLITE_IOERR_CORRUPTFS,
+        sqlite3.SQLITE_IOERR_DATA,
+        sqlite3.SQLITE_IOERR_READ,
+        sqlite3.SQLITE_IOERR_SHORT_READ,
+    }
+)
+
+
+def is_damage(error: BaseException, path: Path) -> bool:
+    """Return whether the file is broken, rather than the disk full or the folder not ours."""
+    if not isinstance(error, sqlite3.Error):
+        return isinstance(error, JournalError | ValueError | TypeError | ArithmeticError)
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        # One bit of the header says so too.
+        return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+    return code in _UNREADABLE or code & 0xFF not in _DISK_FAULTS
+
+
+def failure(error: sqlite3.Error) -> JournalError:
+    """Return the error to raise when an open journal fails."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    is_damage = code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return DamagedJournal(str(error)) if is_damage else JournalError(str(error))
+
+
+def put_aside(path: Path, why: str) -> Path | None:
+    """Rename a file, and the logs beside it, to a new name that says why and when.
+
+    Returns:
+        The new name; None where there is no such file, because it was deleted in use.
+    """
+    stem = f"{path.name}.{why}-{int(time.time())}"
+    names = (stem, *(f"{stem}-{number}" for number in range(1, 1_000)))
+    aside = next(one for one in map(path.with_name, names) if not one.exists())
+    for suffix in ("-wal", "-shm", "-journal"):
+        log = Path(f"{path}{suffix}")
+        if log.exists():
+            log.rename(f"{aside}{suffix}")
+    return path.rename(aside) if path.exists() else None
