@@ -84,7 +84,7 @@ def _expand_item(item: str, text: str, max_count: int) -> list[str]:
     count = 1
     for part in parts:
         count *= 1 if isinstance(part, str) else sum(len(span) for span, _ in part)
-        if count > room:
+        if count > max_count:
             raise HostlistError(text, f"more than {MOST_HOSTS} names")
     names = [""]
     for part in parts:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins import Policies
+from roost_engine.plugins import delay_policies
 from roost_engine.testing.builders import EngineHarness, bridges, job, node
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
@@ -140,7 +140,7 @@ async def test_refusals_are_those_of_the_fake(ask: Ask, args: list[str], message
 async def test_an_administrator_pins_a_timer_and_gives_it_back(
     ask: Ask, state: DaemonState, tmp_path: Path
 ) -> None:
-    state.engine = Engine(EngineConfig(), Policies(gate=DelayGate()))
+    state.engine = Engine(EngineConfig(), delay_policies(DelayGate()))
     settings = {"gate": {"kind": "delay"}, "paths": {"state_dir": str(tmp_path)}}
     state.config = Config.model_validate(settings)
     pinned = await ask("timers", "pin", "8/high", "300")

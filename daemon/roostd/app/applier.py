@@ -13,7 +13,7 @@ from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
-from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_record import JobState
 from roost_slurm.limits import LAST_EPOCH_S
 from roostd.app.recorder import Recorder
 from roostd.config.config import Mode

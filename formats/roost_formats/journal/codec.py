@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import JournalError, RoostError
+from roost_engine.domain.lazy import Lazy
+from roost_formats.journal.earlier import completed, finished, present_name
 
 FORMAT = 1
 
@@ -204,12 +206,13 @@ class _Reader:
     def _record(self, plain: Any, kind: Any) -> Any:
         if present_name(plain["$"]) != kind.__name__:
             raise ValueError(f"want {kind.__name__}, got {plain['$']!r}")
-        hints = _field_types(kind)
-        unknown = plain.keys() - hints.keys() - {"$"}
+        hints, fields = _field_types(kind), completed(plain)
+        unknown = fields.keys() - hints.keys() - {"$"}
         if unknown:
             raise UnknownRecord(
                 f"record cannot be read: {kind.__name__} has no field {min(unknown)!r}"
             )
-        return kind(
-            **{name: self.read(value, hints[name]) for name, value in plain.items() if name != "$"}
-        )
+        values = {
+            name: self.read(value, hints[name]) for name, value in fields.items() if name != "$"
+        }
+        return finished(kind(**values), plain)

@@ -48,7 +48,7 @@ def _delay_state(plain: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _knowledge(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     """Before 0.2 what the predictors knew was part of the gate's state."""
-    gate = plain["gate"]
+    gate = plain.get("gate")
     if "predictors" in plain or gate is None or "runs" not in gate:
         return plain
     predictors = {"$": "PredictorsState", "speed": gate["sensitivity"], "run_time": gate["runs"]}

@@ -9,7 +9,8 @@ from tests.daemon.rpc.served import ManualClock, Served
 
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName
-from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roostd.config.config import Config, Listen
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
