@@ -27,7 +27,7 @@ from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.timers import TARGETS
-from roost_engine.gate.waiting_curve import Wait
+from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import shares_of
 from roost_engine.plugins import Policies
 from roost_engine.policies import (
@@ -208,7 +208,7 @@ def _learned_gate(rng: Generator) -> DelayGate:
         for target in TARGETS:
             for waited_s in rng.exponential(600.0, 100):
                 gate.timers.add(
-                    timers, target, Wait(0.0, float(waited_s), bool(rng.random() < 0.7))
+                    timers, target, WaitSample(0.0, float(waited_s), bool(rng.random() < 0.7))
                 )
     return gate
 

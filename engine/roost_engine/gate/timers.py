@@ -12,8 +12,7 @@ from math import inf
 
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
-from roost_engine.gate.waiting_curve import Wait, WaitHistory, WaitingCurve, exponential_prior
-from roost_engine.policies import TimerView
+from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
 from roost_engine.prediction.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers that may be waited for
@@ -68,7 +67,7 @@ class TimersState:
         pins: (class, seconds).
     """
 
-    waits: tuple[tuple[str, int, Wait], ...] = ()
+    waits: tuple[tuple[str, int, WaitSample], ...] = ()
     counts: tuple[tuple[str, ClassCounts], ...] = ()
     pins: tuple[tuple[str, float], ...] = ()
 
@@ -112,7 +111,7 @@ class Timers:
         counts.waited_count += has_waited
         counts.censored_count += has_waited and not is_answered
 
-    def add(self, timers: TimerClass, target: int, wait: Wait) -> None:
+    def add(self, timers: TimerClass, target: int, wait: WaitSample) -> None:
         """Learn from a wait for a tier."""
         for name in _pool_names(timers):
             pool = self._pool(name, target)

@@ -29,7 +29,7 @@ _LAST_FRAC = 0.5  # of what is left, what the longest wait leaves when it is ans
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitSample:
     """One wait for a better offer.
 
     Attributes:
@@ -134,17 +134,17 @@ class WaitHistory:
 
     def __init__(self, half_life_s: float, window_count: int) -> None:
         self._half_life_s = half_life_s
-        self._waits: deque[Wait] = deque(maxlen=window_count)
+        self._waits: deque[WaitSample] = deque(maxlen=window_count)
 
     def __len__(self) -> int:
         return len(self._waits)
 
-    def add(self, wait: Wait) -> None:
+    def add(self, wait: WaitSample) -> None:
         """Take in a wait; one that is not a time, or none at all, tells nothing and is dropped."""
         if isfinite(wait.waited_s) and isfinite(wait.at_s) and wait.waited_s > 0:
             self._waits.append(wait)
 
-    def waits(self) -> tuple[Wait, ...]:
+    def waits(self) -> tuple[WaitSample, ...]:
         """What is remembered, the oldest first."""
         return tuple(self._waits)
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import JournalError, RoostError
 from roost_engine.domain.lazy import Lazy
-from roost_formats.journal.earlier import completed, finished, present_name
+from roost_formats.journal.earlier import completed, finished, is_name_of
 
 FORMAT = 1
 
@@ -180,10 +180,10 @@ class _Reader:
         if plain is None and types.NoneType in kinds:
             return None
         if isinstance(plain, dict) and "$" in plain:
-            named = {getattr(kind, "__name__", ""): kind for kind in kinds}
-            if plain["$"] not in named:
-                raise UnknownRecord(f"record cannot be read: unknown record {plain['$']!r}")
-            return self.read(plain, named[plain["$"]])
+            named = next((kind for kind in kinds if is_name_of(plain["$"], kind)), None)
+            if named is None:
+                raise ValueError(f"unknown record {plain['$']!r}")
+            return self.read(plain, named)
         (kind,) = (kind for kind in kinds if kind is not types.NoneType)
         return self.read(plain, kind)
 
@@ -204,7 +204,7 @@ class _Reader:
         return np.frombuffer(part, dtype=dtype).reshape(shape)
 
     def _record(self, plain: Any, kind: Any) -> Any:
-        if present_name(plain["$"]) != kind.__name__:
+        if not is_name_of(plain["$"], kind):
             raise ValueError(f"want {kind.__name__}, got {plain['$']!r}")
         hints, fields = _field_types(kind), completed(plain)
         unknown = fields.keys() - hints.keys() - {"$"}

@@ -1,7 +1,8 @@
 """What records of earlier versions lack or call otherwise, so that old journals stay readable.
 
-A record is read in three steps: its name is translated, fields that it lacks are added, and what
-can only be derived from the rest of the record is filled in once that is read.
+A record is read in three steps: its name is compared with the names that the expected type has or
+had, fields that the record lacks are added, and what can only be derived from the other fields is
+filled in once they are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +16,16 @@ from roost_engine.domain.actions import Decision, Place
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.tier import Tier
 
-_RENAMED: Mapping[str, str] = {
-    "RunLengthsState": "RunTimeState",
-    "SensitivityState": "SpeedState",
-    "Spell": "OpenWait",
+_EARLIER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "WaitSample": ("Wait",),  # the action has that name too, so the expected type decides
 }
-"""Names of record types, before and now."""
+"""The names under which earlier versions wrote a record type, by its present name."""
 
 
-def present_name(name: str) -> str:
-    """Return what a record type is called now."""
-    return _RENAMED.get(name, name)
+def is_name_of(name: str, kind: Any) -> bool:
+    """Return whether this or an earlier version writes that name for records of a type."""
+    present = getattr(kind, "__name__", "")
+    return name == present or name in _EARLIER_NAMES.get(present, ())
 
 
 def completed(plain: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.gate.waiting_curve import Wait
+from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import Allow, Defer
 from roost_engine.prediction.job_class import TimerClass
@@ -46,7 +46,7 @@ def gate(table: Speeds | None = None, **options: float) -> DelayGate:
 def knows(delay: DelayGate, *waits_s: float, target: int = NODE, at_s: float = 0.0) -> None:
     """Waits of jobs of 8 GPUs that were answered."""
     for waited_s in waits_s:
-        delay.timers.add(EIGHT_HIGH, target, Wait(at_s, waited_s, True))
+        delay.timers.add(EIGHT_HIGH, target, WaitSample(at_s, waited_s, True))
 
 
 def runs_for(delay: DelayGate, run_s: float, gpus: int = 8) -> None:
@@ -103,7 +103,7 @@ class TestWhoWaits:
     def test_others_that_wait_make_waste_dearer(self) -> None:
         delay = gate(Speeds(TierSpeeds(1.0, 0.8, 0.5)))
         for _ in range(100):
-            delay.timers.add(TimerClass.of(8, 0.2), NODE, Wait(0.0, 600.0, True))
+            delay.timers.add(TimerClass.of(8, 0.2), NODE, WaitSample(0.0, 600.0, True))
         runs_for(delay, 1_400.0)
         # saves 1400 / 0.8 - 1400 = 350 s, less than the wait; for 40 others 8 of 32 GPUs of it
         # besides: 350 · (1 + 40 / 4) = 3850 s
@@ -162,7 +162,7 @@ class TestHowLong:
         runs_for(delay, 2 * HOUR_S)
         assert deferred_s(delay, record(), RACK, 0.0) > 0
         for _ in range(100):
-            delay.timers.add(EIGHT_HIGH, NODE, Wait(0.0, 7_200.0, False))
+            delay.timers.add(EIGHT_HIGH, NODE, WaitSample(0.0, 7_200.0, False))
         assert deferred_s(delay, record("2"), RACK, 0.0) == 0
 
 

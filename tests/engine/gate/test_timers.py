@@ -6,7 +6,7 @@ import pytest
 from tests.engine.offers import NODE, RACK
 
 from roost_engine.gate.timers import TimerConfig, Timers
-from roost_engine.gate.waiting_curve import Wait
+from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
 
 HIGH, MID, OTHER = TimerClass.of(8, 0.5), TimerClass.of(8, 0.1), TimerClass.of(2, 0.5)
@@ -15,7 +15,7 @@ PRIOR_S = TimerConfig().prior_wait_s
 
 def learn(timers: Timers, key: TimerClass, *waits_s: float, target: int = NODE) -> None:
     for number, waited_s in enumerate(waits_s):
-        timers.add(key, target, Wait(float(number), waited_s, True))
+        timers.add(key, target, WaitSample(float(number), waited_s, True))
 
 
 def test_without_history_a_timer_is_that_of_what_is_assumed() -> None:
@@ -69,7 +69,7 @@ def test_news_counts_at_once() -> None:
 def test_only_given_up_waits_make_long_timers() -> None:
     timers = Timers()
     for number in range(50):
-        timers.add(HIGH, NODE, Wait(float(number), 3_000.0, False))
+        timers.add(HIGH, NODE, WaitSample(float(number), 3_000.0, False))
     # 1.5 answers of the prior in 150,000 s given up and 3,600 s assumed
     assert timers.timer_s(HIGH, NODE, 50.0) > 100_000
 

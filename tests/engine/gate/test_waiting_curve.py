@@ -4,7 +4,7 @@ from math import exp, inf, nan
 
 import pytest
 
-from roost_engine.gate.waiting_curve import Wait, WaitHistory, WaitingCurve, exponential_prior
+from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
 
 FOREVER_S = 1e12
 
@@ -13,7 +13,7 @@ def curve_of(*waits: tuple[float, bool]) -> WaitingCurve:
     """The curve of (wait, is answered), which all count alike."""
     history = WaitHistory(FOREVER_S, 1000)
     for waited_s, is_answered in waits:
-        history.add(Wait(0.0, waited_s, is_answered))
+        history.add(WaitSample(0.0, waited_s, is_answered))
     return history.curve(0.0)
 
 
@@ -57,8 +57,8 @@ def test_chance_is_that_of_those_who_waited_so_long() -> None:
 
 def test_weight_halves_with_age() -> None:
     history = WaitHistory(100.0, 10)
-    history.add(Wait(0.0, 10.0, True))
-    history.add(Wait(100.0, 20.0, True))
+    history.add(WaitSample(0.0, 10.0, True))
+    history.add(WaitSample(100.0, 20.0, True))
     # at 100 s the first counts 1/2, the second 1: at 10 s (1/2) / (3/2) = 1/3 are answered.
     assert history.curve(100.0).left == pytest.approx((2 / 3, 1 / 3))
     assert history.weight(200.0) == pytest.approx(0.25 + 0.5)
@@ -66,22 +66,22 @@ def test_weight_halves_with_age() -> None:
 
 def test_waits_of_the_future_count_as_new() -> None:
     history = WaitHistory(1.0, 10)
-    history.add(Wait(1e9, 10.0, True))
+    history.add(WaitSample(1e9, 10.0, True))
     assert history.weight(0.0) == 1
 
 
 def test_only_the_newest_count() -> None:
     history = WaitHistory(FOREVER_S, 2)
     for waited_s in (10.0, 20.0, 30.0):
-        history.add(Wait(0.0, waited_s, True))
+        history.add(WaitSample(0.0, waited_s, True))
     assert [wait.waited_s for wait in history.waits()] == [20, 30]
 
 
 @pytest.mark.parametrize("waited_s", [nan, inf, -inf, -1.0, 0.0])
 def test_what_is_no_wait_is_dropped(waited_s: float) -> None:
     history = WaitHistory(FOREVER_S, 10)
-    history.add(Wait(0.0, waited_s, True))
-    history.add(Wait(nan, 10.0, True))
+    history.add(WaitSample(0.0, waited_s, True))
+    history.add(WaitSample(nan, 10.0, True))
     assert not history.waits()
     assert history.curve(0.0) == WaitingCurve()
 
@@ -102,7 +102,7 @@ def test_only_given_up_waits_promise_nothing() -> None:
 
 def test_a_prior_weighs_as_much_as_it_says() -> None:
     history = WaitHistory(FOREVER_S, 10)
-    history.add(Wait(0.0, 10.0, True))
+    history.add(WaitSample(0.0, 10.0, True))
     curve = history.curve(0.0, prior=((30.0, 3.0), (50.0, 1.0)))
     # 5 in all: 1 is answered at 10 s, 3 of the 4 left at 30 s, the prior's last is given up.
     assert curve.left == pytest.approx((4 / 5, 1 / 5))

@@ -1,0 +1,60 @@
+"""earlier: records that earlier versions wrote are still read."""
+
+import struct
+
+import pytest
+
+from roost_engine.domain.actions import Action, Wait
+from roost_engine.domain.errors import JournalError
+from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
+from roost_engine.gate.timers import ClassCounts, Timers, TimersState
+from roost_engine.gate.waiting_curve import WaitSample
+from roost_engine.prediction.job_class import TimerClass
+from roost_formats.journal.codec import decode, encode
+
+EIGHT_HIGH = TimerClass.of(8, 0.5)
+# Written when a wait that the timers learn from was a record called "Wait".
+EARLIER_STATE = (
+    b'i\x01\x00\x00{"$":"TimersState","waits":['
+    b'["8/high",0,{"$":"Wait","at_s":5.0,"waited_s":60.0,"is_answered":true}],'
+    b'["8 GPUs",0,{"$":"Wait","at_s":5.0,"waited_s":60.0,"is_answered":true}],'
+    b'["all",0,{"$":"Wait","at_s":5.0,"waited_s":60.0,"is_answered":true}]],'
+    b'"counts":[["8/high",{"$":"ClassCounts","sample_count":1,"waited_count":1,'
+    b'"censored_count":0,"tuned_s":5.0}]],"pins":[]}'
+)
+
+
+def test_a_timer_state_with_waits_under_their_earlier_name_is_read() -> None:
+    sample = WaitSample(5.0, 60.0, True)
+    state = decode(EARLIER_STATE, TimersState)
+    assert state.waits == tuple((pool, Tier.NODE, sample) for pool in ("8/high", "8 GPUs", "all"))
+    assert state.counts == (("8/high", ClassCounts(1, 1, 0, 5.0)),)
+
+
+def test_the_present_version_writes_the_present_name() -> None:
+    timers = Timers()
+    timers.add(EIGHT_HIGH, Tier.NODE, WaitSample(5.0, 60.0, True))
+    timers.count(EIGHT_HIGH, has_waited=True, is_answered=True)
+    data = encode(timers.state())
+    assert b'"$":"WaitSample"' in data
+    assert b'"$":"Wait"' not in data
+    assert decode(data, TimersState) == decode(EARLIER_STATE, TimersState)
+
+
+def test_an_action_called_wait_stays_an_action() -> None:
+    wait = Wait(job_id=JobId("1"), reason="waits for 8 GPUs on one node", until_s=60.0)
+    assert decode(encode(wait), Action) == wait  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["Tick", "wait", "WaitSamples"])
+def test_a_name_that_the_expected_type_never_had_is_refused(name: str) -> None:
+    head = f'{{"$":"{name}","at_s":5.0,"waited_s":60.0,"is_answered":true}}'.encode()
+    with pytest.raises(JournalError, match=f"want WaitSample, got '{name}'"):
+        decode(struct.pack("<I", len(head)) + head, WaitSample)
+
+
+def test_a_wait_action_is_no_wait_sample() -> None:
+    action = Wait(job_id=JobId("1"), reason="", until_s=None)
+    with pytest.raises(JournalError, match="cannot be read"):
+        decode(encode(action), WaitSample)
