@@ -1,4 +1,4 @@
-"""What the engine asks the edge to do, each with the reason in it."""
+"""The engine's requests to the edge, each with its reason."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -21,9 +21,10 @@ class Decision:
         at_s: engine time of the decision.
         candidates: the scored placements, best first; candidates[0] is the chosen one.
         features: float32 [candidate, feature], columns cluster.features.COLUMNS.
-        scores: float32 [candidate], descending but for ties.
-        link_scores: int64 [candidate], summed over nodes.
-        best_link_score: link score of the best such placement on idle nodes of the chosen kinds.
+        scores: float32 [candidate], in descending order.
+        link_scores: int64 [candidate], link scores, summed over the nodes of a candidate.
+        best_link_score: highest link score that the chosen shape could have on nodes of the chosen
+            kinds if they were idle.
         exclusions: the nodes that were ruled out before scoring.
         free_before: the free GPUs of the chosen nodes before the job took its share.
         policy: the policy that scored: "heuristic", or "onnx:" and twelve digits of the model's
@@ -45,7 +46,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Make Slurm start the job on exactly these GPUs, now."""
+    """Have Slurm start the job on exactly these GPUs, now."""
 
     job_id: JobId
     placement: Placement
@@ -57,8 +58,8 @@ class Wait:
     """Keep the job waiting. Sent when its wait begins and when its reason or deadline changes.
 
     Attributes:
-        until_s: engine time at which the job is decided at the latest; None: when something
-            changes.
+        until_s: engine time at which the job is decided at the latest; None: it is decided when
+            something changes for it.
         exclusions: why no node takes the job now.
     """
 
@@ -72,11 +73,12 @@ class Wait:
 class Preempt:
     """Stop a running job and let it wait again.
 
-    Answered by JobsStopped, by JobQueued where the job may ask for something else when it comes
-    back, as under Slurm, or by PreemptionRefused.
+    The driver answers with JobsStopped; with JobQueued, as under Slurm, where the request of the
+    job may have changed when it returns to the queue; or with PreemptionRefused.
 
     Attributes:
-        for_job: the job that gets its GPUs; None: the next one in order, perhaps the same job.
+        for_job: the waiting job that gets the GPUs; None: the next job in order that fits, which
+            may be the stopped job itself.
     """
 
     job_id: JobId
@@ -86,7 +88,7 @@ class Preempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetGo:
-    """Release the job to plain Slurm: Roost can do nothing for it."""
+    """Release the job to plain Slurm, because Roost cannot place it."""
 
     job_id: JobId
     reason: str
@@ -94,7 +96,10 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WakeAt:
-    """Send a Tick at this time, unless an earlier event makes it needless."""
+    """Send a Tick at this time.
+
+    A WakeAt that follows before then has an earlier time and replaces this one.
+    """
 
     at_s: float
 

@@ -1,29 +1,31 @@
-"""The numbers of the engine."""
+"""The configuration of the engine."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Passing(StrEnum):
-    """Which jobs may pass one that has no room."""
+    """Which jobs may backfill past a job that does not fit and has waited out its patience."""
 
-    EASY = "easy"  # those that do not delay it, by the time limits of all
-    NOBODY = "nobody"
+    EASY = "easy"  # the jobs that do not delay it, by the time limits of all jobs
+    NOBODY = "nobody"  # none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """The numbers of the engine. Page: docs/configuration.md.
+    """The configuration of the engine. Page: docs/configuration.md.
 
     Attributes:
-        passing: who may pass the first job in order that has no room and no patience any more.
-        patience_s: until it has waited so long, everybody may pass a job.
-        start_timeout_s: a placed job that Slurm has not started by then is decided anew.
-        stop_timeout_s: a plan for which Slurm has not stopped the victims by then is dropped.
-        refusal_backoff_s: pause after the first refusal; doubles with each one.
-        refusal_limit: after so many refusals in a row the job is handed back to plain Slurm.
-        window_count: how many jobs of the queue one pass tries; the next one goes on from there.
-        ended_job_count: how many ended jobs can still be explained.
+        passing: which jobs may pass the first job in order that does not fit and has waited out
+            its patience.
+        patience_s: until a job has waited this long, every other job may pass it.
+        start_timeout_s: a placed job that Slurm has not started within this time is decided again.
+        stop_timeout_s: a plan to stop jobs is dropped when Slurm has not stopped all of its victims
+            within this time.
+        refusal_backoff_s: pause of a job after its first refusal; it doubles with each refusal.
+        refusal_limit: after this many refusals in a row the job is released to plain Slurm.
+        window_count: how many jobs of the queue one pass tries; the next pass continues there.
+        ended_job_count: how many ended jobs are remembered, so that they can be explained.
     """
 
     passing: Passing = Passing.EASY

@@ -2,16 +2,16 @@
 
     RoostError
     ├── ConfigError        the configuration is wrong; carries every problem found
-    ├── TopologyError      a link matrix is not one; carries source and line
+    ├── TopologyError      a text is no link matrix; carries source and line
     ├── PolicyError        a model or its answer is unusable
     ├── SlurmError         Slurm did not do what it was asked
-    │   ├── SlurmTimeout   it did not answer in time
-    │   └── SlurmRefused   it answered no; carries argv, exit code and stderr
-    ├── ProbeError         a probe said something that cannot be; names the quantity
+    │   ├── SlurmTimeout   a command did not answer in time
+    │   └── SlurmRefused   a command failed; carries argv, exit code and stderr
+    ├── ProbeError         a probe sent an impossible value; names the quantity
     ├── JournalError       the journal cannot be read or written
-    ├── UnknownNode        asked about a node that nobody has seen
-    ├── UnknownJob         asked about a job that nobody has seen
-    └── TimerError         a timer cannot be set as asked; says what could
+    ├── UnknownNode        a request names a node that is not known
+    ├── UnknownJob         a request names a job that is not known
+    └── TimerError         a timer cannot be set to the requested value
 
 `roostd.rpc.errors` maps these to gRPC codes, `roostctl.main` to exit codes.
 """
@@ -24,7 +24,7 @@ class RoostError(Exception):
 
 
 class ConfigError(RoostError):
-    """The configuration is wrong. Every problem is in it, so that one run shows them all."""
+    """The configuration is wrong. The error lists every problem, so that one run shows them all."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -32,7 +32,7 @@ class ConfigError(RoostError):
 
 
 class TopologyError(RoostError):
-    """A text that should be a link matrix is not one."""
+    """A text that should be a link matrix is none."""
 
     def __init__(self, source: str, line: int, problem: str) -> None:
         super().__init__(f"{source}:{line}: {problem}")
@@ -40,7 +40,7 @@ class TopologyError(RoostError):
 
 
 class PolicyError(RoostError):
-    """A model, or what it answered, cannot be used; the heuristic takes over."""
+    """A model or its answer cannot be used; the heuristic answers instead."""
 
 
 class SlurmError(RoostError):
@@ -56,7 +56,7 @@ class SlurmTimeout(SlurmError):
 
 
 class SlurmRefused(SlurmError):
-    """A Slurm command answered no."""
+    """A Slurm command ended with an exit code other than 0."""
 
     def __init__(self, argv: Sequence[str], exit_code: int, stderr: str) -> None:
         said = stderr.strip() or "no message"
@@ -65,7 +65,7 @@ class SlurmRefused(SlurmError):
 
 
 class ProbeError(RoostError):
-    """A probe said something that cannot be true; nothing of that message is used."""
+    """A probe sent a value that cannot be true; nothing of that message is used."""
 
     def __init__(self, quantity: str, problem: str) -> None:
         super().__init__(f"{quantity}: {problem}")
@@ -77,7 +77,7 @@ class JournalError(RoostError):
 
 
 class UnknownNode(RoostError):
-    """Asked about a node that neither Slurm nor a probe has named."""
+    """A request names a node that neither Slurm nor a probe has named."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"no node named {name!r}")
@@ -85,7 +85,7 @@ class UnknownNode(RoostError):
 
 
 class UnknownJob(RoostError):
-    """Asked about a job that Slurm has not named while this daemon ran."""
+    """A request names a job that Slurm has not named while this daemon ran."""
 
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job {job_id!r}")
@@ -93,4 +93,4 @@ class UnknownJob(RoostError):
 
 
 class TimerError(RoostError):
-    """A delay timer cannot be set as somebody asked."""
+    """A delay timer cannot be set to the value that an operator asked for."""

@@ -1,7 +1,7 @@
-"""What can happen, as the engine is told. Time rides in every event.
+"""What the engine is told about. Each event carries its time.
 
-`at_s` is engine time: seconds on a clock that never jumps, with an origin that the driver chooses
-and keeps (the simulator starts at 0; roostd carries it across restarts in its journal).
+`at_s` is engine time: seconds on a clock that never jumps. The driver chooses the origin of that
+clock and keeps it (the simulator starts at 0; roostd carries it across restarts in its journal).
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeen:
-    """Slurm names a node, for the first time or with something changed."""
+    """Slurm reports a node for the first time, or a node of which something has changed."""
 
     at_s: float
     node: NodeSpec
@@ -26,7 +26,7 @@ class NodeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLost:
-    """Slurm no longer knows the node. Its jobs end by events of their own."""
+    """Slurm no longer knows the node. The jobs on it end by events of their own."""
 
     at_s: float
     name: NodeName
@@ -34,7 +34,7 @@ class NodeLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySeen:
-    """A probe told how the GPUs of a node are linked."""
+    """A probe reports how the GPUs of a node are linked."""
 
     at_s: float
     name: NodeName
@@ -44,10 +44,11 @@ class TopologySeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadSeen:
-    """The newest load of a node's GPUs.
+    """A probe reports the load of a node's GPUs.
 
     Attributes:
-        load: float32 [gpu, 4], columns LOAD_COLUMNS; sent and received bytes added; NaN: unknown.
+        load: float32 [gpu, 4], columns LOAD_COLUMNS; a rate in bytes is the sum of sent and
+            received bytes; NaN: unknown.
     """
 
     at_s: float
@@ -57,7 +58,7 @@ class LoadSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuHealthChanged:
-    """A probe says that a GPU broke (`fault` names how) or works again (`fault` is empty)."""
+    """A probe reports that a GPU broke (`fault` names how) or works again (`fault` is empty)."""
 
     at_s: float
     name: NodeName
@@ -67,7 +68,7 @@ class GpuHealthChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued:
-    """A job waits for GPUs and nothing but Roost keeps it from running."""
+    """A job waits for GPUs, and nothing but Roost's decision keeps it from starting."""
 
     at_s: float
     job: JobSpec
@@ -75,7 +76,7 @@ class JobQueued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChanged:
-    """A waiting job now asks for something else. The whole new request."""
+    """A waiting job's request has changed; `job` is the whole new request."""
 
     at_s: float
     job: JobSpec
@@ -83,7 +84,10 @@ class JobChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWithdrawn:
-    """A waiting job is no longer Roost's to place: held, cancelled, depending, taken over."""
+    """A waiting job is no longer Roost's to place.
+
+    It was held or cancelled, it waits for another job, or a user took it over.
+    """
 
     at_s: float
     job_id: JobId
@@ -92,13 +96,13 @@ class JobWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """Slurm allocated these; whether or not they are what was planned, they are the truth.
+    """Slurm allocated these shares to a job, whether or not they are the planned shares.
 
-    Told for every job that holds resources on a GPU node, placed by Roost or not.
+    Reported for every job that holds resources on a GPU node, placed by Roost or not.
 
     Attributes:
-        job: what it asked for, of a job under Roost that the engine has not seen wait: it has run
-            since before the engine was born.
+        job: the request, given for a job under Roost that never waited in this engine because it
+            has run since before the engine began.
         since_s: engine time at which such a job started; None: now.
     """
 
@@ -111,7 +115,7 @@ class JobStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """The job holds nothing any more, or left the queue for good."""
+    """The job holds no resources any more, or left the queue for good."""
 
     at_s: float
     job_id: JobId
@@ -119,7 +123,7 @@ class JobEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRefused:
-    """Slurm did not start a placed job. It waits again, and is decided anew after a pause."""
+    """Slurm did not start a placed job. The job waits again and is decided again after a pause."""
 
     at_s: float
     job_id: JobId
@@ -128,7 +132,7 @@ class PlacementRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsStopped:
-    """Running jobs were stopped before their end, as Preempt asked, and wait again from now on."""
+    """Running jobs were stopped before their end, as Preempt requested; they now wait again."""
 
     at_s: float
     job_ids: tuple[JobId, ...]
@@ -136,7 +140,7 @@ class JobsStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionRefused:
-    """Slurm would not stop a job: it goes on running, and who was to follow it waits on."""
+    """Slurm refused to stop a job: it keeps running, and the job for which it was to stop waits."""
 
     at_s: float
     job_id: JobId
@@ -145,10 +149,11 @@ class PreemptionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedSeen:
-    """How fast a running job goes from now on.
+    """The speed of a running job changes to this from now on.
 
     Attributes:
-        speed_frac: of its speed alone on the best GPUs it could have; 1 is ideal.
+        speed_frac: speed as a fraction of the job's speed alone on the best GPUs that it could
+            have; 1 is ideal.
     """
 
     at_s: float
@@ -158,11 +163,11 @@ class SpeedSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinksSeen:
-    """How busy the links of a running job's GPUs have been, in this run of it so far.
+    """How busy the links of a running job's GPUs have been since the job last started.
 
     Attributes:
-        nvlink_frac, pcie_frac, nic_frac: share of the time, 0 to 1, mean of its GPUs; of network
-            cards, those nearest to each GPU; None: nobody can tell.
+        nvlink_frac, pcie_frac, nic_frac: fraction of the time, 0 to 1, averaged over the job's
+            GPUs; for network cards, of the card nearest to each GPU; None: not reported.
     """
 
     at_s: float
@@ -174,11 +179,11 @@ class LinksSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerPinned:
-    """An operator set a timer of the gate by hand, or gave it back.
+    """An operator set a timer of the gate by hand, or returned it to the gate.
 
     Attributes:
-        timer: its name, as prediction.job_class.TimerClass writes it.
-        pinned_s: what it is from now on; None: what the gate finds best.
+        timer: the timer's name, as prediction.job_class.TimerClass writes it.
+        pinned_s: the timer's value from now on; None: the gate tunes the timer again.
     """
 
     at_s: float

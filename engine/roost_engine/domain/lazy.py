@@ -1,7 +1,7 @@
 """Values that are computed when they are first read.
 
-Most of what explains a decision is never read: the daemon shows it to an operator who asks, a
-simulation of a million jobs never does.
+Most explanations of decisions are never read: the daemon shows one only to an operator who asks,
+and a simulation of a million jobs shows none.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Lazy(Generic[T]):
     """One value, computed by the first `get()`.
 
-    What the computation reads must not change in the meantime.
+    The data that the computation reads must not change before the first `get()`.
     """
 
     __slots__ = ("_compute", "_value")
@@ -25,7 +25,7 @@ class Lazy(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> "Lazy[T]":
-        """Wrap a value that is known already."""
+        """Return a Lazy of a value that is known already."""
         known = cls(lambda: value)
         known.get()
         return known
@@ -38,15 +38,15 @@ class Lazy(Generic[T]):
         return self._value
 
     def __eq__(self, other: object) -> bool:
-        """Compare the values; that computes both."""
+        """Compare the values, which computes both."""
         return isinstance(other, Lazy) and self.get() == other.get()
 
     __hash__ = None  # type: ignore[assignment]  # a value may hold arrays
 
     def __repr__(self) -> str:
-        """The value, computed."""
+        """Return the representation of the value; that computes it."""
         return repr(self.get())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy the value, not the way to compute it."""
+        """Pickle and copy the value, not the function that computes it."""
         return Lazy.of, (self.get(),)

@@ -1,7 +1,8 @@
-"""The nouns of placement: jobs, nodes, placements. Plain frozen data, no behaviour but arithmetic.
+"""The nouns of placement: jobs, nodes, placements. Plain frozen data.
 
-Indices are gres indices: GPU i of a node is the one Slurm calls IDX:i and types `gi`. The edges
-translate NVML's numbering, PCI bus ids and UUIDs (docs/design/0004-gpu-numbering.md).
+Every GPU index is a gres index: Slurm calls GPU i of a node IDX:i, and Roost gives it the GRES type
+`gi`. The edges translate NVML's numbering, PCI bus ids and UUIDs
+(docs/design/0004-gpu-numbering.md).
 """
 
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from typing import NewType
 
 from roost_engine.domain.tier import Tier
 
-JobId = NewType("JobId", str)  # "123", or "123_7" for one task of an array
+JobId = NewType("JobId", str)  # "123", or "123_7" for one task of a job array
 NodeName = NewType("NodeName", str)
 GpuUuid = NewType("GpuUuid", str)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """One way to spread a job: the same number of GPUs, CPUs and bytes on each of its nodes."""
+    """One way to spread a job over nodes: as many GPUs, CPUs and bytes of memory on each node."""
 
     node_count: int
     gpus_per_node: int
@@ -26,58 +27,58 @@ class Shape:
     memory_per_node_bytes: int = 0
 
     def __hash__(self) -> int:
-        """Of the two numbers that tell most shapes apart: it is taken for every question asked."""
+        """Hash the two numbers in which most shapes differ: shapes are hashed on every search."""
         return self.node_count << 8 ^ self.gpus_per_node
 
     @property
     def gpu_count(self) -> int:
-        """GPUs of the whole gang."""
+        """Return the number of GPUs of the whole gang."""
         return self.node_count * self.gpus_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a waiting job asks for, in Roost's terms."""
+    """A job's request, in Roost's terms."""
 
     job_id: JobId
     user_id: int
     partition: str
-    shapes: tuple[Shape, ...]  # acceptable ones, the preferred first; never empty
-    priority: int = 0  # Slurm's, higher goes first
+    shapes: tuple[Shape, ...]  # every acceptable shape, the preferred one first; never empty
+    priority: int = 0  # Slurm's priority; a higher one is served first
     submit_s: float = 0.0  # engine time
-    eligible_s: float = 0.0  # engine time; the user's own --begin: never placed before it
+    eligible_s: float = 0.0  # engine time of the user's own --begin; not placed before
     time_limit_s: float | None = None
-    features: tuple[str, ...] = ()  # all of them are needed
-    required_nodes: tuple[NodeName, ...] = ()  # -w: the placement holds all of these
-    excluded_nodes: tuple[NodeName, ...] = ()  # -x
-    binding: bool = True  # False in shadow and advise: decide and record, reserve nothing
-    name: str = ""  # Slurm's job name, as given
-    model: str = ""  # what the user says it trains: a name of the speed profiles
-    checkpoint_s: float | None = None  # it saves its state so often; None: it must not be stopped
+    features: tuple[str, ...] = ()  # every node of the placement needs all of them
+    required_nodes: tuple[NodeName, ...] = ()  # --nodelist: the placement includes all of them
+    excluded_nodes: tuple[NodeName, ...] = ()  # --exclude
+    binding: bool = True  # False in shadow and advise mode: decide and record, reserve nothing
+    name: str = ""  # Slurm's job name
+    model: str = ""  # the model it trains, as named by the user: a name in the speed profiles
+    checkpoint_s: float | None = None  # between its checkpoints; None: it must not be stopped
 
     @property
     def gpu_count(self) -> int:
-        """GPUs of the preferred shape."""
+        """Return the number of GPUs of the preferred shape."""
         return self.shapes[0].gpu_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """A node by Slurm's word, which is the truth about whether it may be used."""
+    """A node as Slurm describes it; Slurm alone says whether the node may be used."""
 
     name: NodeName
     gpu_count: int
     cpu_count: int
     memory_bytes: int
     partitions: tuple[str, ...]
-    rack: str = ""  # nodes of one rack share a leaf switch; "" is a rack of its own kind
+    rack: str = ""  # nodes of one rack share a leaf switch; those with "" count as one rack
     features: tuple[str, ...] = ()
-    usable: bool = True  # Slurm would start a job here now
+    usable: bool = True  # Slurm would start a job on it now
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShare:
-    """What one job holds on one node."""
+    """The resources that one job holds on one node."""
 
     node: NodeName
     gpu_indices: tuple[int, ...]  # ascending
@@ -87,15 +88,16 @@ class NodeShare:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a job goes: Slurm gives every node of a job the same GPU indices.
+    """The nodes and GPUs for a job; Slurm gives a job the same GPU indices on each of its nodes.
 
     Attributes:
         nodes: ascending.
-        gpu_indices: ascending, the same on each node; empty where `indices_by_node` has them.
-        shape: what the job asks for; of a scattered placement only its totals count.
+        gpu_indices: ascending, the same on each node; empty where `indices_by_node` is given.
+        shape: the chosen shape of the request; for a scattered placement only its totals count.
         tier: how close together the nodes are.
-        indices_by_node: in the order of `nodes`, each ascending; only of a scattered placement,
-            which policies of the literature make in a simulation and Slurm cannot be asked for.
+        indices_by_node: in the order of `nodes`, each ascending; only for a scattered placement,
+            which policies of the literature choose in simulations and which cannot be requested
+            from Slurm.
     """
 
     nodes: tuple[NodeName, ...]
@@ -105,7 +107,7 @@ class Placement:
     indices_by_node: tuple[tuple[int, ...], ...] = ()
 
     def by_node(self) -> Iterator[tuple[NodeName, tuple[int, ...]]]:
-        """Each node with its GPUs."""
+        """Yield each node with the indices of its GPUs."""
         return zip(
             self.nodes,
             self.indices_by_node or repeat(self.gpu_indices, len(self.nodes)),

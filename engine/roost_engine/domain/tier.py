@@ -12,7 +12,7 @@ class Tier(IntEnum):
 
     @property
     def in_words(self) -> str:
-        """As `explain` prints it: "in one rack"."""
+        """Return the words that `explain` prints: "in one rack"."""
         return _IN_WORDS[self]
 
 

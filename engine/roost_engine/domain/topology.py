@@ -1,6 +1,6 @@
-"""How the GPUs of one node are linked, and reading that from `nvidia-smi topo -m` text.
+"""The links between the GPUs of one node, and a parser of `nvidia-smi topo -m` output.
 
-Standard library only: the fake driver and the node tools read matrices with it too.
+This module needs the standard library only, since the fake driver and the node tools use it too.
 
 Source of the level names: `nvidia-smi topo -m` legend and nvmlGpuTopologyLevel_t.
 """
@@ -15,9 +15,9 @@ from roost_engine.domain.errors import TopologyError
 
 
 class Level(IntEnum):
-    """How far apart two PCIe devices sit. Higher is farther."""
+    """Distance between two PCIe devices; higher is farther."""
 
-    INTERNAL = 1  # one board
+    INTERNAL = 1  # both on one board
     SINGLE_SWITCH = 2  # PIX
     MULTIPLE_SWITCHES = 3  # PXB
     HOST_BRIDGE = 4  # PHB
@@ -37,8 +37,8 @@ LEVEL_SYMBOLS = {level: symbol for symbol, level in SYMBOL_LEVELS.items() if sym
     Level.INTERNAL: "PIX"
 }
 
-# What one pair is worth. The order is that of the hardware; the values are those that
-# NVIDIA's go-gpuallocator made the field's convention (its README; see docs/links.md).
+# Points of one pair. The order follows the hardware; the values are those of NVIDIA's
+# go-gpuallocator, which the field uses by convention (its README; see docs/links.md).
 LEVEL_SCORES = {
     Level.SYSTEM: 10,
     Level.NUMA_NODE: 20,
@@ -52,19 +52,19 @@ NVLINK_LANE_SCORE = 100
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What connects one pair of GPUs."""
+    """The connection between one pair of GPUs."""
 
     level: Level
     nvlink_count: int = 0
 
     @property
     def score(self) -> int:
-        """Points of this pair: 100 a lane where there is NVLink, else 10 to 60 by PCIe level."""
+        """Return the points of this pair: 100 per NVLink lane; without NVLink 10 to 60 by level."""
         return self.nvlink_count * NVLINK_LANE_SCORE or LEVEL_SCORES[self.level]
 
     @property
     def symbol(self) -> str:
-        """As `nvidia-smi topo -m` prints it: NV12, PIX, SYS."""
+        """Return the symbol that `nvidia-smi topo -m` prints: NV12, PIX, SYS."""
         return f"NV{self.nvlink_count}" if self.nvlink_count else LEVEL_SYMBOLS[self.level]
 
 
@@ -87,11 +87,11 @@ class LinkMatrix:
 
     @property
     def gpu_count(self) -> int:
-        """How many GPUs the node has."""
+        """Return the number of GPUs of the node."""
         return len(self.links)
 
     def score(self, gpu_indices: Sequence[int]) -> int:
-        """Link score of a set of GPUs: the sum over its unordered pairs. 0 for a single GPU."""
+        """Return the link score of a set of GPUs: the sum over its pairs; 0 for one GPU."""
         chosen = sorted(set(gpu_indices))
         return sum(
             link.score
@@ -102,7 +102,7 @@ class LinkMatrix:
 
     @classmethod
     def uniform(cls, gpu_count: int, link: Link) -> "LinkMatrix":
-        """A node in which every pair is linked alike, as behind NVSwitch."""
+        """Return the matrix of a node in which every pair has the same link, as behind NVSwitch."""
         return cls(
             tuple(
                 tuple(None if a == b else link for b in range(gpu_count)) for a in range(gpu_count)
@@ -113,22 +113,23 @@ class LinkMatrix:
 _NVLINK = re.compile(r"NV([1-9]\d?)$")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU\d+$")
-_FIRST_HEADING = ("CPU", "NUMA")  # "CPU Affinity", "NUMA Affinity": no device is called that
+_FIRST_HEADING = ("CPU", "NUMA")  # "CPU Affinity", "NUMA Affinity": the first non-device column
 
 
 def parse_topo_matrix(text: str, source: str = "topology") -> LinkMatrix:
-    """Read what `nvidia-smi topo -m` printed. NICs, affinities and the legend are passed over.
+    """Read the output of `nvidia-smi topo -m`. NICs, affinities and the legend are ignored.
 
-    The text hides the PCIe level of pairs that have NVLink; it is taken to be one NUMA node where
-    both have the same CPU affinity, else the whole system.
+    The text does not show the PCIe level of pairs that have NVLink. Such a pair gets the level
+    NUMA_NODE where both GPUs have the same CPU affinity, else the level SYSTEM.
 
     Args:
-        text: the command's output, tabs or spaces, with or without terminal colours.
-        source: what to call the text in errors, a file name for instance.
+        text: the command's output, with tabs or spaces, with or without terminal colours.
+        source: name of the text in errors, for instance a file name.
 
     Raises:
-        TopologyError: no matrix, a row missing, short or twice, an unknown symbol, or not
-            symmetric; names the line, counted from 1.
+        TopologyError: the text has no matrix; a row is missing, too short or given twice; a
+            symbol is unknown; or the matrix is not symmetric. The error names the line, counted
+            from 1.
     """
     lines = [_ANSI.sub("", line).split() for line in text.splitlines()]
     head = next((i for i, tokens in enumerate(lines) if tokens), None)

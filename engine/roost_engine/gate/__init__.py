@@ -1,5 +1,5 @@
-"""Now, or wait for a better tier: the gates and their timers.
+"""Gates and their timers: whether a job takes an offer now or waits for a closer tier.
 
 Lives here: gate policies and what they learn from waits.
-Does not belong here: predictions of speed and run time (prediction), which other rooms need too.
+Does not belong here: predictions of speed and run time (prediction), which other packages use too.
 """

@@ -1,15 +1,19 @@
-"""Delay scheduling as the authors of Dally coded it, flaws and all, to compare with.
+"""Delay scheduling as the authors of Dally coded it, with its flaws, as a baseline.
 
-Source: Sharma et al., arXiv 2401.16492, and their simulator as of April 2024. For a demand of g
-GPUs, in leases of L seconds:
+Source: Sharma et al., arXiv 2401.16492, and their simulator as of April 2024. A job of g GPUs waits
+for one node until T_M and for one rack until T_R, both in leases since it could first have been
+placed:
 
-    T_M = min(ceil(0.8 · hist), max(6, ceil(D(H_M[g]))))    rack offers are taken from then on
-    T_R = min(hist,             max(12, ceil(D(H_R[g]))))   any offer is taken from then on
+    T_M = min(ceil(0.8 · hist), max(6, ceil(D(H_M[g]))))    from then on it takes an offer in a rack
+    T_R = min(hist,             max(12, ceil(D(H_R[g]))))   from then on it takes any offer
     D(H) = mean(H) + 2 · population deviation(H), in leases; 1 where H is empty or sums to 0
 
-H_M[g] are the waits after which jobs of g GPUs took an offer on one node, H_R[g] those after which
-one in a rack was taken by leave of T_M. Waits of less than a lease are not kept, so D is too high;
-waits that were given up are not kept either, so it is too low. gate.delay does neither.
+hist: how long a wait is remembered, in leases. H_M[g]: the remembered waits after which jobs of g
+GPUs took an offer on one node. H_R[g]: the remembered waits after which they took an offer in one
+rack because T_M had passed.
+
+Waits shorter than a lease are not recorded, which makes D too high; waits that were given up are
+not recorded either, which makes D too low. gate.delay has neither flaw.
 """
 
 from collections.abc import Sequence
@@ -30,13 +34,13 @@ _History = list[tuple[float, float]]  # (engine time, wait in leases)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DallyConfig:
-    """The numbers of the published simulator's command line.
+    """The options of the published simulator's command line.
 
     Attributes:
         lease_s: length of a lease, above 0.
-        hist_leases: how long a wait is remembered, in leases; "history" in hours there, where a
-            lease was an hour.
-        node_timer_leases, rack_timer_leases: T_M and T_R by hand; AUTO in either tunes both.
+        hist_leases: how long a wait is remembered, in leases. The published option, "history", is
+            in hours, since a lease was an hour.
+        node_timer_leases, rack_timer_leases: T_M and T_R set by hand; AUTO in either tunes both.
     """
 
     lease_s: float = 3_600.0
@@ -55,12 +59,12 @@ class DallyConfig:
 
     @property
     def is_auto(self) -> bool:
-        """Whether the timers are tuned."""
+        """Return whether the timers are tuned."""
         return AUTO in (self.node_timer_leases, self.rack_timer_leases)
 
 
 def spread_leases(waits: Sequence[float]) -> float:
-    """D: mean and two population deviations of waits in leases; 1 where there is none."""
+    """Return D, the mean plus two population deviations of waits in leases; 1 without any wait."""
     if not waits or sum(waits) == 0:
         return 1.0
     mean = sum(waits) / len(waits)
@@ -68,17 +72,20 @@ def spread_leases(waits: Sequence[float]) -> float:
 
 
 def node_timer_leases(waits: Sequence[float], hist_leases: float) -> float:
-    """T_M from the history of waits for a node."""
+    """Return T_M for a history of waits for one node, in leases."""
     return min(ceil(_NODE_CAP_FRAC * hist_leases), max(_NODE_FLOOR, ceil(spread_leases(waits))))
 
 
 def rack_timer_leases(waits: Sequence[float], hist_leases: float) -> float:
-    """T_R from the history of waits for a rack."""
+    """Return T_R for a history of waits for one rack, in leases."""
     return min(hist_leases, max(_RACK_FLOOR, ceil(spread_leases(waits))))
 
 
 class DallyGate:
-    """See the module. Reads neither sensitivity nor run times; knows no cap on a job's wait."""
+    """Dally's gate: see the module.
+
+    It uses neither sensitivity nor run times, and does not cap a job's total wait.
+    """
 
     def __init__(self, config: DallyConfig | None = None) -> None:
         self.config = config or DallyConfig()
@@ -87,7 +94,7 @@ class DallyGate:
         self._took_rack_by_timer: dict[JobId, None] = {}
 
     def timers_leases(self, gpu_count: int) -> tuple[float, float]:
-        """T_M and T_R of a demand, in leases."""
+        """Return T_M and T_R for jobs of this number of GPUs, in leases."""
         config = self.config
         if not config.is_auto:
             return config.node_timer_leases, config.rack_timer_leases
@@ -144,5 +151,9 @@ def _gpu_count(offer: Offer) -> int:
 
 
 def _has_waited(offer: Offer, wait_s: float) -> bool:
-    """Whether a deadline counted from the beginning of the spell has come."""
+    """Return whether a deadline has come that counts from the beginning of the wait.
+
+    The sum is the one that decide() gives as the deadline, so that rounding cannot defer a job to
+    the present instant.
+    """
     return offer.at_s - offer.waited_s + wait_s <= offer.at_s

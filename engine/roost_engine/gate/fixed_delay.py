@@ -1,4 +1,4 @@
-"""Gates without a memory: timers set by hand, or none that ends. To compare with."""
+"""Gates that learn nothing, as baselines: no wait, a fixed wait, or an endless wait."""
 
 from dataclasses import dataclass
 from math import inf
@@ -12,12 +12,14 @@ NeverWait = OpenGate
 
 @dataclass(frozen=True, slots=True)
 class FixedDelay:
-    """Every job waits so long for the closest tier that it could have, and no longer.
+    """Defers each job for a fixed time while it is offered less than its closest tier.
+
+    Both timers count from when the job could first have been placed.
 
     Attributes:
-        node_timer_s: T_M, before a job that fits on a node takes GPUs of one rack.
-        rack_timer_s: T_R, before a job that fits in a rack takes GPUs across racks; counted, as
-            T_M is, from when it could first have been placed.
+        node_timer_s: T_M, how long a job that fits on one node declines GPUs in one rack.
+        rack_timer_s: T_R, how long a job that fits on one node or in one rack declines GPUs across
+            racks.
     """
 
     node_timer_s: float
@@ -44,5 +46,5 @@ class FixedDelay:
 
 
 def always_wait() -> FixedDelay:
-    """Nobody takes less than the closest tier that it could ever have."""
+    """Return a gate with which a job takes no tier but the closest that it could ever have."""
     return FixedDelay(inf, inf)

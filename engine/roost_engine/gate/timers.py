@@ -1,9 +1,10 @@
-"""The delay timers: one waiting curve a class and tier, and what follows from it.
+"""The delay timers: one waiting curve for each class and tier, and the timer that it gives.
 
-A timer is the q-quantile of the waits of those that did not get the tier at once. Waits of nothing
-are counted, so that people see how rare waiting is, but a job with a worse offer in hand knows
-that it is none of them. A class that knows few waits of its own goes by those of all jobs of about
-as many GPUs, then of all jobs: how soon room comes depends little on who waits for it.
+The timer of a class is the q-quantile of the waits of its jobs that did not get the tier at once.
+Waits of zero are counted, to show operators how rare waiting is, but they are not part of the
+curve: a job with a worse offer knows that its own wait is not zero. A class with few waits
+of its own uses those of all jobs with about as many GPUs, and failing these the waits of all jobs:
+how soon capacity becomes free depends little on the job that waits for it.
 """
 
 from dataclasses import dataclass, field
@@ -15,22 +16,22 @@ from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
 from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
 from roost_engine.prediction.job_class import TimerClass
 
-TARGETS = (Tier.NODE, Tier.RACK)  # tiers that may be waited for
-_ENOUGH_WEIGHT = 5.0  # waits of its own from which on a class goes by them alone
-_HOUR_S = 3_600.0  # weights are those of the last full hour, so that curves can be cached
+TARGETS = (Tier.NODE, Tier.RACK)  # tiers for which a job may wait
+_ENOUGH_WEIGHT = 5.0  # a class with this weight of waits of its own uses them alone
+_HOUR_S = 3_600.0  # weights are computed at the last full hour, so that curves can be cached
 _DALLY_LEASE_S, _DALLY_HIST_LEASES = 3_600.0, 24.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerConfig:
-    """The numbers that curves are made of.
+    """Parameters of the waiting curves and of the timers.
 
     Attributes:
-        quantile_frac: how many waits a timer lets come true, above 0 and below 1.
-        half_life_s: a wait that ended so long ago counts half.
-        window_count: the newest waits of a class that count.
-        prior_wait_s: mean wait that is assumed before any is known.
-        prior_count: how many known waits outweigh that.
+        quantile_frac: fraction of the waits that are answered within the timer, above 0, below 1.
+        half_life_s: a wait that ended this long ago has half the weight of a new one.
+        window_count: how many waits of a pool count, the newest ones.
+        prior_wait_s: mean of the prior, the waits that are assumed before any is observed.
+        prior_count: weight of the prior, in new waits.
     """
 
     quantile_frac: float = 0.9
@@ -47,9 +48,39 @@ class TimerConfig:
                 raise ValueError(f"want {name} above 0, got {getattr(self, name):g}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimerView:
+    """One timer class as operators see it.
+
+    Attributes:
+        name: GPU bucket and sensitivity, as in "8/high".
+        node_timer_s: T_M, the longest wait of a job for one node.
+        rack_timer_s: T_R, the longest wait of a job before it takes GPUs across racks.
+        sample_count: waits that ended, waits of zero included.
+        waited_count: of these, the waits in which a job was deferred for a closer tier.
+        censored_frac: fraction of `waited_count` that ended without the closer tier; None where
+            `waited_count` is 0.
+        tuned_s: engine time of the newest wait that changed the timers; None: no wait has.
+        pinned_s: the value to which an operator set both timers; None: they are tuned.
+        dally_node_timer_s, dally_rack_timer_s: Dally's timers for the same waits, with leases of
+            an hour.
+    """
+
+    name: str
+    node_timer_s: float
+    rack_timer_s: float
+    sample_count: int
+    waited_count: int
+    censored_frac: float | None
+    tuned_s: float | None
+    pinned_s: float | None
+    dally_node_timer_s: float
+    dally_rack_timer_s: float
+
+
 @dataclass(slots=True)
 class ClassCounts:
-    """How the spells of waiting of one class came out, all time."""
+    """Counts of the waits of one class since the beginning; see TimerView."""
 
     sample_count: int = 0
     waited_count: int = 0
@@ -59,11 +90,11 @@ class ClassCounts:
 
 @dataclass(frozen=True, slots=True)
 class TimersState:
-    """Everything that timers know, as plain data.
+    """The state of all timers, as plain data.
 
     Attributes:
-        waits: (pool, tier, wait), each pool's oldest first.
-        counts: by class.
+        waits: (pool, tier, wait); the oldest wait of each pool comes first.
+        counts: (class, counts).
         pins: (class, seconds).
     """
 
@@ -74,7 +105,7 @@ class TimersState:
 
 @dataclass(frozen=True, slots=True)
 class _Digest:
-    """What the waits of a pool come to at some hour."""
+    """The waiting curve of a pool at a full hour, with the weight of the pool's waits."""
 
     hour_s: float
     weight: float
@@ -84,7 +115,7 @@ class _Digest:
 
 @dataclass(slots=True)
 class _Pool:
-    """The waits of a class, of a bucket or of everybody, for one tier."""
+    """The waits for one tier of the jobs of a class, of a GPU bucket, or of all jobs."""
 
     history: WaitHistory
     digest: _Digest | None = None
@@ -95,8 +126,8 @@ class Timers:
     """Waiting curves by class and tier.
 
     Attributes:
-        config: the numbers.
-        pins: by class name, seconds.
+        config: parameters of the curves.
+        pins: the timers that operators set, in seconds, by name of the class.
     """
 
     config: TimerConfig = field(default_factory=TimerConfig)
@@ -105,14 +136,14 @@ class Timers:
     _counts: dict[str, ClassCounts] = field(default_factory=dict)
 
     def count(self, timers: TimerClass, *, has_waited: bool, is_answered: bool) -> None:
-        """Count a spell of waiting, whether or not it tells how long waits are."""
+        """Count a wait that ended, also one that is no sample of how long waits are."""
         counts = self._counts.setdefault(str(timers), ClassCounts())
         counts.sample_count += 1
         counts.waited_count += has_waited
         counts.censored_count += has_waited and not is_answered
 
     def add(self, timers: TimerClass, target: int, wait: WaitSample) -> None:
-        """Learn from a wait for a tier."""
+        """Add a wait for a tier to the class's pool and to the wider pools that contain it."""
         for name in _pool_names(timers):
             pool = self._pool(name, target)
             pool.history.add(wait)
@@ -120,18 +151,18 @@ class Timers:
         self._counts.setdefault(str(timers), ClassCounts()).tuned_s = wait.at_s
 
     def curve(self, timers: TimerClass, target: int, at_s: float) -> WaitingCurve:
-        """The waiting curve that a class goes by."""
+        """Return the waiting curve of a class for a tier."""
         return self._digest(timers, target, at_s).curve
 
     def timer_s(self, timers: TimerClass, target: int, at_s: float) -> float:
-        """T_M for a node, T_R for a rack: T_R = T_M + the quantile of waits for a rack."""
+        """Return T_M for a node; for a rack T_R: T_M + the quantile of waits for a rack."""
         node_s = self._digest(timers, Tier.NODE, at_s).quantile_s
         if target == Tier.NODE:
             return node_s
         return node_s + self._digest(timers, Tier.RACK, at_s).quantile_s
 
     def views(self, at_s: float) -> tuple[TimerView, ...]:
-        """Every class that a job of was seen or that is pinned, by GPUs and sensitivity."""
+        """Return the classes that have a counted wait or a pin, by GPU count and sensitivity."""
         named = dict.fromkeys((*self._counts, *self.pins))
         classes = (timers for name in named if (timers := TimerClass.parse(name)) is not None)
         return tuple(self._view(timers, at_s) for timers in sorted(classes))
@@ -150,7 +181,7 @@ class Timers:
             self.pins[timer] = pinned_s
 
     def state(self) -> TimersState:
-        """Everything learned, as plain data."""
+        """Return the learned waits, the counts and the pins as plain data."""
         return TimersState(
             waits=tuple(
                 (name, target, wait)
@@ -162,7 +193,7 @@ class Timers:
         )
 
     def restore(self, state: TimersState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Replace everything learned by a state."""
         self._pools = {}
         for name, target, wait in state.waits:
             self._pool(name, target).history.add(wait)
@@ -205,7 +236,7 @@ class Timers:
         return pool
 
     def _digest(self, timers: TimerClass, target: int, at_s: float) -> _Digest:
-        """Of the narrowest pool that knows enough, else of the widest."""
+        """Return the digest of the narrowest pool with enough weight, else of the widest pool."""
         hour_s = at_s // _HOUR_S * _HOUR_S
         for name in _pool_names(timers):
             digest = self._fresh(self._pool(name, target), hour_s)
@@ -224,5 +255,5 @@ class Timers:
 
 @cache
 def _pool_names(timers: TimerClass) -> tuple[str, ...]:
-    """The narrowest first."""
+    """Return the names of the pools of a class, the narrowest pool first."""
     return str(timers), f"{timers.gpu_bucket} GPUs", "all"

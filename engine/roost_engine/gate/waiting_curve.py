@@ -1,21 +1,25 @@
-"""How long it takes until a better offer comes, learned from waits of which many were given up.
+"""The waiting curve: how long it takes until a better offer comes, with censored waits counted.
 
-A job that gave up after ten minutes tells that its wait would have been longer than ten minutes,
-no more. Leaving such waits out, as Dally's tuner does, makes every estimate too short; Kaplan and
+A wait is answered if the better offer came, and censored if the job gave up or left before. A wait
+that was censored after ten minutes shows only that the offer would have taken longer than ten
+minutes. Without the censored waits, as in Dally's tuner, every estimate is too short. Kaplan and
 Meier (JASA 53, 1958) count them for as long as they lasted:
 
     S(t) = Π over answered waits w ≤ t of 1 - d(w) / n(w)
 
-S(t): share of waits longer than t, 0 to 1. d(w): weight of the waits answered after exactly w.
-n(w): weight of the waits that lasted w or longer, answered or not. The weight of a wait that ended
-a seconds ago is 2 ** (-a / half-life), so that the curve follows the cluster; the newest
-`window_count` waits count, so that it follows quickly when many come.
+S(t): the survival, the fraction of waits that are longer than t, 0 to 1. d(w): weight of the waits
+that were answered after exactly w. n(w): weight of the waits that lasted w or longer, answered or
+not. A wait that ended a seconds ago has the weight 2 ** (-a / half-life), so that the curve follows
+the cluster. Only the newest `window_count` waits count, so that the curve follows quickly when
+there are many.
 
-The last of the known waits, if it was answered, would make S nothing, as if no wait could ever be
-longer; half of what was left before is left. Beyond it nothing is known. There the curve goes on
-with the answers per second waited that the known waits had on average:
+If the longest known wait was answered, that factor would be 0, as if no wait could ever be longer;
+the factor 1/2 is used instead. Beyond the longest wait there is no data. There the curve continues
+as an exponential with the mean rate of the known waits, answers per second waited:
 
     S(t) = S(end) · exp(-(t - end) · Σ weight of answered / Σ weight · wait)
+
+end: the longest known wait. The sums are over the answered waits and over all waits.
 """
 
 from bisect import bisect_right
@@ -24,17 +28,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, log
 
-_ROUNDING = 1e-12
-_LAST_FRAC = 0.5  # of what is left, what the longest wait leaves when it is answered
+_ROUNDING = 1e-12  # a weight at risk that is not above this counts as 0
+_LAST_FACTOR = 0.5  # S is multiplied by this at the longest wait if that was answered
 
 
 @dataclass(frozen=True, slots=True)
 class WaitSample:
-    """One wait for a better offer.
+    """A wait for a better offer that ended.
 
     Attributes:
-        at_s: when it ended, engine time.
-        waited_s: how long it lasted, above 0.
+        at_s: engine time of its end.
+        waited_s: its length, above 0.
         is_answered: whether the better offer came; if not, the wait is censored.
     """
 
@@ -45,13 +49,13 @@ class WaitSample:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCurve:
-    """The share of waits that last longer than a time: steps, then an exponential.
+    """S, the fraction of waits that last longer than a time: steps, then an exponential.
 
     Attributes:
-        times_s: at which it falls, ascending; above 0.
-        left: S just after each of them, 0 to 1, descending.
-        end_s: the longest wait known, answered or not; the exponential begins there.
-        answers_per_s: of the exponential.
+        times_s: the times at which S falls, ascending, above 0.
+        left: S just after each of these times, 0 to 1, descending.
+        end_s: the longest known wait, answered or not, at which the exponential begins.
+        answers_per_s: rate of the exponential.
     """
 
     times_s: tuple[float, ...] = ()
@@ -60,13 +64,13 @@ class WaitingCurve:
     answers_per_s: float = 0.0
 
     def left_after(self, waited_s: float) -> float:
-        """S: share of waits that last longer."""
+        """Return S: the fraction of waits that last longer than this."""
         position = bisect_right(self.times_s, waited_s)
         left = self.left[position - 1] if position else 1.0
         return left * exp(-max(waited_s - self.end_s, 0.0) * self.answers_per_s)
 
     def quantile_s(self, q_frac: float) -> float:
-        """The time by which so many waits are answered; inf where they never will be."""
+        """Return the time by which this fraction of waits is answered; inf if it never is."""
         for time_s, left in zip(self.times_s, self.left, strict=True):
             if 1.0 - left >= q_frac:
                 return time_s
@@ -76,60 +80,63 @@ class WaitingCurve:
         return self.end_s + log(at_end / (1.0 - q_frac)) / self.answers_per_s
 
     def chance(self, waited_s: float, within_s: float) -> float:
-        """Hint that a wait which has lasted so long is answered within so much more, 0 to 1.
+        """Return the probability that a wait of `waited_s` is answered within `within_s` more.
 
-        1 - S(waited + within) / S(waited); 0 where no wait is known to have lasted so long.
+        1 - S(waited + within) / S(waited); 0 where S(waited) is 0.
         """
-        before = self.left_after(waited_s)
-        return 1.0 - self.left_after(waited_s + within_s) / before if before > 0 else 0.0
+        survival = self.left_after(waited_s)
+        return 1.0 - self.left_after(waited_s + within_s) / survival if survival > 0 else 0.0
 
     def best_stop(self, waited_s: float, gain_s: float, longest_s: float, weight: float) -> float:
-        """For how much longer to wait, so that it is worth most: seconds, 0 not to wait at all.
+        """Return the further wait Δ that is worth most, in seconds; 0: a further wait does not pay.
 
-        Waiting for up to Δ more gains `gain_s` with the chance that the offer comes in time, and
-        costs the seconds waited, which end when the offer comes:
+        A further wait of up to Δ seconds gains `gain_s` with the probability that the offer comes
+        within Δ, and costs the seconds waited, which end when the offer comes:
 
             worth(Δ) = gain · P(T ≤ Δ) - weight · E[min(T, Δ)]
 
-        T is what is left of the wait. E[min(T, Δ)] is the area under S(waited + t) / S(waited) for
-        t up to Δ; gain · P > weight · Δ, the plain form of the test, bounds it from above by Δ.
-        Beyond the end of the steps worth only rises or only falls.
+        T: the remaining wait, given that the job has waited `waited_s`. P(T ≤ Δ): the probability
+        that the wait is answered within Δ. E[min(T, Δ)]: the expected seconds of waiting, which is
+        the area under S(waited + t) / S(waited) for t from 0 to Δ; it is at most Δ.
+
+        Between two steps worth falls, so Δ ends at a step. Beyond the longest known wait worth
+        either only rises or only falls, so there only Δ = `longest_s` is tried.
 
         Args:
-            waited_s: so far.
+            waited_s: how long the job has waited so far.
             gain_s: seconds that the better offer saves.
-            longest_s: Δ is at most this.
-            weight: of a second of waiting against a second saved.
+            longest_s: upper bound of Δ.
+            weight: cost of a second of waiting, in seconds saved.
         """
-        before = self.left_after(waited_s)
-        if not (before > 0 and gain_s > 0 and longest_s > 0):
+        survival_now = self.left_after(waited_s)
+        if not (survival_now > 0 and gain_s > 0 and longest_s > 0):
             return 0.0
-        best_s, best_worth, area_s, left, since_s = 0.0, 0.0, 0.0, 1.0, 0.0
+        best_s, best_worth, area_s, survival, since_s = 0.0, 0.0, 0.0, 1.0, 0.0
         for position in range(bisect_right(self.times_s, waited_s), len(self.times_s)):
             delta_s = self.times_s[position] - waited_s
             if delta_s > longest_s:
                 return best_s
-            area_s += left * (delta_s - since_s)
-            left, since_s = self.left[position] / before, delta_s
-            worth = gain_s * (1.0 - left) - weight * area_s
+            area_s += survival * (delta_s - since_s)
+            survival, since_s = self.left[position] / survival_now, delta_s
+            worth = gain_s * (1.0 - survival) - weight * area_s
             if worth > best_worth:
                 best_s, best_worth = delta_s, worth
         to_end_s = max(self.end_s - waited_s, 0.0)
         if longest_s <= to_end_s or gain_s * self.answers_per_s <= weight:
             return best_s
-        area_s += left * (to_end_s - since_s)
-        fall = 1.0 - exp(-(longest_s - to_end_s) * self.answers_per_s)
-        gained = gain_s * (1.0 - left * (1.0 - fall))
-        worth = gained - weight * (area_s + left * fall / self.answers_per_s)
+        area_s += survival * (to_end_s - since_s)
+        answered_frac = 1.0 - exp(-(longest_s - to_end_s) * self.answers_per_s)
+        gained_s = gain_s * (1.0 - survival * (1.0 - answered_frac))
+        worth = gained_s - weight * (area_s + survival * answered_frac / self.answers_per_s)
         return longest_s if worth > best_worth else best_s
 
 
 class WaitHistory:
-    """The newest waits of one kind.
+    """The newest waits of one pool.
 
     Args:
-        half_life_s: after so long a wait counts half.
-        window_count: how many are remembered.
+        half_life_s: a wait that ended this long ago has half the weight of a new one.
+        window_count: how many waits are remembered.
     """
 
     def __init__(self, half_life_s: float, window_count: int) -> None:
@@ -140,25 +147,25 @@ class WaitHistory:
         return len(self._waits)
 
     def add(self, wait: WaitSample) -> None:
-        """Take in a wait; one that is not a time, or none at all, tells nothing and is dropped."""
+        """Add a wait, unless its length is not above 0 or one of its times is not finite."""
         if isfinite(wait.waited_s) and isfinite(wait.at_s) and wait.waited_s > 0:
             self._waits.append(wait)
 
     def waits(self) -> tuple[WaitSample, ...]:
-        """What is remembered, the oldest first."""
+        """Return the remembered waits, the oldest first."""
         return tuple(self._waits)
 
     def weight(self, at_s: float) -> float:
-        """How many waits of now they are worth."""
+        """Return the sum of the weights: how many waits that end now would weigh as much."""
         return sum(self._weights(at_s))
 
     def curve(self, at_s: float, prior: Sequence[tuple[float, float]] = ()) -> WaitingCurve:
         """Estimate the waiting curve.
 
         Args:
-            at_s: engine time; weights are of now.
-            prior: (wait, weight) of waits that count besides and do not grow old; the last was
-                given up, the others answered.
+            at_s: engine time for which the weights are computed.
+            prior: (wait, weight) of assumed waits, whose weights do not fall with time; the last
+                is censored, the others are answered.
         """
         pairs = zip(self._waits, self._weights(at_s), strict=True)
         marks = [(wait.waited_s, not wait.is_answered, weight) for wait, weight in pairs]
@@ -172,14 +179,14 @@ class WaitHistory:
 
 
 def exponential_prior(mean_s: float, weight: float) -> tuple[tuple[float, float], ...]:
-    """Four waits like those of an exponential distribution, of which the last is given up.
+    """Return four assumed waits, as (wait, weight), that follow an exponential distribution.
 
-    The others are at its octiles 1, 3 and 5. The last is given up at a time that makes the mean
-    come out: seconds waited over answers.
+    The first three are answered, at the octiles 1, 3 and 5 of the distribution. The last is
+    censored, after the time for which the seconds waited over the number of answers is the mean.
 
     Args:
-        mean_s: of the distribution, above 0.
-        weight: of the four together.
+        mean_s: mean of the distribution, above 0.
+        weight: of the four waits together.
     """
     answered = [-mean_s * log(1.0 - part / 8) for part in (1, 3, 5)]
     last_s = mean_s * len(answered) - sum(answered)
@@ -187,21 +194,24 @@ def exponential_prior(mean_s: float, weight: float) -> tuple[tuple[float, float]
 
 
 def _kaplan_meier(marks: Sequence[tuple[float, bool, float]]) -> WaitingCurve:
-    """The curve of (wait, is censored, weight), in order: the answered first where waits tie."""
+    """Return the curve of (wait, is censored, weight).
+
+    The marks are ascending; of waits of equal length the answered ones come first.
+    """
     at_risk = sum(weight for _, _, weight in marks)
-    times, lefts, left, last_s = list[float](), list[float](), 1.0, -inf
+    times, survivals, survival, last_s = list[float](), list[float](), 1.0, -inf
     for waited_s, is_censored, weight in marks:
         if not is_censored and at_risk > 0:
-            passed = at_risk - weight
-            left *= passed / at_risk if passed > _ROUNDING else _LAST_FRAC
+            longer = at_risk - weight
+            survival *= longer / at_risk if longer > _ROUNDING else _LAST_FACTOR
             if waited_s == last_s:
-                lefts[-1] = left
+                survivals[-1] = survival
             else:
                 times.append(waited_s)
-                lefts.append(left)
+                survivals.append(survival)
             last_s = waited_s
         at_risk -= weight
     waited_s = sum(wait_s * weight for wait_s, _, weight in marks)
     answers = sum(weight for _, is_censored, weight in marks if not is_censored)
-    per_s = answers / waited_s if waited_s > 0 and left > 0 else 0.0
-    return WaitingCurve(tuple(times), tuple(lefts), marks[-1][0] if marks else 0.0, per_s)
+    per_s = answers / waited_s if waited_s > 0 and survival > 0 else 0.0
+    return WaitingCurve(tuple(times), tuple(survivals), marks[-1][0] if marks else 0.0, per_s)

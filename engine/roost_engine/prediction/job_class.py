@@ -1,18 +1,26 @@
-"""Which jobs share a delay timer: those of about as many GPUs that the network hurts about as much.
+"""Timer classes: jobs of about as many GPUs and about the same sensitivity share a delay timer.
 
-Dally keys its timers on the number of GPUs alone (arXiv 2401.16492, section 3), so that jobs that
-do not care wait as long as those that do, and every rare size starts from nothing.
+Dally keys its timers on the number of GPUs alone (arXiv 2401.16492, section 3), so insensitive jobs
+wait as long as sensitive ones, and each rare number of GPUs starts without any history.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-GPU_BUCKETS = (1, 2, 4, 8, 16, 32, 64)  # a bucket holds from its number up to below the next
+GPU_BUCKETS = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+    64,
+)  # a bucket: from this count to below the next
 _LOW_BELOW, _MID_BELOW = 0.05, 0.25
 
 
 class Sensitivity(StrEnum):
-    """How much of its speed a job loses one tier further out than it could be."""
+    """How much speed a job loses one tier farther than the closest tier that it can have."""
 
     LOW = "low"  # less than 5 %
     MID = "mid"  # less than 25 %
@@ -20,7 +28,7 @@ class Sensitivity(StrEnum):
 
     @classmethod
     def of(cls, lost_frac: float) -> "Sensitivity":
-        """The class of a loss, 0 to 1; what is not a number counts as a low one."""
+        """Return the sensitivity for a lost fraction of speed, 0 to 1; LOW for NaN."""
         if not lost_frac >= _LOW_BELOW:
             return cls.LOW
         return cls.MID if lost_frac < _MID_BELOW else cls.HIGH
@@ -28,20 +36,20 @@ class Sensitivity(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimerClass:
-    """The key of a timer."""
+    """The key of a timer: a GPU bucket and a sensitivity."""
 
     gpu_bucket: int
     sensitivity: Sensitivity
 
     @classmethod
     def of(cls, gpu_count: int, lost_frac: float) -> "TimerClass":
-        """The class of a job of so many GPUs that loses so much."""
+        """Return the class of a job with this many GPUs and this lost fraction of speed."""
         bucket = max(size for size in GPU_BUCKETS if size <= max(gpu_count, 1))
         return cls(bucket, Sensitivity.of(lost_frac))
 
     @classmethod
     def parse(cls, name: str) -> "TimerClass | None":
-        """Read what `str` wrote: "8/high"; None when it is no class."""
+        """Return the class of a name that `str` wrote, such as "8/high"; None for other text."""
         bucket, _, sensitivity = name.partition("/")
         for known in ALL_CLASSES:
             if (bucket, sensitivity) == (str(known.gpu_bucket), known.sensitivity.value):

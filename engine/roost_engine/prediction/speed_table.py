@@ -1,4 +1,4 @@
-"""Speeds of the models that users name, from a table that the site gives."""
+"""Speeds of the models that jobs name, from a table of the site."""
 
 from dataclasses import dataclass, field
 from statistics import median
@@ -8,12 +8,12 @@ from roost_engine.prediction.speed import NoTable, TierSpeeds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpeeds:
-    """One line of the table: how fast a model goes on each tier, on so many GPUs.
+    """One line of the table: the speed of a model on one number of GPUs, by tier.
 
     Attributes:
-        model: as users name it; case does not matter.
+        model: the name by which jobs refer to the model; case does not matter.
         gpu_count: 2 or more.
-        speeds: of one node, one rack and across racks; only their ratios matter.
+        speeds: on one node, in one rack and across racks; only their ratios matter.
     """
 
     model: str
@@ -23,10 +23,12 @@ class ModelSpeeds:
 
 @dataclass(slots=True)
 class TableOfSpeeds:
-    """See prediction.speed.SpeedTable. Between the numbers of GPUs that a model has, the nearest.
+    """A prediction.speed.SpeedTable of given speeds.
+
+    For a number of GPUs that the table lacks, it answers with the nearest number that it has.
 
     Attributes:
-        rows: the table.
+        rows: the lines of the table.
     """
 
     rows: tuple[ModelSpeeds, ...]
@@ -43,7 +45,7 @@ class TableOfSpeeds:
         return None if known is None else _nearest(known, gpu_count)
 
     def typical(self, gpu_count: int) -> TierSpeeds:
-        """See prediction.speed.SpeedTable: the median, tier by tier, of all models."""
+        """See prediction.speed.SpeedTable. For each tier it is the median of all models."""
         if gpu_count < 2 or not self._by_model:
             return NoTable().typical(gpu_count)
         known = self._typical.get(gpu_count)
@@ -57,5 +59,8 @@ class TableOfSpeeds:
 
 
 def _nearest(rows: dict[int, TierSpeeds], gpu_count: int) -> TierSpeeds:
-    """Of the number of GPUs whose ratio to the wanted one is closest; of two, the smaller."""
+    """Return the speeds on the number of GPUs whose ratio to the wanted one is closest to 1.
+
+    Of two such numbers the smaller one is taken.
+    """
     return rows[min(rows, key=lambda count: (max(count, gpu_count) / min(count, gpu_count), count))]

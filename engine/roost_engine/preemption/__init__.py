@@ -1,5 +1,5 @@
-"""Which running jobs are stopped or migrated, and for which waiting job.
+"""Preemption and migration: which running jobs are stopped, and for which waiting job.
 
 Lives here: preemption policies, and the plans that wait until their GPUs are free.
-Does not belong here: how Slurm is made to stop a job.
+Does not belong here: the Slurm commands that stop a job.
 """

@@ -1,4 +1,4 @@
-"""Capacity for a waiting job where others run: which of them to stop, and where it then goes."""
+"""Search for the fewest running jobs that must stop so that a waiting job fits."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,26 +9,27 @@ from roost_engine.placement.candidates import Candidates
 Propose = Callable[[], Candidates]
 
 
-def find_room(
+def find_capacity(
     cluster: Cluster, victims: Sequence[JobId], propose: Propose
 ) -> tuple[Candidates, int] | None:
-    """Find the candidates that a job would have if as few others as possible were stopped.
+    """Find the candidates that a job has if as few running jobs as possible are stopped.
 
-    The victims are tried in front parts that double in length, then between the last two of these,
-    so a search asks for candidates at most 2 + 2 log2(victims) times, and unbooks hardly more
-    victims than it finds to be needed.
+    The search ignores the allocations of the first 1, 2, 4, ... victims until there are candidates,
+    then bisects between the last two of these numbers. It proposes candidates at most
+    2 + 2 log2(victims) times, and ignores the allocations of at most twice the victims needed.
 
     Args:
-        cluster: as it is; the same afterwards.
-        victims: running jobs, the first to go first.
-        propose: asks for candidates of the waiting job.
+        cluster: the nodes and allocations; changed during the search only.
+        victims: running jobs that may be stopped, in the order in which they are to be stopped.
+        propose: lists the candidates of the waiting job on the cluster as it is then.
 
     Returns:
-        The candidates, and of how many victims they hold the GPUs at most; None without room.
+        The candidates, and how many of the first victims were ignored to find them; None where
+        the job does not fit even if all victims stop.
     """
-    unmoved = propose()
-    if unmoved:
-        return unmoved, 0  # there is room, and it is reserved for somebody else
+    already_fit = propose()
+    if already_fit:
+        return already_fit, 0  # the job fits now, on nodes that are reserved for another job
     with cluster.without_first(victims) as leave_out:
         too_few, count = 0, min(1, len(victims))
         while True:
@@ -54,34 +55,37 @@ def find_room(
 def holders(
     cluster: Cluster, victims: Sequence[JobId], shares: Sequence[NodeShare]
 ) -> tuple[JobId, ...]:
-    """Which of the victims hold a GPU, or CPUs and memory of a node, that is needed.
+    """Return the victims that must stop so that the shares become free.
 
-    A node's CPUs and memory are not told apart: whoever holds GPUs that are wanted goes, and where
-    CPUs or memory still run short, whoever else of the victims is on that node.
+    These are the victims that hold a wanted GPU, and, on a node where CPUs or memory then still
+    run short, further victims in their order until both suffice.
     """
     wanted = {share.node: share for share in shares}
-    direct: dict[JobId, None] = {}
+    leaving: dict[JobId, None] = {}
     for job_id in victims:
         for held in cluster.shares(job_id):
             need = wanted.get(held.node)
             if need is not None and not set(need.gpu_indices).isdisjoint(held.gpu_indices):
-                direct[job_id] = None
+                leaving[job_id] = None
     for need in shares:
         row = cluster.row[need.node]
         cpus, memory = int(cluster.cpu_free[row]), int(cluster.memory_free[row])
         here = [(v, s) for v in victims for s in cluster.shares(v) if s.node == need.node]
-        for job_id, held in sorted(here, key=lambda pair: pair[0] not in direct):
-            if job_id not in direct and cpus >= need.cpu_count and memory >= need.memory_bytes:
+        for job_id, held in sorted(here, key=lambda pair: pair[0] not in leaving):
+            if job_id not in leaving and cpus >= need.cpu_count and memory >= need.memory_bytes:
                 break
-            direct[job_id] = None
+            leaving[job_id] = None
             cpus, memory = cpus + held.cpu_count, memory + held.memory_bytes
-    return tuple(direct)
+    return tuple(leaving)
 
 
 def vacated(
     cluster: Cluster, job_id: JobId, planned: Sequence[NodeShare], awaited: Iterable[JobId]
 ) -> tuple[NodeShare, ...]:
-    """What of a job's plan no awaited job holds any more: nobody else may have it."""
+    """Return the part of a job's planned shares that no awaited victim holds any more.
+
+    The engine holds this part for the job, so that no other job gets it.
+    """
     taken = {
         (share.node, gpu)
         for job_id in awaited

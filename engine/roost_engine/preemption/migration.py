@@ -1,7 +1,7 @@
-"""Running jobs that go to a better place: on one node instead of two, in one rack instead of two.
+"""Migration of running jobs to a closer tier, or to fewer nodes of the same tier.
 
-A job that moves is asked to stop like any other. The GPUs that it shall have are held for it from
-then on, beside those that it has; when it comes back into the queue, it is placed there at once.
+A job that migrates is asked to stop like any other victim. From then on its new GPUs are held for
+it beside its present ones; when the job is back in the queue, it is placed on the new GPUs at once.
 Page: docs/design/0006-preemption.md.
 """
 
@@ -23,14 +23,14 @@ from roost_engine.slots import PreemptionSlot
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """Where a job goes that was asked to stop for it."""
+    """The new placement of a job that was asked to stop in order to migrate."""
 
     placement: Placement
     decision: Lazy[Decision]
 
 
 class Migration:
-    """Asks a preemption policy whom to move, looks for the place, and sees each move through."""
+    """Finds closer GPUs for the jobs that a preemption policy wants migrated, and migrates them."""
 
     def __init__(
         self,
@@ -42,63 +42,67 @@ class Migration:
         self._table, self._policy = table, policy
         self._candidates, self._scorer = candidates, scorer
         self._plans: dict[JobId, _Plan] = {}
-        self._in_vain: dict[JobId, tuple[NodeShare, ...]] = {}  # where they ran
+        # The jobs for which the last search found no better place, and where each ran then.
+        self._last_failures: dict[JobId, tuple[NodeShare, ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._plans)
 
     @property
     def is_due(self) -> bool:
-        """Whether something has got more room, and all who wait were offered it."""
+        """Return whether nodes have gained capacity that was offered to every waiting job."""
         return self._table.cluster.has_gained_nodes and not self._table.queue.is_postponed
 
     def consider(
-        self, over: Sequence[JobRecord], reserved: NodeSet, at_s: float, actions: list[Action]
+        self, stoppable: Sequence[JobRecord], reserved: NodeSet, at_s: float, actions: list[Action]
     ) -> None:
-        """Move those of some running jobs whom the policy wants moved and who find a place.
+        """Migrate the jobs that the policy wants migrated and for which there is a better place.
 
         Args:
-            over: jobs whose lease has ended.
-            reserved: nodes kept free for a job that waits.
+            stoppable: running jobs whose lease has ended.
+            reserved: nodes that are reserved for a waiting job.
             at_s: engine time.
-            actions: what is asked for is added.
+            actions: the requests to stop jobs are added to it.
         """
         gained = self._table.cluster.take_gained_nodes()
-        before, self._in_vain = self._in_vain, {}
-        for record in self._policy.movers(over, at_s) if over else ():
+        failures, self._last_failures = self._last_failures, {}
+        for record in self._policy.movers(stoppable, at_s) if stoppable else ():
             if record.state is not JobState.RUNNING:
                 continue
-            is_known = before.get(record.job_id) == record.shares
-            if (is_known and not self._could_use(record, gained)) or not self._look(
+            has_failed_here = failures.get(record.job_id) == record.shares
+            if (has_failed_here and not self._could_use(record, gained)) or not self._begin(
                 record, reserved, at_s, actions
             ):
-                self._in_vain[record.job_id] = record.shares
+                self._last_failures[record.job_id] = record.shares
 
     def _could_use(self, record: JobRecord, gained: NodeSet) -> bool:
-        """Whether nodes with more room could be part of a better place; may err towards yes."""
+        """Return whether nodes that gained capacity could be part of a better place.
+
+        It may be wrong only where it returns True.
+        """
         cluster, shares = self._table.cluster, record.shares
         own = node_set(cluster.row[share.node] for share in shares if share.node in cluster.row)
         for shape in record.spec.shapes:
-            rows = cluster.gpu_free.at_least[shape.gpus_per_node] | own
-            if shape.node_count <= len(shares) and rows & gained:
+            usable = cluster.gpu_free.at_least[shape.gpus_per_node] | own
+            if shape.node_count <= len(shares) and usable & gained:
                 return True
         return False
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
-        """Place those that have stopped; forget the plans of those that will not be moved."""
+        """Place the stopped jobs as planned; drop the plans that cannot be carried out."""
         table = self._table
         for job_id, plan in tuple(self._plans.items()):
             record = table.jobs.get(job_id)
             shares = shares_of(plan.placement)
             if record is not None and record.state is JobState.STOPPING:
-                table.cluster.hold(job_id, _both(record.shares, shares))
+                table.cluster.hold(job_id, _union(record.shares, shares))
                 continue
             del self._plans[job_id]
             if record is None:
-                continue  # it ended meanwhile
+                continue  # the job has ended
             if record.state is JobState.RUNNING:
                 table.cluster.hold(job_id, record.shares)
-            elif self._may_go(record, plan, at_s) and table.cluster.has_free(shares):
+            elif self._is_still_valid(plan, record, at_s) and table.cluster.has_free(shares):
                 table.unqueue(job_id)
                 record.placement, record.decision = plan.placement, plan.decision
                 table.begin_placing(job_id, record, plan.placement, at_s)
@@ -106,53 +110,56 @@ class Migration:
                     Place(job_id=job_id, placement=plan.placement, decision=plan.decision)
                 )
 
-    def _may_go(self, record: JobRecord, plan: _Plan, at_s: float) -> bool:
-        """Whether a job that came back waits, and still asks for what was chosen."""
+    def _is_still_valid(self, plan: _Plan, record: JobRecord, at_s: float) -> bool:
+        """Return whether a job that has stopped waits and still asks for the planned shape."""
         if record.state is not JobState.WAITING:
             return False
-        asks = record.spec.binding and plan.placement.shape in record.spec.shapes
-        return asks and self._table.is_ready(record, at_s)
+        asks_for_it = record.spec.binding and plan.placement.shape in record.spec.shapes
+        return asks_for_it and self._table.is_ready(record, at_s)
 
-    def _look(
+    def _begin(
         self, record: JobRecord, reserved: NodeSet, at_s: float, actions: list[Action]
     ) -> bool:
-        """Ask a job to stop if, with its own GPUs left out of the books, it has a better place.
+        """Ask a job to stop if it has a better place, with its own allocation ignored.
 
         Returns:
-            Whether there is one, even if the policy would not have the job moved now.
+            Whether there is a better place, even if the policy does not approve the migration now.
         """
         job, cluster = record.spec, self._table.cluster
         assert job is not None
-        spread = self._spread(record.shares)
+        present = self._spread(record.shares)
         tightest = closest_tier(cluster, job), min(shape.node_count for shape in job.shapes)
-        if spread is None or spread <= tightest:
+        if present is None or present <= tightest:
             return False
         with cluster.without([job.job_id]):
             candidates = self._candidates.propose(cluster, job, reserved, at_s)
-            if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= spread:
+            if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= present:
                 return False
             placement, decision = self._scorer.choose(candidates, at_s)
         found = self._spread(shares_of(placement))
-        if found is None or found >= spread:
-            return False  # the score policy likes another candidate better
-        if not self._policy.approve_move(record, found[0], at_s):
+        if found is None or found >= present:
+            return False  # the score policy prefers a candidate that is no closer
+        if self._judge is not None and not self._judge.approve_move(record, found[0], at_s):
             return True
         self._plans[job.job_id] = _Plan(placement, decision)
         reason = f"moves, to be {Tier(found[0]).in_words}"
-        if found[0] == spread[0]:
-            reason = f"moves, to be on {found[1]} nodes instead of {spread[1]}"
+        if found[0] == present[0]:
+            reason = f"moves, to be on {found[1]} nodes instead of {present[1]}"
         self._table.ask_to_stop(record, reason, None, at_s, actions)
-        cluster.hold(job.job_id, _both(record.shares, shares_of(placement)))
+        cluster.hold(job.job_id, _union(record.shares, shares_of(placement)))
         return True
 
-    def _spread(self, shares: Sequence[NodeShare]) -> tuple[Tier, int] | None:
-        """Tier and number of nodes: smaller is better. None: on nodes that are not known."""
+    def _spread(self, shares: Sequence[NodeShare]) -> tuple[int, int] | None:
+        """Return tier and number of nodes, smaller is closer; None: some node is unknown."""
         tier = tier_of(self._table.cluster, shares)
         return None if tier is None else (tier, len(shares))
 
 
-def _both(held: Iterable[NodeShare], planned: Iterable[NodeShare]) -> tuple[NodeShare, ...]:
-    """What a job has and what it shall have; what is in both counts once."""
+def _union(held: Iterable[NodeShare], planned: Iterable[NodeShare]) -> tuple[NodeShare, ...]:
+    """Return a job's present and planned shares together; GPUs in both count once.
+
+    Of CPUs and memory on a node in both, the larger amount counts.
+    """
     by_node = {share.node: share for share in held}
     for need in planned:
         own = by_node.get(need.node, NodeShare(need.node, ()))

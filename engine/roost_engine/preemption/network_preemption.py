@@ -1,26 +1,31 @@
-"""Whom to stop for a job that has waited long: whoever has been served best by the network.
+"""Choose the victims for a starved job, best-served by the network first.
 
 Dally (arXiv 2401.16492, section 3) ranks jobs by
 
     S = ideal time of the work done / time it took, 0 for a job that never ran
 
-which is the work-weighted harmonic mean of the efficiency of all its placements (JobRecord.
-efficiency). It lets every job bid anew at each lease, for nothing. Under Slurm a stopped job loses
-what it did since its last checkpoint and the time of a restart, so for job j and victims v:
+which is the work-weighted harmonic mean of the efficiency of all placements of the job
+(JobRecord.efficiency). In Dally every job competes again at the end of each lease, and a stop costs
+nothing. Under Slurm a stopped job loses the work since its last checkpoint and the time of a
+restart. So for a waiting job j and each victim v:
 
     loss(v) = min(checkpoint interval, run since it last started) + restart       seconds
-    worth(v) = S(v) · lease - loss(v)             victims go in descending order of it
+    worth(v) = S(v) · lease - loss(v)             victims are stopped in descending order of worth
     j may displace v where worth(v) > S(j) · lease
     a plan is carried out where g(j) · lease · (S̄ - S(j)) > Σ g(v) · loss(v)    GPU-seconds
 
-lease: seconds that a started job is left alone, and so the service that j is sure to get; g: GPUs;
-S̄: mean S of the victims, weighted by GPUs. Two jobs that are served alike never stop each other.
+loss: the run time that the stop costs the victim. worth: the service that stopping the victim makes
+available. lease: how long a started job is not stopped, and so the service that j is sure to get.
+g: the number of GPUs of a job. S̄: the mean S of the victims, weighted by GPUs. Two jobs with the
+same S never stop each other.
 
-A job that is badly placed is moved, for nobody else's sake, where there is room closer together:
+A job that is badly placed is also migrated, for its own benefit, where there are free GPUs closer
+together:
 
-    gain(j) = lease · (1 - v(here) / v(there))    seconds of work, carried out where > loss(j)
+    gain(j) = lease · (1 - speed(here) / speed(there))    seconds; carried out where > loss(j)
 
-v: what is believed of its speed by tier. Migration share budget and cool-down with other stops.
+speed: the expected speed of j on its present tier and on the closer one. A migration
+counts against the same budget and cool-down as any other stop.
 """
 
 from collections import deque
@@ -33,22 +38,23 @@ from roost_engine.job_record import JobRecord
 from roost_engine.prediction.speed import SpeedPredictor
 
 _HOUR_S = 3_600.0
-# Patience and leases run out without an event: look again ten times in a patience, within reason.
+# Patience and leases end without an event, so the engine reviews the jobs ten times per patience,
+# but neither more often nor more seldom than these bounds say.
 _REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 0.1, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkPreemptionConfig:
-    """The numbers of the policy. Page: docs/preemption.md.
+    """Configuration of the policy. Page: docs/preemption.md.
 
     Attributes:
-        partitions: where jobs may be stopped, and others may have that done for them.
-        lease_s: a job that started is left alone for so long.
-        patience_s: a job has waited so long before others are stopped for it.
-        restart_s: what a restart costs a job beside its lost work.
-        cooldown_s: from one request to stop a job to the next.
-        budget_per_hour: jobs of one partition that are stopped in an hour, at most.
-        moves: whether jobs are also stopped to run on closer together.
+        partitions: the partitions whose jobs may be stopped, and may have others stopped for them.
+        lease_s: how long a job that has started is not stopped.
+        patience_s: how long a job has waited before others are stopped for it.
+        restart_s: time that a restart costs a job, besides its lost work.
+        cooldown_s: shortest time between two requests to stop the same job.
+        budget_per_hour: most jobs of one partition that are stopped within an hour.
+        moves: whether jobs are also stopped to migrate to GPUs closer together.
     """
 
     partitions: tuple[str, ...] = ()
@@ -67,11 +73,11 @@ class NetworkPreemptionConfig:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionState:
-    """What the policy remembers, as plain data.
+    """The state of the policy, as plain data.
 
     Attributes:
-        stops: (engine time, partition) of every job that it let be stopped in the last hour.
-        asked: (job, engine time) of the last request to stop it, within the cool-down.
+        stops: (engine time, partition) of each stop that the policy approved in the last hour.
+        asked: (job, engine time) of the last request to stop the job, while it cools down.
     """
 
     stops: tuple[tuple[float, str], ...] = ()
@@ -79,12 +85,12 @@ class PreemptionState:
 
 
 class NetworkPreemption:
-    """See the module.
+    """The policy of this module: victims by network service, within budget and cool-down.
 
     Args:
-        config: the numbers.
-        sensitivity: what is believed of jobs whose speed nobody has told; None: that they run as
-            fast as they can.
+        config: the configuration.
+        sensitivity: gives the expected speed of a job whose speed is not reported; None: such a
+            job counts as running at ideal speed.
     """
 
     rebids = False
@@ -100,31 +106,31 @@ class NetworkPreemption:
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
-        may_stop = job.spec.checkpoint_s is not None and self._is_on(job)
+        may_stop = job.spec.checkpoint_s is not None and self._is_enabled_for(job)
         return self.config.lease_s if may_stop else inf
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See policies.PreemptPolicy. Without those that must cool down or are over budget."""
-        self._forget_until(at_s)
-        left = {name: self._left_count(name) for name in self.config.partitions}
-        may_go = [
+        """See policies.PreemptPolicy. Leaves out jobs that cool down or whose budget is spent."""
+        self._forget_expired(at_s)
+        budgets = {name: self._remaining_budget(name) for name in self.config.partitions}
+        stoppable = [
             job
             for job in running
-            if job.job_id not in self._asked and left.get(_partition(job), 0) > 0
+            if job.job_id not in self._asked and budgets.get(_partition(job), 0) > 0
         ]
-        return sorted(may_go, key=lambda job: (-self._worth_s(job, at_s), job.job_id))
+        return sorted(stoppable, key=lambda job: (-self._worth_s(job, at_s), job.job_id))
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""
-        if not self._is_on(job) or at_s - job.queued_s < self.config.patience_s:
+        if not self._is_enabled_for(job) or at_s - job.queued_s < self.config.patience_s:
             return False
         return self._worth_s(victim, at_s) > self.score(job, at_s) * self.config.lease_s
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """See policies.JudgingPreemption."""
-        self._forget_until(at_s)
+        self._forget_expired(at_s)
         names = [_partition(victim) for victim in victims]
-        if any(names.count(name) > self._left_count(name) for name in names):
+        if any(names.count(name) > self._remaining_budget(name) for name in names):
             return False
         gpus = [_gpu_count(victim) for victim in victims]
         served = sum(g * self.score(v, at_s) for g, v in zip(gpus, victims, strict=True))
@@ -140,16 +146,16 @@ class NetworkPreemption:
     # -- policies.JudgingMoves ------------------------------------------------------------
 
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See policies.MovingPreemption. Who gains most beyond its loss first."""
+        """See policies.MovingPreemption. Ordered by net gain on the closest tier of each job."""
         if not self.config.moves:
             return ()
-        gain_s = {job.job_id: self._gain_s(job, job.tiers[1], at_s) for job in running}
-        worth_it = [job for job in self.first_to_go(running, at_s) if gain_s[job.job_id] > 0]
-        return sorted(worth_it, key=lambda job: (-gain_s[job.job_id], job.job_id))
+        gain_s = {job.job_id: self._net_gain_s(job, job.tiers[1], at_s) for job in running}
+        gaining = [job for job in self.first_to_go(running, at_s) if gain_s[job.job_id] > 0]
+        return sorted(gaining, key=lambda job: (-gain_s[job.job_id], job.job_id))
 
     def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
         """See policies.JudgingMoves."""
-        if self._left_count(_partition(job)) < 1 or self._gain_s(job, tier, at_s) <= 0:
+        if self._remaining_budget(_partition(job)) < 1 or self._net_gain_s(job, tier, at_s) <= 0:
             return False
         self._stops.append((at_s, _partition(job)))
         self._asked[job.job_id] = at_s
@@ -163,17 +169,20 @@ class NetworkPreemption:
         period_s = min(max(period_s, _SHORTEST_REVIEW_S), _LONGEST_REVIEW_S)
         return (at_s // period_s + 1) * period_s
 
-    # -- the parts of the sum, also for people -------------------------------------------------
+    # -- the terms of the test, also for operators -------------------------------------------
 
     def score(self, job: JobRecord, at_s: float) -> float:
-        """S of a job, 0 to 1: how well it has been served so far."""
+        """Return S of a job, 0 to 1.
+
+        Where no speed was reported, S is its expected speed over that on its closest tier.
+        """
         efficiency = job.efficiency(at_s)
         if efficiency > 0:
             return min(efficiency, 1.0)
-        return self._kept_frac(job, job.tiers[1]) if job.run_s(at_s) > 0 else 0.0
+        return self._speed_ratio(job, job.tiers[1]) if job.run_s(at_s) > 0 else 0.0
 
     def loss_s(self, job: JobRecord, at_s: float) -> float:
-        """What a job loses at most when it is stopped now: work since its checkpoint, a restart."""
+        """Return the most that a stop now costs a job: unsaved work, and a restart."""
         ran_s = at_s - job.started_s if job.started_s is not None else 0.0
         since_s = ran_s if job.spec.checkpoint_s is None else min(job.spec.checkpoint_s, ran_s)
         return since_s + self.config.restart_s
@@ -181,35 +190,35 @@ class NetworkPreemption:
     # -- for restarts ------------------------------------------------------------------------
 
     def state(self) -> PreemptionState:
-        """What it remembers, as plain data."""
+        """Return the stops and requests that still count, as plain data."""
         return PreemptionState(tuple(self._stops), tuple(self._asked.items()))
 
     def restore(self, state: PreemptionState) -> None:
-        """Know what was known when `state` was taken, and nothing else."""
+        """Replace the stops and requests by those of a state."""
         self._stops, self._asked = deque(state.stops), dict(state.asked)
 
-    # -- how it counts -----------------------------------------------------------------------
+    # -- worth, gain and budget ----------------------------------------------------------------
 
     def _worth_s(self, victim: JobRecord, at_s: float) -> float:
         return self.score(victim, at_s) * self.config.lease_s - self.loss_s(victim, at_s)
 
-    def _gain_s(self, job: JobRecord, tier: int, at_s: float) -> float:
-        """Seconds of work that a job gains in a lease on a tier, less what the move loses."""
-        return self.config.lease_s * (1.0 - self._kept_frac(job, tier)) - self.loss_s(job, at_s)
+    def _net_gain_s(self, job: JobRecord, tier: int, at_s: float) -> float:
+        """Return the seconds of work that a job gains in a lease on a tier, less the loss."""
+        return self.config.lease_s * (1.0 - self._speed_ratio(job, tier)) - self.loss_s(job, at_s)
 
-    def _kept_frac(self, job: JobRecord, tier: int) -> float:
-        """Speed of a job where it is over its speed on a tier."""
+    def _speed_ratio(self, job: JobRecord, tier: int) -> float:
+        """Return the expected speed of a job on its present tier over that on another tier."""
         if self._sensitivity is None or not job.shares:
             return 1.0
         return self._sensitivity.achieved(job, job.tiers[0], tier).speed_frac
 
-    def _is_on(self, job: JobRecord) -> bool:
+    def _is_enabled_for(self, job: JobRecord) -> bool:
         return _partition(job) in self.config.partitions
 
-    def _left_count(self, partition: str) -> int:
+    def _remaining_budget(self, partition: str) -> int:
         return self.config.budget_per_hour - sum(name == partition for _, name in self._stops)
 
-    def _forget_until(self, at_s: float) -> None:
+    def _forget_expired(self, at_s: float) -> None:
         while self._stops and self._stops[0][0] <= at_s - _HOUR_S:
             self._stops.popleft()
         cooled_s = at_s - self.config.cooldown_s

@@ -1,7 +1,8 @@
-"""Stopping running jobs for waiting ones: plans that wait until their room is clear.
+"""Preemption of running jobs for waiting jobs, by plans that wait until their GPUs are free.
 
-A plan names the waiting job's GPUs and the jobs in its way. These are asked to stop; as they leave,
-their GPUs pass to the waiting job, so nobody else slips in; when the last has left, it is placed.
+A plan names the GPUs for a waiting job and the victims that hold them. The victims are asked to
+stop. As each one leaves, its GPUs are held for the waiting job, so that no other job gets them;
+when the last victim has left, the waiting job is placed.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +14,15 @@ from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.placement.candidates import Candidates
-from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
-from roost_engine.preemption.displacement import find_room, holders, vacated
+from roost_engine.policies import (
+    CandidatePolicy,
+    Defer,
+    GateVerdict,
+    JudgingPreemption,
+    MovingPreemption,
+    PreemptPolicy,
+)
+from roost_engine.preemption.displacement import find_capacity, holders, vacated
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import PreemptionSlot
@@ -23,7 +31,7 @@ AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
 
 class Preemption:
-    """Asks a preemption policy whom to stop, and sees each stop through."""
+    """Plans which jobs to stop, as the preemption policy says, and carries the plans out."""
 
     def __init__(
         self,
@@ -35,41 +43,48 @@ class Preemption:
     ) -> None:
         self._table, self._policy, self._candidates = table, policy, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
-        self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
-        self._in_vain: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
-        self._in_vain_at = 0
+        self._judge = policy if isinstance(policy, JudgingPreemption) else None
+        self._migration = (
+            Migration(table, policy, candidates, scorer)
+            if isinstance(policy, MovingPreemption)
+            else None
+        )
+        # The waiting jobs that did not fit even if these victims stopped, and the number of times
+        # that nodes had gained capacity when that was found (Cluster.freed_count).
+        self._last_failures: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
+        self._failures_freed_count = 0
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
-        """Note from when on a job that starts may be asked to stop."""
+        """Set the time from which a job that has just started may be asked to stop."""
         if not record.spec.binding:
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
-            self._let_run(job_id, record)
+            self._track_running(job_id, record)
 
-    def _let_run(self, job_id: JobId, record: JobRecord) -> None:
+    def _track_running(self, job_id: JobId, record: JobRecord) -> None:
         self._table.running[job_id] = None
         if self._policy.rebids:
             self._table.alarm(record.safe_until_s, job_id)
 
     def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
-        """Stop those whose lease has ended, or that a waiting job may displace, or that move.
+        """Ask running jobs to stop: at the end of a lease, for a waiting job, or to migrate.
 
         Args:
-            reserved: nodes kept free for a job that waits; nobody moves there.
+            reserved: nodes that are reserved for a waiting job; no job migrates to them.
             at_s: engine time.
-            actions: what is asked for is added.
+            actions: the requests to stop jobs are added to it.
         """
         if self._policy.rebids or self._table.queue.has_blocked():
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
-            self._migration.consider(self._over(at_s), reserved, at_s, actions)
+            self._migration.consider(self._stoppable(at_s), reserved, at_s, actions)
 
     def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
-        policy, over = self._policy, self._over(at_s)
-        if not over:
+        policy, stoppable = self._policy, self._stoppable(at_s)
+        if not stoppable:
             return
-        ranked = policy.first_to_go(over, at_s)
+        ranked = policy.first_to_go(stoppable, at_s)
         if policy.rebids:
             for record in ranked:
                 self._table.ask_to_stop(record, "its lease ended", None, at_s, actions)
@@ -78,8 +93,8 @@ class Preemption:
             record = self._table.jobs[job_id]
             self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
 
-    def _over(self, at_s: float) -> list[JobRecord]:
-        """Running jobs whose lease has ended, in the order they began to run."""
+    def _stoppable(self, at_s: float) -> list[JobRecord]:
+        """Return the running jobs whose lease has ended, in the order in which they started."""
         jobs = self._table.jobs
         return [
             record
@@ -90,7 +105,7 @@ class Preemption:
     def _victims(
         self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
     ) -> Sequence[JobRecord]:
-        """The front part of those that may be stopped, as far as this job may displace them."""
+        """Return the ranked victims up to the first one that the job may not displace."""
         victims = []
         for record in ranked:
             if record.state is JobState.RUNNING:
@@ -107,19 +122,19 @@ class Preemption:
         at_s: float,
         actions: list[Action],
     ) -> None:
-        """Plan a waiting job's placement where victims run, and ask those in its way to stop."""
+        """Plan a waiting job's placement on GPUs of victims, and ask those victims to stop."""
         job, cluster = record.spec, self._table.cluster
         assert job is not None
         if not job.binding or not victims or not self._could_suffice(job, victims):
             return
         ids = [victim.job_id for victim in victims]
-        if self._is_in_vain(record, ids):
+        if self._has_failed_with(ids, record):
             return
-        found = find_room(
+        found = find_capacity(
             cluster, ids, lambda: self._candidates.propose(cluster, job, NO_NODES, at_s)
         )
         if found is None:
-            self._in_vain[job_id] = record, frozenset(ids)
+            self._last_failures[job_id] = record, frozenset(ids)
         if found is None or not found[1]:
             return
         candidates, count = found
@@ -133,7 +148,7 @@ class Preemption:
             placement, decision = self._scorer.choose(candidates, at_s)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
-            return  # there is room, but it is reserved for somebody else
+            return  # the placement is free, on nodes that are reserved for another job
         if not self._is_approved(record, leaving, at_s):
             return
         record.decision = decision
@@ -145,16 +160,19 @@ class Preemption:
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)
 
-    def _is_in_vain(self, record: JobRecord, ids: Sequence[JobId]) -> bool:
-        """Whether more victims did not suffice, and nothing has got more room since."""
-        if self._in_vain_at != self._table.cluster.freed_count:
-            self._in_vain_at = self._table.cluster.freed_count
-            self._in_vain.clear()
-        tried = self._in_vain.get(record.job_id)
-        return tried is not None and tried[0] is record and tried[1].issuperset(ids)
+    def _has_failed_with(self, ids: Sequence[JobId], record: JobRecord) -> bool:
+        """Return whether a job did not fit although these victims, and perhaps more, stopped.
+
+        A failure counts until a node gains capacity.
+        """
+        if self._failures_freed_count != self._table.cluster.freed_count:
+            self._failures_freed_count = self._table.cluster.freed_count
+            self._last_failures.clear()
+        failure = self._last_failures.get(record.job_id)
+        return failure is not None and failure[0] is record and failure[1].issuperset(ids)
 
     def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
-        """Whether there are GPUs enough by their number: a quick way to say no."""
+        """Return whether free and victims' GPUs suffice by number: a cheap first check."""
         wanted = min(shape.gpu_count for shape in job.shapes)
         held = sum(len(s.gpu_indices) for v in victims for s in self._shares(v))
         return held + self._table.cluster.free_count() >= wanted
@@ -186,29 +204,29 @@ class Preemption:
         cluster.hold(job_id, free_now)
 
     def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
-        """A running job was stopped: it waits again."""
+        """Let a running job that was stopped wait again."""
         record = self._table.jobs.get(job_id)
         stoppable = (JobState.RUNNING, JobState.STOPPING)
         if record is not None and record.state in stoppable:
             self._table.take_job(record.spec, at_s, actions)
 
     def keep_running(self, job_id: JobId, at_s: float) -> None:
-        """Leave a job alone that was asked to stop."""
+        """Withdraw the request to stop a job: it keeps running."""
         record = self._table.jobs.get(job_id)
         if record is None or record.state is not JobState.STOPPING:
             return
         del self._table.stopping[job_id]
         record.state, record.reason = JobState.RUNNING, ""
         record.safe_until_s = at_s + MAX_BACKOFF_S
-        self._let_run(job_id, record)
+        self._track_running(job_id, record)
 
     @property
     def has_plans(self) -> bool:
-        """Whether somebody waits for a stop that was asked for to be carried out."""
+        """Return whether a plan waits for its victims to stop."""
         return bool(self._table.clearing) or bool(self._migration)
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
-        """Place those whose room is free now; drop the plans of those whose will not be."""
+        """Place the jobs whose planned GPUs are free; drop the plans that cannot be carried out."""
         if self._migration is not None:
             self._migration.advance(at_s, actions)
         cluster = self._table.cluster
@@ -241,7 +259,7 @@ class Preemption:
     def _drop_plan(
         self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
     ) -> None:
-        """Let a job wait on whose room did not become free; who was to stop for it runs on."""
+        """Let the job of a failed plan wait on; the victims that still run keep running."""
         self._table.unqueue(job_id)
         self._table.cluster.release(job_id)
         for victim in record.awaited:

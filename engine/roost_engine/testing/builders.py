@@ -1,4 +1,4 @@
-"""Short ways to say nodes, jobs and link matrices, and a driver that plays Slurm for an engine."""
+"""Builders of nodes, jobs and link matrices, and a harness that plays Slurm for an engine."""
 
 from collections.abc import Iterable, Sequence
 
@@ -44,7 +44,7 @@ def node(
     features: Sequence[str] = (),
     usable: bool = True,
 ) -> NodeSpec:
-    """Describe a node: 8 GPUs, 64 CPUs and 512 GiB in partition "main" unless said otherwise."""
+    """Describe a node: 8 GPUs, 64 CPUs and 512 GiB in partition "main" unless given otherwise."""
     return NodeSpec(
         name=NodeName(name),
         gpu_count=gpu_count,
@@ -103,17 +103,17 @@ def job(
 
 
 def waiting(spec: JobSpec, queued_s: float = 0.0) -> JobRecord:
-    """What the engine knows of a job that waits."""
+    """Return the record of a waiting job."""
     return JobRecord(spec=spec, state=JobState.WAITING, queued_s=queued_s)
 
 
 def share(name: str, *gpu_indices: int, cpu_count: int = 1, memory_bytes: int = 0) -> NodeShare:
-    """What a job holds on one node."""
+    """Describe what a job holds on one node."""
     return NodeShare(NodeName(name), tuple(gpu_indices), cpu_count, memory_bytes)
 
 
 def bridges(gpu_count: int = 8, lane_count: int = 4) -> LinkMatrix:
-    """NVLink bridges 0-1, 2-3, ...; the first half of the GPUs on one socket, the rest on another.
+    """Build a matrix of NVLink bridges 0-1, 2-3, ...; each half of the GPUs is on one socket.
 
     Args:
         gpu_count: an even number.
@@ -131,25 +131,25 @@ def bridges(gpu_count: int = 8, lane_count: int = 4) -> LinkMatrix:
 
 
 def nvswitch(gpu_count: int = 8, lane_count: int = 18) -> LinkMatrix:
-    """Every pair linked alike."""
+    """Build a matrix in which every pair has the same NVLink lanes, as behind an NVSwitch."""
     return LinkMatrix.uniform(gpu_count, Link(Level.NUMA_NODE, lane_count))
 
 
 def topology(name: str, links: LinkMatrix, at_s: float = 0.0) -> TopologySeen:
-    """What the probe of a node tells when it connects."""
+    """Return the event with which a node's probe reports the links when it connects."""
     uuids = tuple(GpuUuid(f"GPU-{name}-{index}") for index in range(links.gpu_count))
     return TopologySeen(at_s=at_s, name=NodeName(name), links=links, gpu_uuids=uuids)
 
 
 class EngineHarness:
-    """Feeds an engine, records what it answers, and does what Slurm would do about it.
+    """Feeds events to an engine, records its actions, and plays Slurm's part as a test says.
 
     Attributes:
         engine: the engine.
         now_s: engine time of the next event.
-        events: what was fed, in order.
-        actions: what came back, in order.
-        wake_at_s: when the engine asked to be woken; None: it did not.
+        events: every event fed, in order.
+        actions: every action returned, in order.
+        wake_at_s: the time of the pending WakeAt; None: the engine has asked for none.
     """
 
     def __init__(
@@ -160,13 +160,13 @@ class EngineHarness:
         config: EngineConfig | None = None,
         policies: Policies | None = None,
     ) -> None:
-        """Make a cluster of some nodes, all linked alike.
+        """Make an engine with these nodes, which all have the same links.
 
         Args:
-            nodes: seen at time 0.
-            links: of every node that has as many GPUs; None: no probe has told.
-            config: the engine's numbers.
-            policies: the engine's plug-ins.
+            nodes: the nodes that Slurm reports at time 0.
+            links: reported for every node with as many GPUs; None: no probe has reported any.
+            config: the engine's configuration.
+            policies: the engine's policies.
         """
         self.engine = Engine(config or EngineConfig(), policies or Policies())
         self.now_s = 0.0
@@ -179,7 +179,7 @@ class EngineHarness:
                 self.feed(topology(spec.name, links, self.now_s))
 
     def feed(self, event: Event) -> tuple[Action, ...]:
-        """Step the engine by one event and move the time to it."""
+        """Feed one event and set the time to that of the event. Returns the actions."""
         self.now_s = event.at_s
         self.events.append(event)
         if self.wake_at_s is not None and self.wake_at_s <= event.at_s:
@@ -192,11 +192,11 @@ class EngineHarness:
         return actions
 
     def queue(self, *specs: JobSpec) -> tuple[Action, ...]:
-        """Submit some jobs now. Returns the answers to all of them."""
+        """Submit jobs now. Returns the actions of all the submissions."""
         return sum((self.feed(JobQueued(at_s=self.now_s, job=spec)) for spec in specs), ())
 
     def start(self, *job_ids: str) -> None:
-        """Let Slurm start placed jobs as planned: these, or every one."""
+        """Have Slurm start placed jobs as planned: those named, or all if none is named."""
         for job_id, record in list(self.engine.records()):
             if record.state is JobState.PLACING and (not job_ids or job_id in job_ids):
                 assert record.placement is not None
@@ -204,34 +204,34 @@ class EngineHarness:
                 self.feed(JobStarted(at_s=self.now_s, job_id=job_id, shares=shares))
 
     def run(self, *specs: JobSpec) -> tuple[Action, ...]:
-        """Submit some jobs and let Slurm start what was placed. Returns the engine's answers."""
+        """Submit jobs and have Slurm start every placed job. Returns the submissions' actions."""
         actions = self.queue(*specs)
         self.start()
         return actions
 
     def start_elsewhere(self, job_id: str, *shares: NodeShare) -> tuple[Action, ...]:
-        """Let Slurm start a job on shares of its own choice."""
+        """Have Slurm start a job on other shares than planned."""
         return self.feed(JobStarted(at_s=self.now_s, job_id=JobId(job_id), shares=shares))
 
     def refuse(self, job_id: str, reason: str = "node busy") -> tuple[Action, ...]:
-        """Let Slurm refuse a placed job."""
+        """Have Slurm refuse to start a placed job."""
         return self.feed(PlacementRefused(at_s=self.now_s, job_id=JobId(job_id), reason=reason))
 
     def stop(self, *job_ids: str) -> tuple[Action, ...]:
-        """Let Slurm have stopped running jobs: they wait again."""
+        """Report that Slurm has stopped running jobs, which wait again."""
         stopped = tuple(JobId(job_id) for job_id in job_ids)
         return self.feed(JobsStopped(at_s=self.now_s, job_ids=stopped))
 
     def refuse_stop(self, job_id: str, reason: str = "not permitted") -> tuple[Action, ...]:
-        """Let Slurm refuse to stop a running job."""
+        """Have Slurm refuse to stop a running job."""
         return self.feed(PreemptionRefused(at_s=self.now_s, job_id=JobId(job_id), reason=reason))
 
     def end(self, job_id: str) -> tuple[Action, ...]:
-        """Let a job end now."""
+        """Report that a job ends now."""
         return self.feed(JobEnded(at_s=self.now_s, job_id=JobId(job_id)))
 
     def advance(self, to_s: float) -> tuple[Action, ...]:
-        """Let time pass: a Tick whenever the engine asked for one, up to and with `to_s`."""
+        """Let time pass up to and including `to_s`, with a Tick at each time the engine asked for."""
         actions: tuple[Action, ...] = ()
         while self.wake_at_s is not None and self.wake_at_s <= to_s:
             actions += self.feed(Tick(at_s=max(self.wake_at_s, self.now_s)))
@@ -239,40 +239,40 @@ class EngineHarness:
         return actions
 
     def state(self, job_id: str) -> JobState:
-        """Where a job stands."""
+        """Return the state of a job."""
         return self.engine.find(JobId(job_id)).state
 
     def placement(self, job_id: str) -> Placement:
-        """What was last chosen for a job."""
+        """Return the placement that was last chosen for a job."""
         placement = self.engine.record(JobId(job_id)).placement
         assert placement is not None, f"{job_id} was not placed"
         return placement
 
     def gpus(self, job_id: str) -> tuple[str, ...]:
-        """Every GPU that was chosen for a job, as "node:index"."""
+        """Return every GPU that was chosen for a job, as "node:index"."""
         pairs = self.placement(job_id).by_node()
         return tuple(f"{name}:{gpu}" for name, indices in pairs for gpu in indices)
 
     def reason(self, job_id: str) -> str:
-        """Why a job is in its state."""
+        """Return the reason for a job's state."""
         return self.engine.find(JobId(job_id)).reason
 
 
 def placed(actions: Iterable[Action]) -> dict[str, Placement]:
-    """Which jobs some actions place, and where."""
+    """Return the jobs that these actions place, each with its placement."""
     return {action.job_id: action.placement for action in actions if isinstance(action, Place)}
 
 
 def waits(actions: Iterable[Action]) -> dict[str, Wait]:
-    """The last word to each job that some actions keep waiting."""
+    """Return the last Wait among these actions, for each job that has one."""
     return {action.job_id: action for action in actions if isinstance(action, Wait)}
 
 
 def preempted(actions: Iterable[Action]) -> dict[str, str | None]:
-    """Which jobs some actions stop, and for whom."""
+    """Return the jobs that these actions stop, each with the job for which it is stopped."""
     return {action.job_id: action.for_job for action in actions if isinstance(action, Preempt)}
 
 
 def let_go(actions: Iterable[Action]) -> dict[str, str]:
-    """Which jobs some actions hand back to plain Slurm, and why."""
+    """Return the jobs that these actions release to plain Slurm, each with the reason."""
     return {action.job_id: action.reason for action in actions if isinstance(action, LetGo)}

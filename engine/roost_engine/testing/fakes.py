@@ -1,4 +1,4 @@
-"""Policies that do as a test says."""
+"""Fake policies, which decide as a test says."""
 
 from collections.abc import Callable, Sequence
 from math import inf
@@ -14,7 +14,7 @@ from roost_engine.policies import Allow, GateVerdict, Offer, QueueView, WaitEnde
 
 
 class FakeScore:
-    """Prefers the candidate at one position; records what it was asked."""
+    """Prefers the candidate at one position; records the features of each call."""
 
     name = "fake"
 
@@ -30,7 +30,7 @@ class FakeScore:
 
 
 class FailingScore:
-    """Cannot answer."""
+    """Raises PolicyError on every call."""
 
     name = "failing"
 
@@ -43,12 +43,12 @@ class FailingScore:
 
 
 class WrongScore:
-    """Answers something that no policy may answer: another shape, NaN, infinity."""
+    """Returns scores that no policy may return: another shape, NaN, infinity."""
 
     name = "wrong"
 
     def __init__(self, answer: Callable[[int], NDArray[np.float32]]) -> None:
-        """Answer `answer(number of candidates)`."""
+        """Make a policy whose scores are `answer(number of candidates)`."""
         self.answer = answer
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -57,7 +57,12 @@ class WrongScore:
 
 
 class ScriptedGate:
-    """Gives its verdicts in turn, then allows everything; records what it was asked."""
+    """Gives its verdicts in turn, then allows every offer.
+
+    Attributes:
+        asked: (job, seconds waited, tier) of each offer.
+        noted: (job, seconds waited, tier or None) of each wait that ended.
+    """
 
     def __init__(self, *verdicts: GateVerdict) -> None:
         self._verdicts = list(verdicts)
@@ -75,17 +80,16 @@ class ScriptedGate:
 
 
 class FakePreemption:
-    """Lets jobs of a higher Slurm priority displace those of a lower one, the lowest first.
+    """Lets a job displace jobs of a lower Slurm priority, the lowest first.
 
     Attributes:
-        rebids: see policies.PreemptPolicy.
         asked: the jobs of each call of first_to_go.
     """
 
     def __init__(
         self, *, lease_s: float = 0.0, rebids: bool = False, review_every_s: float = inf
     ) -> None:
-        """Keep started jobs safe for `lease_s`; look again at multiples of `review_every_s`."""
+        """Leave started jobs alone for `lease_s`; review them at multiples of `review_every_s`."""
         self.rebids = rebids
         self.asked: list[tuple[JobId, ...]] = []
         self._lease_s, self._review_every_s = lease_s, review_every_s
@@ -111,7 +115,7 @@ class FakePreemption:
 
 
 class FakeMoving(FakePreemption):
-    """Also wants every job moved, in the order they began to run."""
+    """Also wants every job migrated, in the order in which they started."""
 
     def movers(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.MovingPreemption."""
@@ -123,7 +127,7 @@ def _priority(job: JobRecord) -> int:
 
 
 class FixedOrder:
-    """Serves jobs in the order of a list; those not in it come last, by id. Counts its calls."""
+    """Serves jobs in the order of a list, jobs not in it last, by id; counts its calls."""
 
     def __init__(self, *job_ids: str) -> None:
         self.job_ids = job_ids
@@ -140,4 +144,4 @@ class FixedOrder:
 
 
 async def nobody_listens(event: Event) -> None:
-    """Stands where an engine would be told of a change."""
+    """Ignore an event; stands in for an engine in tests without one."""
