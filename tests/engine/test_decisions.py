@@ -30,9 +30,7 @@ def golden(request: pytest.FixtureRequest) -> dict[str, object]:
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("trace", TRACES)
-def test_a_policy_answers_as_it_always_did(
-    golden: dict[str, object], trace: str, policy: str
-) -> None:
+def test_a_policy_decides_as_recorded(golden: dict[str, object], trace: str, policy: str) -> None:
     assert digest_of(trace, policy) == golden[f"{trace}: {policy}"]
 
 

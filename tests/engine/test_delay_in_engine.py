@@ -51,7 +51,7 @@ def test_a_job_waits_for_its_node_and_the_gate_learns_for_how_long(
     assert (view.name, view.waited_count, view.censored_frac) == (HIGH, 1, 0.0)
 
 
-def test_after_its_deadline_a_job_takes_what_there_is(make_harness: HarnessFactory) -> None:
+def test_after_its_deadline_a_job_takes_the_offer(make_harness: HarnessFactory) -> None:
     gate = DelayGate(DelayConfig(longest_s=60.0))
     nodes = [node(name, rack="r") for name in "abc"]
     harness = make_harness(nodes, policies=delay_policies(gate))
@@ -66,7 +66,7 @@ def test_after_its_deadline_a_job_takes_what_there_is(make_harness: HarnessFacto
     assert gate.timers.views(60.0)[0].censored_frac == 1.0
 
 
-def test_a_pin_reaches_jobs_that_wait(make_harness: HarnessFactory) -> None:
+def test_a_pin_applies_to_jobs_that_already_wait(make_harness: HarnessFactory) -> None:
     gate = DelayGate()
     nodes = [node(name, rack="r") for name in "abc"]
     harness = make_harness(nodes, policies=delay_policies(gate))
@@ -80,12 +80,14 @@ def test_a_pin_reaches_jobs_that_wait(make_harness: HarnessFactory) -> None:
     assert gate.timers.pins == {}
 
 
-def test_a_gate_that_is_not_tuned_hears_nothing_of_pins(make_harness: HarnessFactory) -> None:
+def test_a_gate_that_is_not_tuned_ignores_pins(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], policies=Policies(gate=ScriptedGate()))
     assert harness.feed(TimerPinned(at_s=1.0, timer=HIGH, pinned_s=5.0)) == ()
 
 
-def test_runs_are_told_once_with_what_was_seen_of_them(make_harness: HarnessFactory) -> None:
+def test_the_gate_learns_each_run_once_with_its_reported_speed(
+    make_harness: HarnessFactory,
+) -> None:
     gate = DelayGate()
     harness = make_harness([node("a")], policies=delay_policies(gate))
     harness.queue(eight_gpus("1"))
@@ -98,7 +100,7 @@ def test_runs_are_told_once_with_what_was_seen_of_them(make_harness: HarnessFact
     assert (sum(sums.ended), sum(sums.spent_s), runs.running) == (1.0, 50.0, ())
 
 
-def test_jobs_that_never_ran_are_no_runs(make_harness: HarnessFactory) -> None:
+def test_the_gate_learns_nothing_from_jobs_that_never_ran(make_harness: HarnessFactory) -> None:
     gate = DelayGate()
     harness = make_harness([node("a", 4)], policies=delay_policies(gate))
     harness.start_elsewhere("2", share("a", 0, 1, 2, 3))

@@ -29,11 +29,11 @@ def digest_elsewhere(seed: int, hash_seed: str) -> str:
     ).stdout.strip()
 
 
-def test_two_processes_with_different_hash_seeds_answer_alike() -> None:
+def test_processes_with_different_hash_seeds_give_the_same_actions() -> None:
     assert digest_elsewhere(5, "1") == digest_elsewhere(5, "77") == digest(busy_day(5).actions)
 
 
-def test_a_busy_day_is_busy() -> None:
+def test_a_busy_day_reaches_most_job_states() -> None:
     harness = busy_day(5)
     assert sum(isinstance(action, Place) for action in harness.actions) > 60
     states = {record.state for _, record in harness.engine.known_jobs(include_ended=True)}
@@ -41,7 +41,7 @@ def test_a_busy_day_is_busy() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_replay_answers_alike(seed: int) -> None:
+def test_a_replay_gives_the_same_actions(seed: int) -> None:
     harness = busy_day(seed)
     harness.engine.check_invariants()
     engine = Engine(harness.engine.config, Policies())
@@ -50,7 +50,7 @@ def test_a_replay_answers_alike(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_other_names_change_nothing_but_names(seed: int) -> None:
+def test_other_node_names_change_only_the_names_in_placements(seed: int) -> None:
     names = [f"n{number}" for number in range(NODE_COUNT)]
     others = [f"gpu-{letter}" for letter in "hgfedcba"]
     Random(seed).shuffle(others)

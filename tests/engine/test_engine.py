@@ -96,7 +96,7 @@ def test_places_a_job_at_once_on_the_best_links(make_harness: HarnessFactory) ->
     assert harness.engine.record(JobId("1")).started_s == 0
 
 
-def test_a_decision_tells_how_it_came_about(make_harness: HarnessFactory) -> None:
+def test_a_decision_explains_itself(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b", 4)], bridges())
     harness.start_elsewhere("9", share("a", 0))
     harness.queue(job("1", gpus=5))
@@ -120,14 +120,14 @@ def test_the_score_policy_chooses(make_harness: HarnessFactory) -> None:
     assert score.asked[0].shape[0] == 4
 
 
-def test_takes_the_first_shape_that_has_room(make_harness: HarnessFactory) -> None:
+def test_takes_the_first_shape_that_fits(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges())
     harness.start_elsewhere("9", share("a", 0), share("b", 0))
     harness.queue(job("1", shape(8), shape(4, 2)))
     assert harness.placement("1").shape.node_count == 2
 
 
-def test_one_start_of_a_gang_takes_every_node(make_harness: HarnessFactory) -> None:
+def test_one_start_of_a_gang_allocates_every_node(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges())
     harness.run(job("1", gpus=6, nodes=2))
     assert harness.gpus("1") == tuple(f"{name}:{gpu}" for name in "ab" for gpu in range(6))
@@ -145,7 +145,7 @@ def test_one_start_of_a_gang_takes_every_node(make_harness: HarnessFactory) -> N
     ],
     ids=["raises", "NaN", "infinity", "two dimensions", "too many"],
 )
-def test_the_heuristic_answers_for_a_broken_policy(
+def test_the_heuristic_answers_for_a_broken_score_policy(
     make_harness: HarnessFactory, score: ScorePolicy, reason: str
 ) -> None:
     harness = make_harness([node("a")], bridges(), policies=Policies(score=score))
@@ -157,7 +157,7 @@ def test_the_heuristic_answers_for_a_broken_policy(
     assert harness.engine.fallback_count == 1
 
 
-def test_prefers_the_quieter_of_equal_places(make_harness: HarnessFactory) -> None:
+def test_prefers_the_less_loaded_of_equal_placements(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges())
     busy = np.full((8, 4), 0.5, dtype=np.float32)
     assert harness.feed(LoadSeen(at_s=0.0, name=NodeName("a"), load=busy)) == ()
@@ -168,7 +168,7 @@ def test_prefers_the_quieter_of_equal_places(make_harness: HarnessFactory) -> No
 # -- waiting -----------------------------------------------------------------------------------
 
 
-def test_waits_and_is_placed_when_something_ends(make_harness: HarnessFactory) -> None:
+def test_a_waiting_job_is_placed_when_another_ends(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=8))
     told = waits(harness.queue(job("2", gpus=4)))["2"]
@@ -179,7 +179,7 @@ def test_waits_and_is_placed_when_something_ends(make_harness: HarnessFactory) -
     assert placed(harness.end("1"))["2"].gpu_indices == (0, 1, 2, 3)
 
 
-def test_says_what_a_gang_waits_for(make_harness: HarnessFactory) -> None:
+def test_the_reason_names_the_demand_of_a_gang(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges())
     harness.run(job("1", gpus=1))
     assert (
@@ -188,7 +188,7 @@ def test_says_what_a_gang_waits_for(make_harness: HarnessFactory) -> None:
     )
 
 
-def test_says_once_why_it_waits(make_harness: HarnessFactory) -> None:
+def test_a_wait_is_announced_once(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=7), job("2", gpus=1))
     assert "3" in waits(harness.queue(job("3", gpus=8)))
@@ -233,7 +233,7 @@ def test_a_small_job_passes_a_big_one_that_waits(make_harness: HarnessFactory) -
     assert "3" in placed(harness.queue(job("3", gpus=2)))
 
 
-def test_one_end_serves_several(make_harness: HarnessFactory) -> None:
+def test_one_end_serves_several_jobs(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=4), job("3", gpus=4), job("4", gpus=2))
@@ -241,7 +241,7 @@ def test_one_end_serves_several(make_harness: HarnessFactory) -> None:
     assert harness.state("4") is JobState.WAITING
 
 
-def test_a_pass_tries_as_many_as_the_window_and_the_next_goes_on(
+def test_a_pass_tries_as_many_jobs_as_the_window_and_the_next_pass_continues(
     make_harness: HarnessFactory,
 ) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(window_count=2))
@@ -262,7 +262,7 @@ class CountedTries(ShapeByShape):
         return super().propose(cluster, job, reserved, at_s)
 
 
-def test_who_asks_for_room_that_was_just_taken_is_not_tried(make_harness: HarnessFactory) -> None:
+def test_a_job_of_a_group_that_no_longer_fits_is_not_tried(make_harness: HarnessFactory) -> None:
     tries = CountedTries()
     harness = make_harness([node("a")], bridges(), policies=Policies(candidates=tries))
     harness.run(job("1", gpus=8))
@@ -301,7 +301,7 @@ def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:
         (job("1", shape(1, memory_bytes=513 * GIB)), "1 has too little memory"),
     ],
 )
-def test_lets_go_of_what_could_never_fit(
+def test_releases_a_job_that_could_never_fit(
     make_harness: HarnessFactory, spec: JobSpec, why: str
 ) -> None:
     harness = make_harness([node("a")], bridges())
@@ -310,13 +310,13 @@ def test_lets_go_of_what_could_never_fit(
     assert harness.engine.waiting() == ()
 
 
-def test_keeps_everything_until_the_first_node_is_seen(make_harness: HarnessFactory) -> None:
+def test_no_job_is_released_before_the_first_node_is_reported(make_harness: HarnessFactory) -> None:
     harness = make_harness()
     assert "1" in waits(harness.queue(job("1", gpus=4)))
     assert "1" in placed(harness.feed(NodeSeen(at_s=1.0, node=node("a"))))
 
 
-def test_lets_go_when_the_last_fitting_node_is_lost(make_harness: HarnessFactory) -> None:
+def test_releases_jobs_when_the_last_fitting_node_is_lost(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b", 4)], bridges())
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=8), job("3", gpus=8), job("4", gpus=4), job("5", gpus=4))
@@ -325,7 +325,7 @@ def test_lets_go_when_the_last_fitting_node_is_lost(make_harness: HarnessFactory
     assert harness.state("5") is JobState.WAITING
 
 
-def test_remembers_only_so_many_kinds_of_jobs(make_harness: HarnessFactory) -> None:
+def test_the_memo_of_the_cluster_is_bounded(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a", cpu_count=10_000)], bridges())
     for cpus in range(10_001, 10_001 + 300):
         harness.queue(job(str(cpus), shape(1, cpus_per_node=cpus)))
@@ -342,7 +342,7 @@ def test_slurms_choice_overrides_the_plan(make_harness: HarnessFactory) -> None:
     assert placed(actions)["2"].gpu_indices == (0, 1, 2, 3)
 
 
-def test_an_outsider_may_take_what_was_planned(make_harness: HarnessFactory) -> None:
+def test_a_job_outside_roost_may_take_the_planned_gpus(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     harness.start_elsewhere("outsider", share("a", 0, 1))
@@ -354,7 +354,7 @@ def test_an_outsider_may_take_what_was_planned(make_harness: HarnessFactory) -> 
     assert harness.placement("1").gpu_indices == (2, 3)
 
 
-def test_a_job_that_slurm_starts_by_itself_waits_no_more(make_harness: HarnessFactory) -> None:
+def test_a_waiting_job_that_slurm_starts_by_itself_runs(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=4))
@@ -363,7 +363,7 @@ def test_a_job_that_slurm_starts_by_itself_waits_no_more(make_harness: HarnessFa
     assert harness.end("1") == ()
 
 
-def test_a_running_job_may_change_what_it_holds(make_harness: HarnessFactory) -> None:
+def test_a_running_job_may_shrink(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=8))
     harness.now_s = 9.0
@@ -372,7 +372,7 @@ def test_a_running_job_may_change_what_it_holds(make_harness: HarnessFactory) ->
     assert harness.engine.record(JobId("1")).started_s == 0
 
 
-def test_ends_are_forgotten_in_turn(make_harness: HarnessFactory) -> None:
+def test_the_oldest_ended_job_is_forgotten_first(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(ended_job_count=2))
     harness.run(job("1"), job("2"), job("3"))
     for job_id in ("1", "2", "3"):
@@ -394,7 +394,7 @@ def test_a_job_id_may_be_used_again(make_harness: HarnessFactory) -> None:
     assert [job_id for job_id, _ in harness.engine.known_jobs(include_ended=True)] == ["1"]
 
 
-def test_what_nobody_knows_may_end_or_be_withdrawn_or_refused(
+def test_events_of_unknown_jobs_are_ignored(
     make_harness: HarnessFactory,
 ) -> None:
     harness = make_harness([node("a")], bridges())
@@ -422,7 +422,7 @@ def test_a_refused_job_pauses_twice_as_long_each_time(make_harness: HarnessFacto
     assert harness.engine.refused_count == 4
 
 
-def test_a_pause_has_an_end(make_harness: HarnessFactory) -> None:
+def test_a_pause_is_at_most_300_seconds(make_harness: HarnessFactory) -> None:
     config = EngineConfig(refusal_backoff_s=200.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.queue(job("1"))
@@ -431,13 +431,13 @@ def test_a_pause_has_an_end(make_harness: HarnessFactory) -> None:
     assert waits(harness.refuse("1"))["1"].until_s == 500.0
 
 
-def test_a_pausing_job_leaves_its_gpus_to_others(make_harness: HarnessFactory) -> None:
+def test_the_gpus_of_a_pausing_job_go_to_others(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=8), job("2", gpus=8))
     assert "2" in placed(harness.refuse("1"))
 
 
-def test_lets_go_after_the_last_refusal(make_harness: HarnessFactory) -> None:
+def test_releases_a_job_after_the_last_refusal(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(refusal_limit=2))
     harness.queue(job("1"), job("2", gpus=7))
     harness.refuse("1", "first")
@@ -447,7 +447,7 @@ def test_lets_go_after_the_last_refusal(make_harness: HarnessFactory) -> None:
     assert harness.state("1") is JobState.LET_GO
 
 
-def test_a_start_that_does_not_come_is_a_refusal(make_harness: HarnessFactory) -> None:
+def test_a_missing_start_counts_as_a_refusal(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(start_timeout_s=10.0))
     harness.queue(job("1", gpus=2))
     told = waits(harness.feed(Tick(at_s=10.0)))["1"]
@@ -455,7 +455,7 @@ def test_a_start_that_does_not_come_is_a_refusal(make_harness: HarnessFactory) -
     assert harness.state("1") is JobState.WAITING
 
 
-def test_any_event_brings_the_time(make_harness: HarnessFactory) -> None:
+def test_any_event_advances_the_time(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     load = np.zeros((8, 4), dtype=np.float32)
@@ -463,7 +463,7 @@ def test_any_event_brings_the_time(make_harness: HarnessFactory) -> None:
     assert harness.state("1") is JobState.WAITING
 
 
-def test_a_start_at_the_last_moment_counts(make_harness: HarnessFactory) -> None:
+def test_a_start_at_the_deadline_counts(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     harness.now_s = 10.0
@@ -471,7 +471,7 @@ def test_a_start_at_the_last_moment_counts(make_harness: HarnessFactory) -> None
     assert harness.state("1") is JobState.RUNNING
 
 
-def test_a_newer_placement_has_a_deadline_of_its_own(make_harness: HarnessFactory) -> None:
+def test_a_new_placement_has_a_new_deadline(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     harness.now_s = 5.0
@@ -485,7 +485,7 @@ def test_a_newer_placement_has_a_deadline_of_its_own(make_harness: HarnessFactor
 # -- the user's own begin time -----------------------------------------------------------------
 
 
-def test_is_never_placed_before_its_begin_time(make_harness: HarnessFactory) -> None:
+def test_a_job_is_not_placed_before_its_begin_time(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     told, wake = harness.queue(job("1", eligible_s=100.0))
     assert told == Wait(job_id=JobId("1"), reason="has a later begin time", until_s=100.0)
@@ -513,14 +513,14 @@ def test_shadow_decides_and_reserves_nothing(make_harness: HarnessFactory) -> No
     assert harness.placement("1").gpu_indices == tuple(range(8))
 
 
-def test_a_changed_shadow_job_is_decided_anew(make_harness: HarnessFactory) -> None:
+def test_a_changed_shadow_job_is_decided_again(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=8, binding=False))
     assert "1" in change(harness, job("1", gpus=2, binding=False))
     assert not change(harness, job("1", gpus=2, binding=False, priority=9))
 
 
-def test_an_alarm_decides_no_shadow_job_twice(make_harness: HarnessFactory) -> None:
+def test_an_alarm_does_not_decide_a_shadow_job_again(make_harness: HarnessFactory) -> None:
     gate = ScriptedGate(Defer(50.0, "a whole node is better"))
     harness = make_harness([node("a", 8), node("b", 1)], policies=Policies(gate=gate))
     harness.queue(job("1", binding=False))
@@ -532,7 +532,7 @@ def test_an_alarm_decides_no_shadow_job_twice(make_harness: HarnessFactory) -> N
 # -- changes and withdrawals -------------------------------------------------------------------
 
 
-def test_a_change_while_placing_decides_anew(make_harness: HarnessFactory) -> None:
+def test_a_job_that_changes_while_placing_is_decided_again(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=8), job("2", gpus=4))
     harness.now_s = 3.0
@@ -542,7 +542,7 @@ def test_a_change_while_placing_decides_anew(make_harness: HarnessFactory) -> No
     assert harness.engine.record(JobId("1")).queued_s == 0.0
 
 
-def test_priority_alone_disturbs_nothing(make_harness: HarnessFactory) -> None:
+def test_a_change_of_priority_alone_keeps_placements(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1", gpus=8), job("2", gpus=8), job("3", gpus=8))
     assert not change(harness, job("1", gpus=8, priority=7))
@@ -552,7 +552,7 @@ def test_priority_alone_disturbs_nothing(make_harness: HarnessFactory) -> None:
     assert list(placed(harness.end("1"))) == ["3"]
 
 
-def test_a_changed_job_nobody_knew_is_queued(make_harness: HarnessFactory) -> None:
+def test_a_changed_job_that_is_unknown_is_queued(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     assert "1" in change(harness, job("1"))
 
@@ -584,7 +584,7 @@ def test_a_withdrawn_job_is_left_to_slurm(make_harness: HarnessFactory, state: J
         assert harness.engine.cluster.free_count() == 8
 
 
-def test_a_withdrawn_job_may_come_back(make_harness: HarnessFactory) -> None:
+def test_a_withdrawn_job_may_be_queued_again(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.queue(job("1"))
     withdraw(harness, "1")
@@ -596,14 +596,14 @@ def test_a_withdrawn_job_may_come_back(make_harness: HarnessFactory) -> None:
 # -- nodes -------------------------------------------------------------------------------------
 
 
-def test_a_node_that_becomes_usable_takes_what_waits(make_harness: HarnessFactory) -> None:
+def test_a_node_that_becomes_usable_gets_waiting_jobs(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a", usable=False)], bridges())
     assert "1" in waits(harness.queue(job("1")))
     assert harness.feed(NodeSeen(at_s=1.0, node=node("a", usable=False))) == ()
     assert "1" in placed(harness.feed(NodeSeen(at_s=2.0, node=node("a"))))
 
 
-def test_a_drained_node_gets_nothing_and_keeps_its_jobs(make_harness: HarnessFactory) -> None:
+def test_a_drained_node_gets_no_jobs_and_keeps_its_own(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1"))
     harness.feed(NodeSeen(at_s=1.0, node=node("a", usable=False)))
@@ -636,7 +636,7 @@ def test_a_broken_gpu_is_avoided_until_it_works_again(make_harness: HarnessFacto
     assert "2" in fault(harness, "a", 1, "")
 
 
-def test_a_topology_with_another_gpu_count_is_passed_over(make_harness: HarnessFactory) -> None:
+def test_a_topology_with_another_gpu_count_is_ignored(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     assert harness.feed(topology("a", nvswitch(4))) == ()
     harness.queue(job("1", gpus=2))
@@ -680,7 +680,7 @@ def test_a_big_job_is_not_starved_by_small_ones(make_harness: HarnessFactory) ->
     assert 200.0 + 200.0 < placed_s <= 200.0 + 200.0 + 80.0 + 10.0
 
 
-def test_small_jobs_keep_passing_a_patient_one(make_harness: HarnessFactory) -> None:
+def test_small_jobs_pass_a_large_job_within_its_patience(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=1e9))
     small = Stream(harness)
     small.run_until("", 200.0)
@@ -700,7 +700,9 @@ def impatient(make_harness: HarnessFactory, **options: object) -> EngineHarness:
     return harness
 
 
-def test_keeps_the_emptiest_node_for_an_impatient_job(make_harness: HarnessFactory) -> None:
+def test_the_emptiest_node_is_reserved_for_a_job_past_its_patience(
+    make_harness: HarnessFactory,
+) -> None:
     harness = impatient(make_harness)
     harness.queue(job("2", gpus=4), job("3", gpus=4))
     assert harness.placement("2").nodes == ("b",)
@@ -710,7 +712,7 @@ def test_keeps_the_emptiest_node_for_an_impatient_job(make_harness: HarnessFacto
     assert list(placed(harness.end("on-a"))) == ["1"]
 
 
-def test_who_joins_others_that_kept_nodes_shut_out_is_told_that_it_waits(
+def test_a_job_that_joins_a_group_blocked_by_a_reservation_waits(
     make_harness: HarnessFactory,
 ) -> None:
     harness = impatient(make_harness)
@@ -720,13 +722,13 @@ def test_who_joins_others_that_kept_nodes_shut_out_is_told_that_it_waits(
     assert (wait.job_id, wait.reason) == ("3", "waits for 7 GPUs on one node")
 
 
-def test_those_before_it_may_still_take_a_kept_node(make_harness: HarnessFactory) -> None:
+def test_a_job_earlier_in_order_may_take_a_reserved_node(make_harness: HarnessFactory) -> None:
     harness = impatient(make_harness)
     harness.queue(job("2", gpus=7, priority=1))
     assert harness.placement("2").nodes == ("a",)
 
 
-def test_what_was_kept_is_given_when_the_impatient_job_leaves(
+def test_a_reservation_ends_when_its_job_is_withdrawn(
     make_harness: HarnessFactory,
 ) -> None:
     harness = impatient(make_harness)
@@ -736,7 +738,7 @@ def test_what_was_kept_is_given_when_the_impatient_job_leaves(
     assert harness.placement("2").nodes == ("a",)
 
 
-def test_patience_holds_after_a_refusal(make_harness: HarnessFactory) -> None:
+def test_patience_counts_from_before_a_refusal(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=60.0))
     harness.queue(job("1", gpus=8))
     harness.refuse("1")
@@ -746,7 +748,7 @@ def test_patience_holds_after_a_refusal(make_harness: HarnessFactory) -> None:
     assert harness.state("2") is JobState.WAITING
 
 
-def test_keeps_nodes_for_the_first_impatient_job_only(make_harness: HarnessFactory) -> None:
+def test_nodes_are_reserved_for_one_job_only(make_harness: HarnessFactory) -> None:
     config = EngineConfig(patience_s=60.0)
     harness = make_harness([node("a"), node("b")], bridges(), config=config)
     for job_id, name in (("1", "a"), ("2", "b")):
@@ -758,7 +760,7 @@ def test_keeps_nodes_for_the_first_impatient_job_only(make_harness: HarnessFacto
     assert "21" in waits(harness.queue(job("21", gpus=7)))
 
 
-def test_an_older_job_of_a_kind_keeps_nodes_behind_a_newer_head(
+def test_nodes_are_reserved_for_an_older_job_behind_a_newer_head_of_its_group(
     make_harness: HarnessFactory,
 ) -> None:
     harness = impatient(make_harness)
@@ -781,7 +783,7 @@ def test_a_deferred_job_waits_until_its_deadline(make_harness: HarnessFactory) -
     assert gate.asked == [("1", 0.0, 0), ("1", 30.0, 0)]
 
 
-def test_a_deferred_job_is_asked_again_when_there_is_more_room(
+def test_the_gate_is_asked_again_when_a_node_gains_capacity(
     make_harness: HarnessFactory,
 ) -> None:
     gate = ScriptedGate(Defer(30.0, "waits for one rack"))
@@ -811,7 +813,7 @@ def wakes(events: Sequence[Event], harness: EngineHarness) -> list[float]:
     return [action.at_s for action in actions if isinstance(action, WakeAt)]
 
 
-def test_asks_to_be_woken_once_and_again_only_for_an_earlier_time(
+def test_a_wake_up_is_requested_again_only_for_an_earlier_time(
     make_harness: HarnessFactory,
 ) -> None:
     harness = make_harness([node("a")], bridges())
@@ -824,7 +826,7 @@ def test_asks_to_be_woken_once_and_again_only_for_an_earlier_time(
     assert wakes([Tick(at_s=41.0)], harness) == []
 
 
-def test_nobody_is_woken_for_a_job_that_left(make_harness: HarnessFactory) -> None:
+def test_no_wake_up_is_requested_for_a_job_that_has_started(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1"), job("2"))
     assert wakes([Tick(at_s=10.0)], harness) == []
@@ -843,7 +845,7 @@ def test_the_same_events_give_the_same_actions(make_harness: HarnessFactory) -> 
     assert [str(action) for action in again.actions] == [str(action) for action in first.actions]
 
 
-def test_invariants_notice_a_drift(make_harness: HarnessFactory) -> None:
+def test_the_invariants_detect_a_wrong_count(make_harness: HarnessFactory) -> None:
     harness = EngineHarness([node("a")], bridges())
     harness.queue(job("1", gpus=2))
     harness.engine.cluster.release(JobId("1"))
@@ -876,7 +878,7 @@ def test_a_job_keeps_its_place_when_only_its_priority_ages(make_harness: Harness
 # -- passing -----------------------------------------------------------------------------------
 
 
-def test_nobody_passes_where_nobody_may(make_harness: HarnessFactory) -> None:
+def test_no_job_passes_where_passing_is_nobody(make_harness: HarnessFactory) -> None:
     config = EngineConfig(passing=Passing.NOBODY, patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.run(job("1", gpus=4))
@@ -884,7 +886,7 @@ def test_nobody_passes_where_nobody_may(make_harness: HarnessFactory) -> None:
     assert harness.engine.waiting() == (JobId("2"), JobId("3"))
 
 
-def test_who_will_be_gone_in_time_passes_on_reserved_nodes(make_harness: HarnessFactory) -> None:
+def test_a_job_that_ends_in_time_backfills_on_reserved_nodes(make_harness: HarnessFactory) -> None:
     config = EngineConfig(patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.run(job("1", gpus=4, time_limit_s=100.0))
@@ -903,7 +905,7 @@ def test_who_will_be_gone_in_time_passes_on_reserved_nodes(make_harness: Harness
 
 
 @pytest.mark.parametrize(("gpus", "passing"), [(2, ["4", "5"]), (3, ["4"])])
-def test_all_who_will_be_gone_in_time_pass_at_once(
+def test_all_jobs_that_end_in_time_backfill_in_one_pass(
     make_harness: HarnessFactory, gpus: int, passing: list[str]
 ) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=0.0))
@@ -931,20 +933,20 @@ def preempting(make_harness: HarnessFactory, policy: FakePreemption) -> EngineHa
     return harness
 
 
-def test_who_was_stopped_waits_and_its_gpus_go_to_the_other(make_harness: HarnessFactory) -> None:
+def test_the_gpus_of_a_stopped_job_go_to_the_waiting_job(make_harness: HarnessFactory) -> None:
     harness = preempting(make_harness, FakePreemption())
     assert harness.state("1") is JobState.STOPPING
     assert "2" in placed(harness.stop("1"))
     assert harness.state("1") is JobState.WAITING
 
 
-def test_who_cannot_be_stopped_runs_on(make_harness: HarnessFactory) -> None:
+def test_a_job_that_cannot_be_stopped_keeps_running(make_harness: HarnessFactory) -> None:
     harness = preempting(make_harness, FakePreemption())
     harness.refuse_stop("1")
     assert (harness.state("1"), harness.state("2")) == (JobState.RUNNING, JobState.WAITING)
 
 
-def test_who_has_not_stopped_in_time_runs_on(make_harness: HarnessFactory) -> None:
+def test_a_job_that_has_not_stopped_in_time_keeps_running(make_harness: HarnessFactory) -> None:
     policy = FakePreemption(lease_s=5.0, rebids=True)
     config = EngineConfig(stop_timeout_s=30.0)
     policies = Policies(preemption=policy)
@@ -957,7 +959,7 @@ def test_who_has_not_stopped_in_time_runs_on(make_harness: HarnessFactory) -> No
     assert harness.state("1") is JobState.RUNNING
 
 
-def test_asks_to_be_woken_when_the_policy_looks_again(make_harness: HarnessFactory) -> None:
+def test_a_wake_up_is_requested_for_the_next_review(make_harness: HarnessFactory) -> None:
     policy = FakePreemption(lease_s=50.0, review_every_s=60.0)
     harness = preempting(make_harness, policy)
     assert harness.state("1") is JobState.RUNNING
@@ -965,7 +967,7 @@ def test_asks_to_be_woken_when_the_policy_looks_again(make_harness: HarnessFacto
     assert list(preempted(harness.advance(60.0))) == ["1"]
 
 
-def test_speeds_are_noted_of_jobs_that_are_known(make_harness: HarnessFactory) -> None:
+def test_speeds_of_known_jobs_are_stored(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1"))
     for job_id in ("1", "nobody"):
@@ -974,7 +976,7 @@ def test_speeds_are_noted_of_jobs_that_are_known(make_harness: HarnessFactory) -
     assert harness.engine.record(JobId("1")).efficiency(10.0) == 0.5
 
 
-def test_links_are_noted_of_jobs_that_run_and_forgotten_when_they_stop(
+def test_link_use_of_running_jobs_is_stored_until_they_stop(
     make_harness: HarnessFactory,
 ) -> None:
     harness = make_harness([node("a")], bridges())
@@ -989,6 +991,6 @@ def test_links_are_noted_of_jobs_that_run_and_forgotten_when_they_stop(
     assert harness.engine.record(JobId("1")).pcie_frac is None
 
 
-def test_a_gate_without_timers_ignores_a_pinned_one(make_harness: HarnessFactory) -> None:
+def test_a_gate_without_timers_ignores_pins(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     assert harness.feed(TimerPinned(at_s=0.0, timer="rack", pinned_s=5.0)) == ()

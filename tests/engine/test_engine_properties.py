@@ -141,7 +141,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.check(self.harness.end(job_id))
 
     @rule(name=names, usable=st.booleans(), cpu_count=st.sampled_from([4, 16, 64]))
-    def slurm_tells_of_a_node(self, name: str, usable: bool, cpu_count: int) -> None:
+    def slurm_reports_a_node(self, name: str, usable: bool, cpu_count: int) -> None:
         spec = NODES[name]
         self.see(
             node(
@@ -172,7 +172,7 @@ class EngineMachine(RuleBasedStateMachine):
         )
 
     @rule(name=names, level=st.sampled_from([0.0, 0.5, 1.0, float("nan"), -1.0, 1e30]))
-    def a_probe_tells_the_load(self, name: str, level: float) -> None:
+    def a_probe_reports_the_load(self, name: str, level: float) -> None:
         load = np.full((NODES[name].gpu_count, 4), level, dtype=np.float32)
         self.tell(LoadSeen(at_s=self.harness.now_s, name=NodeName(name), load=load))
 

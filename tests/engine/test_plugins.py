@@ -39,13 +39,13 @@ def learn(policies: Policies) -> None:
     policies.preemption.restore(PreemptionState(stops=((5.0, "main"),)))
 
 
-def test_without_any_choice_nobody_waits_and_nobody_is_stopped() -> None:
+def test_the_default_plugins_neither_delay_nor_preempt() -> None:
     policies = rebuilt(Plugins())
     assert isinstance(policies.gate, OpenGate)
     assert isinstance(policies.preemption, NoPreemption)
 
 
-def test_every_choice_comes_back_from_a_journal() -> None:
+def test_plugins_survive_the_journal() -> None:
     assert decode(encode(FULL), Plugins) == FULL
     policies = rebuilt(FULL)
     assert isinstance(policies.gate, DelayGate)
@@ -53,16 +53,16 @@ def test_every_choice_comes_back_from_a_journal() -> None:
     assert isinstance(rebuilt(Plugins(gate=DallyConfig())).gate, DallyGate)
 
 
-def test_the_gate_knows_the_speeds_of_models() -> None:
-    predictors = rebuilt(FULL).predictors
-    assert predictors is not None
-    assert predictors.speed.estimate(job("1", gpus=8)).confidence_frac == 0.0
-    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).predictors
-    assert told is not None
-    assert told.speed.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
+def test_the_gate_gets_the_table_of_speeds() -> None:
+    gate = rebuilt(FULL).gate
+    assert isinstance(gate, DelayGate)
+    assert gate.sensitivity.estimate(job("1", gpus=8)).confidence_frac == 0.0
+    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).gate
+    assert isinstance(told, DelayGate)
+    assert told.sensitivity.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
 
 
-def test_knowledge_comes_back_from_a_journal_too() -> None:
+def test_knowledge_survives_the_journal() -> None:
     policies = rebuilt(FULL)
     learn(policies)
     knowledge = knowledge_of(policies, Knowledge())
@@ -76,7 +76,7 @@ def test_knowledge_comes_back_from_a_journal_too() -> None:
     assert [view.pinned_s for view in timers.views(6.0) if view.name == "8/high"] == [60.0]
 
 
-def test_what_a_gate_does_not_keep_is_not_lost_while_another_stands_in() -> None:
+def test_knowledge_is_kept_while_another_gate_runs() -> None:
     policies = rebuilt(FULL)
     learn(policies)
     knowledge = knowledge_of(policies, Knowledge())

@@ -29,7 +29,7 @@ def test_serves_by_priority_then_submission_then_number() -> None:
     assert ranked == [spec.job_id for spec in jobs]
 
 
-def test_its_keys_sort_as_it_ranks() -> None:
+def test_keys_sort_in_the_order_of_rank() -> None:
     order, random = PriorityOrder(), Random(1)
     jobs = [
         job(f"{random.randint(1, 99)}_{number}", priority=random.randint(0, 3))

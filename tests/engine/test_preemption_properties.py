@@ -76,7 +76,7 @@ class PreemptionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.in_state(JobState.CLEARING))
     @rule(data=st.data(), is_gone=st.booleans())
-    def who_waits_for_room_leaves(self, data: st.DataObject, is_gone: bool) -> None:
+    def a_clearing_job_leaves(self, data: st.DataObject, is_gone: bool) -> None:
         job_id = data.draw(st.sampled_from(self.in_state(JobState.CLEARING)))
         if is_gone:
             self.end(job_id)
@@ -102,7 +102,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         self.harness.engine.check_invariants()
 
     @invariant()
-    def nobody_is_lost(self) -> None:
+    def no_job_is_lost(self) -> None:
         running = {JobState.RUNNING, JobState.STOPPING}
         for job_id in self.jobs:
             state = self.harness.state(job_id)
@@ -110,7 +110,7 @@ class PreemptionMachine(RuleBasedStateMachine):
             assert (job_id in self.held) == (state in running | {JobState.PLACING})
 
     @invariant()
-    def who_is_awaited_stops_for_one_job_only(self) -> None:
+    def a_victim_stops_for_one_job_only(self) -> None:
         awaited: list[str] = []
         for job_id in self.in_state(JobState.CLEARING):
             awaited += self.harness.engine.record(JobId(job_id)).awaited

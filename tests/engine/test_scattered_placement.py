@@ -30,17 +30,17 @@ def test_each_node_gives_cpus_and_memory_in_proportion_to_its_gpus() -> None:
     )
 
 
-def test_a_gang_of_equals_says_the_same_of_every_node() -> None:
+def test_a_gang_has_the_same_gpus_on_every_node() -> None:
     gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2), Tier.RACK)
     assert list(gang.by_node()) == [("n0", (1, 3)), ("n1", (1, 3))]
     assert shares_of(gang) == (share("n0", 1, 3), share("n1", 1, 3))
 
 
-def test_the_journal_keeps_it() -> None:
+def test_a_scattered_placement_survives_the_journal() -> None:
     assert decode(encode(SCATTERED), Placement) == SCATTERED
 
 
-def test_a_placement_from_before_there_were_scattered_ones_is_read() -> None:
+def test_a_placement_without_indices_by_node_is_read() -> None:
     gang = Placement(SCATTERED.nodes, (1, 3), shape(2, 2), Tier.RACK)
     written = encode(gang)
     assert b'"indices_by_node":[]' in written
@@ -48,13 +48,13 @@ def test_a_placement_from_before_there_were_scattered_ones_is_read() -> None:
     assert decode(len(cut).to_bytes(4, "little") + cut, Placement) == gang
 
 
-def test_what_slurm_gave_is_compared_node_by_node() -> None:
+def test_the_allocation_is_compared_node_by_node() -> None:
     assert difference(SCATTERED, shares_of(SCATTERED)) is None
     other = difference(SCATTERED, (share("n0", 0, 5), share("n1", 3)))
     assert other == "chosen n0:0,5 n1:2, allocated n0:0,5 n1:3"
 
 
-def test_candidates_spell_it_out() -> None:
+def test_candidates_list_scattered_placements_node_by_node() -> None:
     cluster = Cluster()
     for name in ("n1", "n0"):  # rows are in the order of seeing, placements by name
         cluster.apply_node(node(name))

@@ -14,7 +14,7 @@ class Counted:
         return 1, 2
 
 
-def test_it_is_computed_by_the_first_read_only() -> None:
+def test_a_value_is_computed_by_the_first_read_only() -> None:
     compute = Counted()
     lazy = Lazy(compute)
     assert compute.call_count == 0
@@ -22,14 +22,14 @@ def test_it_is_computed_by_the_first_read_only() -> None:
     assert compute.call_count == 1
 
 
-def test_it_equals_what_has_the_same_value() -> None:
+def test_values_are_compared_not_computations() -> None:
     assert Lazy(Counted()) == Lazy.of((1, 2))
     assert Lazy(Counted()) != Lazy.of((1, 3))
     assert Lazy.of(1) != 1
     assert repr(Lazy(Counted())) == "(1, 2)"
 
 
-def test_a_copy_has_the_value() -> None:
+def test_a_copy_holds_the_computed_value() -> None:
     compute = Counted()
     assert copy.deepcopy(Lazy(compute)).get() == (1, 2)
     assert compute.call_count == 1

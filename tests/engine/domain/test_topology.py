@@ -38,7 +38,7 @@ def test_reads_tabs_and_lane_counts() -> None:
     assert matrix.links[0][0] is None
 
 
-def test_reads_spaces_and_passes_over_nics_and_legend() -> None:
+def test_reads_spaces_and_ignores_nics_and_legend() -> None:
     matrix = parse_topo_matrix(WITH_NIC)
     assert matrix.gpu_count == 2
     assert matrix.links[0][1] == Link(Level.NUMA_NODE)
@@ -49,17 +49,17 @@ def test_reads_terminal_colours() -> None:
     assert parse_topo_matrix(coloured) == parse_topo_matrix(PAIR)
 
 
-def test_reads_nic_columns_that_stand_before_the_gpus() -> None:
+def test_reads_nic_columns_before_the_gpu_columns() -> None:
     text = "\tmlx5_0\tGPU0\tGPU1\nmlx5_0\t X \tPIX\tSYS\nGPU0\tPIX\t X \tPHB\nGPU1\tSYS\tPHB\t X\n"
     assert parse_topo_matrix(text).links[0][1] == Link(Level.HOST_BRIDGE)
 
 
-def test_nvlink_across_sockets_hides_the_whole_system() -> None:
+def test_nvlink_across_sockets_has_level_system() -> None:
     across = PAIR.replace("GPU1\tNV4\t X \t0-15\t0", "GPU1\tNV4\t X \t16-31\t1")
     assert parse_topo_matrix(across).links[0][1] == Link(Level.SYSTEM, 4)
 
 
-def test_nvlink_without_affinity_hides_the_whole_system() -> None:
+def test_nvlink_without_affinity_has_level_system() -> None:
     bare = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X\n"
     assert parse_topo_matrix(bare).links[0][1] == Link(Level.SYSTEM, 4)
 
@@ -99,7 +99,9 @@ def test_reads_every_level(symbol: str, level: Level) -> None:
         (PAIR.replace("NV4", "NVLINK"), 2, "unknown link 'NVLINK'"),
     ],
 )
-def test_refuses_what_is_no_matrix_and_names_the_line(text: str, line: int, problem: str) -> None:
+def test_refuses_a_text_without_a_valid_matrix_and_names_the_line(
+    text: str, line: int, problem: str
+) -> None:
     with pytest.raises(TopologyError) as caught:
         parse_topo_matrix(text, "node7.txt")
     assert (caught.value.source, caught.value.line) == ("node7.txt", line)
@@ -107,7 +109,7 @@ def test_refuses_what_is_no_matrix_and_names_the_line(text: str, line: int, prob
     assert str(caught.value).startswith(f"node7.txt:{line}: {problem}")
 
 
-def test_blank_lines_count() -> None:
+def test_blank_lines_count_in_line_numbers() -> None:
     with pytest.raises(TopologyError) as caught:
         parse_topo_matrix("\n\n" + PAIR.replace("NV4", "XXX"))
     assert caught.value.line == 4
@@ -142,7 +144,7 @@ def test_nearer_links_score_higher() -> None:
     assert Link(Level.SYSTEM, 1).score > scores[0]
 
 
-def test_prints_the_symbols_it_reads() -> None:
+def test_prints_the_same_symbols_as_it_reads() -> None:
     for symbol in ("NV12", "PIX", "PXB", "PHB", "NODE", "SYS"):
         link = parse_topo_matrix(PAIR.replace("NV4", symbol)).links[0][1]
         assert link is not None

@@ -37,7 +37,7 @@ class TestTheTuner:
         # mean 4, squared deviations 4, 0, 4: variance 8/3 = 2.667, deviation 1.633
         assert spread_leases([2, 4, 6]) == pytest.approx(4 + 2 * 1.63299, abs=1e-4)
 
-    def test_spread_of_nothing_is_one(self) -> None:
+    def test_spread_without_waits_is_one(self) -> None:
         assert spread_leases([]) == spread_leases([0, 0]) == 1.0
 
     def test_floors_of_6_and_12_leases(self) -> None:
@@ -49,7 +49,7 @@ class TestTheTuner:
         assert node_timer_leases([2, 4, 6], 24) == 8
         assert rack_timer_leases([13.5], 24) == 14
 
-    def test_caps_of_0_8_history_rounded_up_and_history(self) -> None:
+    def test_caps_are_0_8_of_the_history_rounded_up_and_the_history(self) -> None:
         assert node_timer_leases([30], 24) == 20  # 19.2 rounded up
         assert rack_timer_leases([30], 24) == 24
 
@@ -69,7 +69,7 @@ class TestDecisions:
         assert isinstance(dally.decide(offer(job, RACK, 100.0 + 6 * HOUR_S - 1)), Defer)
         assert dally.decide(offer(job, RACK, 100.0 + 6 * HOUR_S)) == Allow()
 
-    def test_anything_is_taken_after_t_r(self) -> None:
+    def test_any_offer_is_taken_after_t_r(self) -> None:
         dally, job = gate(), record()
         verdict = dally.decide(offer(job, ACROSS, 6 * HOUR_S))
         assert verdict == Defer(12 * HOUR_S, "waits for GPUs in one rack")
@@ -82,7 +82,7 @@ class TestDecisions:
             12 * HOUR_S, "waits for GPUs in one rack"
         )
 
-    def test_a_job_larger_than_a_rack_waits_for_nothing(self) -> None:
+    def test_a_job_larger_than_a_rack_never_waits(self) -> None:
         assert gate().decide(offer(record(gpus=32), ACROSS, 0, two_racks())) == Allow()
 
     @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ class TestDecisions:
         found = tuple(dally.decide(offer(record(), tier, 0)) for tier in (RACK, ACROSS))
         assert found == expected
 
-    def test_the_lease_is_the_unit(self) -> None:
+    def test_timers_are_in_leases(self) -> None:
         dally = gate(lease_s=20.0, node_timer_leases=1.0, rack_timer_leases=2.0)
         assert dally.decide(offer(record(), RACK, 20.0)) == Allow()
 
@@ -136,36 +136,36 @@ class TestDecisions:
 
 
 class TestHistory:
-    def test_waits_for_a_node_move_t_m_of_their_demand_only(self) -> None:
+    def test_waits_for_a_node_change_t_m_of_their_gpu_count_only(self) -> None:
         dally = gate()
         learn(dally, NODE, 8, 8.0, 8.0, 14.0)
         # mean 10, deviation sqrt((4 + 4 + 16) / 3) = 2.83: 15.66, so 16 leases
         assert dally.timers_leases(8) == (16, 12)
         assert dally.timers_leases(4) == (6, 12)
 
-    def test_waits_of_less_than_a_lease_are_not_kept(self) -> None:
+    def test_waits_shorter_than_a_lease_are_not_recorded(self) -> None:
         dally = gate()
         learn(dally, NODE, 8, 10.0, 0.0, 0.99)
         assert dally.timers_leases(8) == (10, 12)
 
-    def test_racks_by_leave_of_t_m_move_t_r(self) -> None:
+    def test_a_rack_taken_because_t_m_had_passed_changes_t_r(self) -> None:
         dally = gate()
         learn(dally, RACK, 8, 13.2)
         assert dally.timers_leases(8) == (6, 14)
 
-    def test_racks_by_leave_of_t_r_are_not_kept(self) -> None:
+    def test_a_rack_taken_because_t_r_had_passed_is_not_recorded(self) -> None:
         dally = gate()
         learn(dally, NODE, 8, 15.0)  # T_M is 15 leases now, T_R 12
         learn(dally, RACK, 8, 13.0)
         assert dally.timers_leases(8) == (15, 12)
 
-    def test_what_went_across_racks_or_left_is_not_kept(self) -> None:
+    def test_waits_that_ended_across_racks_or_in_withdrawal_are_not_recorded(self) -> None:
         dally = gate()
         learn(dally, ACROSS, 8, 20.0)
         dally.note(outcome(record(), None, 20 * HOUR_S))
         assert dally.timers_leases(8) == (6, 12)
 
-    def test_entries_older_than_the_history_are_dropped_with_the_next(self) -> None:
+    def test_waits_older_than_the_history_are_dropped_when_one_is_recorded(self) -> None:
         dally = gate(hist_leases=24.0)
         learn(dally, NODE, 8, 18.0, at_s=0.0)
         learn(dally, NODE, 8, 7.0, at_s=24 * HOUR_S)
@@ -174,7 +174,7 @@ class TestHistory:
         learn(dally, NODE, 8, 7.0, at_s=24 * HOUR_S + 1)
         assert dally.timers_leases(8)[0] == 7
 
-    def test_a_thousand_demands_keep_apart(self) -> None:
+    def test_a_thousand_gpu_counts_have_timers_of_their_own(self) -> None:
         dally = gate()
         for gpus in range(1, 1001):
             job = record("1", gpus, queued_s=-(7 + gpus % 3) * HOUR_S)

@@ -61,20 +61,24 @@ def deferred_s(delay: DelayGate, job: JobRecord, tier: Tier, at_s: float, **opti
     return verdict.until_s - at_s if isinstance(verdict, Defer) else 0.0
 
 
+def test_is_a_tuned_gate() -> None:
+    assert isinstance(DelayGate(), TunedGate)
+
+
 class TestWhoWaits:
-    def test_the_closest_that_a_job_can_have_is_taken_at_once(self) -> None:
+    def test_the_closest_tier_that_a_job_can_have_is_taken_at_once(self) -> None:
         delay = gate()
         for gpus, tier in ((8, NODE), (16, RACK), (32, ACROSS)):
             assert delay.decide(offer(record(gpus=gpus), tier, 0.0)) == Allow()
 
-    def test_a_sensitive_job_waits_where_better_comes_soon(self) -> None:
+    def test_a_sensitive_job_waits_where_closer_gpus_come_soon(self) -> None:
         delay = gate()
         knows(delay, *[60.0] * 100)
         runs_for(delay, 280.0)
         verdict = delay.decide(offer(record(), RACK, 100.0))
         assert verdict == Defer(160.0, "waits for GPUs on one node: about 2.0 times as fast")
 
-    def test_a_job_that_hardly_cares_never_waits(self) -> None:
+    def test_an_insensitive_job_never_waits(self) -> None:
         delay = gate(Speeds(TierSpeeds(1.0, 0.96, 0.5)))
         runs_for(delay, 100 * HOUR_S)
         assert delay.decide(offer(record(), RACK, 0.0)) == Allow()
@@ -86,7 +90,7 @@ class TestWhoWaits:
         runs_for(delay, 60.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 0
 
-    def test_nobody_waits_while_half_of_the_cluster_is_free(self) -> None:
+    def test_no_job_waits_while_half_of_the_cluster_is_free(self) -> None:
         delay, cluster = gate(), two_racks()
         knows(delay, *[60.0] * 100)
         cluster.release(JobId("on-a0"))
@@ -100,7 +104,7 @@ class TestWhoWaits:
         assert isinstance(verdict, Defer)
         assert verdict.reason.startswith("waits for GPUs in one rack")
 
-    def test_others_that_wait_make_waste_dearer(self) -> None:
+    def test_other_waiting_jobs_raise_the_gain(self) -> None:
         delay = gate(Speeds(TierSpeeds(1.0, 0.8, 0.5)))
         for _ in range(100):
             delay.timers.add(TimerClass.of(8, 0.2), NODE, WaitSample(0.0, 600.0, True))
@@ -112,12 +116,12 @@ class TestWhoWaits:
 
 
 class TestHowLong:
-    def test_no_longer_than_the_cap(self) -> None:
+    def test_a_wait_is_no_longer_than_the_cap(self) -> None:
         delay = gate(longest_s=600.0)
         runs_for(delay, 100 * HOUR_S)
         assert deferred_s(delay, record(), RACK, 0.0) == 600
 
-    def test_no_longer_than_a_share_of_the_time_limit(self) -> None:
+    def test_a_wait_is_no_longer_than_a_fraction_of_the_time_limit(self) -> None:
         delay = gate(limit_frac=0.01)
         assert deferred_s(delay, record(limit_s=100 * HOUR_S), RACK, 0.0) == HOUR_S
 
@@ -128,28 +132,28 @@ class TestHowLong:
         assert deferred_s(delay, long_queued, RACK, 400.0) == 200
         assert deferred_s(delay, long_queued, RACK, 600.0) == 0
 
-    def test_a_new_spell_counts_anew(self) -> None:
+    def test_the_cap_counts_again_for_a_new_wait(self) -> None:
         delay = gate(longest_s=600.0)
         runs_for(delay, 100 * HOUR_S)
         assert deferred_s(delay, record(), RACK, 0.0) == 600
         delay.note(outcome(record(), RACK, 600.0))
         assert deferred_s(delay, record(queued_s=900.0), RACK, 1_000.0) == 600
 
-    def test_the_timer_is_at_most_half_of_what_it_would_run_there(self) -> None:
+    def test_a_wait_is_at_most_half_of_the_run_time_on_the_worse_place(self) -> None:
         delay = gate()
         knows(delay, *[10.0] * 50, *[1_100.0] * 50)
         runs_for(delay, 1_000.0)  # so 2000 s in a rack; few of them are known to be its own
         crowded = deferred_s(delay, record(), RACK, 0.0, waiting_count=1_000)
         assert 10 <= crowded <= 1_050
 
-    def test_who_stands_to_lose_days_does_not_give_in_after_minutes(self) -> None:
+    def test_a_job_that_would_lose_days_waits_longer_than_its_timer(self) -> None:
         delay = gate()
         knows(delay, *[600.0] * 100)
         runs_for(delay, 100 * HOUR_S)  # 200 h in a rack: a fifth of the 100 h more is 20 h
         assert deferred_s(delay, record(), RACK, 0.0) == pytest.approx(20 * HOUR_S, rel=0.01)
         assert deferred_s(delay, record(), RACK, 3_000.0) == pytest.approx(69_000, rel=0.01)
 
-    def test_a_lease_bounds_what_a_bad_place_costs(self) -> None:
+    def test_a_lease_bounds_the_cost_of_a_bad_place(self) -> None:
         stays, moves = gate(longest_s=600.0), gate(longest_s=600.0, lease_s=60.0)
         for delay in (stays, moves):
             knows(delay, *[600.0] * 100)
@@ -157,7 +161,7 @@ class TestHowLong:
         assert deferred_s(stays, record(), RACK, 0.0) == 600
         assert deferred_s(moves, record(), RACK, 0.0) == 0
 
-    def test_experience_that_nothing_comes_ends_waiting(self) -> None:
+    def test_censored_waits_teach_jobs_not_to_wait(self) -> None:
         delay = gate()
         runs_for(delay, 2 * HOUR_S)
         assert deferred_s(delay, record(), RACK, 0.0) > 0
@@ -183,13 +187,13 @@ class TestLearning:
         assert delay.timers.views(200.0)[0].censored_frac == 1.0
         assert waits_of(delay) == [("8/high", NODE, 60.0, False)]
 
-    def test_a_rack_answers_the_wait_for_a_rack_alone(self) -> None:
+    def test_a_rack_answers_the_wait_for_a_rack_but_not_for_a_node(self) -> None:
         delay, patient = gate(), record()
         assert deferred_s(delay, patient, ACROSS, 0.0) > 0
         delay.note(outcome(patient, RACK, 60.0))
         assert waits_of(delay) == [("8/high", NODE, 60.0, False), ("8/high", RACK, 60.0, True)]
 
-    def test_who_took_what_it_got_at_once_is_counted_and_tells_nothing(self) -> None:
+    def test_a_job_that_took_its_offer_at_once_is_counted_but_is_no_sample(self) -> None:
         delay, hurried = gate(), record()
         runs_for(delay, 1.0)
         assert deferred_s(delay, hurried, RACK, 0.0) == 0
@@ -216,30 +220,30 @@ class TestLearning:
 
 
 class TestPins:
-    def test_a_pinned_timer_is_kept_whatever_pays(self) -> None:
+    def test_a_pinned_timer_applies_even_where_waiting_does_not_pay(self) -> None:
         delay = gate()
         runs_for(delay, 1.0)
         delay.timers.pin("8/high", 300.0)
         assert deferred_s(delay, record(), RACK, 100.0) == 300
         assert deferred_s(delay, record(), RACK, 400.0) == 0
 
-    def test_even_those_who_do_not_care_keep_it(self) -> None:
+    def test_a_pinned_timer_applies_to_insensitive_jobs(self) -> None:
         delay = gate(Speeds(TierSpeeds(1.0, 1.0, 1.0)))
         delay.timers.pin("8/low", 300.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 300
 
-    def test_caps_hold(self) -> None:
+    def test_caps_bound_a_pinned_timer(self) -> None:
         delay = gate(longest_s=60.0)
         delay.timers.pin("8/high", 300.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 60
 
-    def test_pinned_to_0_nobody_waits(self) -> None:
+    def test_no_job_waits_with_a_timer_pinned_to_0(self) -> None:
         delay = gate()
         runs_for(delay, 100 * HOUR_S)
         delay.timers.pin("8/high", 0.0)
         assert deferred_s(delay, record(), RACK, 0.0) == 0
 
-    def test_given_back_it_is_tuned_again(self) -> None:
+    def test_an_unpinned_timer_is_tuned_again(self) -> None:
         delay = gate()
         delay.timers.pin("8/high", 300.0)
         delay.timers.pin("8/high", None)
@@ -248,7 +252,9 @@ class TestPins:
         assert deferred_s(delay, record(), RACK, 0.0) == 0
 
     @pytest.mark.parametrize(("name", "pinned_s"), [("9/high", 5.0), ("", 5.0), ("8/high", nan)])
-    def test_what_is_no_timer_or_no_time_is_ignored(self, name: str, pinned_s: float) -> None:
+    def test_a_pin_of_an_unknown_timer_or_to_no_time_is_ignored(
+        self, name: str, pinned_s: float
+    ) -> None:
         delay = gate()
         delay.timers.pin(name, pinned_s)
         assert delay.timers.pins == {}
@@ -278,7 +284,7 @@ class TestAdaptation:
 
 
 class TestHostile:
-    def test_no_history_at_all_still_answers(self) -> None:
+    def test_decides_without_any_history(self) -> None:
         delay = DelayGate()
         for gpus in (1, 2, 4, 8, 16, 32, 64, 512):
             for tier in (NODE, RACK, ACROSS):
@@ -297,12 +303,12 @@ class TestHostile:
             at_s = verdict.until_s
         pytest.fail("it never gives in")
 
-    def test_a_job_that_fits_nowhere_is_let_through(self) -> None:
+    def test_a_job_that_fits_nowhere_is_allowed(self) -> None:
         giant = waiting(job("1", shape(64)))
         assert DelayGate().decide(offer(giant, ACROSS, 0.0)) == Allow()
 
     @pytest.mark.parametrize("limit_s", [nan, 0.0, -1.0])
-    def test_absurd_limits_defer_nobody_for_ever(self, limit_s: float) -> None:
+    def test_absurd_time_limits_do_not_defer_for_ever(self, limit_s: float) -> None:
         delay = gate(longest_s=600.0)
         runs_for(delay, 100 * HOUR_S)
         assert deferred_s(delay, record(limit_s=limit_s), RACK, 0.0) == 600
@@ -340,7 +346,7 @@ class TestState:
         deferred_s(delay, record("waits"), RACK, 100.0)
         return delay
 
-    def test_survives_the_journal_and_decides_the_same(self) -> None:
+    def test_a_restored_gate_decides_the_same(self) -> None:
         delay, copy = self.busy(), gate()
         copy.restore(decode(encode(delay.state()), DelayState))
         copy.predictors.restore(decode(encode(delay.predictors.state()), PredictorsState))
@@ -350,7 +356,7 @@ class TestState:
                 asked = offer(record(name), tier, 200.0)
                 assert copy.decide(asked) == delay.decide(asked)
 
-    def test_what_was_taken_does_not_change_any_more(self) -> None:
+    def test_a_state_does_not_change_after_it_was_taken(self) -> None:
         delay = self.busy()
         state = delay.state()
         before = encode(state)
@@ -358,7 +364,7 @@ class TestState:
         runs_for(delay, 5.0)
         assert encode(state) == before
 
-    def test_same_story_same_answers(self) -> None:
+    def test_the_same_history_gives_the_same_state(self) -> None:
         assert encode(self.busy().state()) == encode(self.busy().state())
 
 

@@ -17,20 +17,20 @@ def test_each_tier_has_its_timer() -> None:
     assert gate.decide(offer(job, ACROSS, 130.0)) == Allow()
 
 
-def test_the_closest_that_a_job_can_have_is_taken_at_once() -> None:
+def test_the_closest_tier_that_a_job_can_have_is_taken_at_once() -> None:
     gate = always_wait()
     assert gate.decide(offer(record(gpus=8), NODE, 0)) == Allow()
     assert gate.decide(offer(record(gpus=16), RACK, 0)) == Allow()
     assert gate.decide(offer(record(gpus=32), ACROSS, 0)) == Allow()
 
 
-def test_always_waiting_never_ends() -> None:
+def test_always_wait_defers_for_ever() -> None:
     gate, job = always_wait(), record()
     assert gate.decide(offer(job, RACK, 1e9)) == Defer(inf, "waits for GPUs on one node")
     gate.note(outcome(job, None, 1e9))
 
 
-def test_no_timer_no_wait() -> None:
+def test_timers_of_0_allow_at_once() -> None:
     assert FixedDelay(0.0, 0.0).decide(offer(record(), ACROSS, 0.0)) == Allow()
 
 

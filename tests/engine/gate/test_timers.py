@@ -18,7 +18,7 @@ def learn(timers: Timers, key: TimerClass, *waits_s: float, target: int = NODE) 
         timers.add(key, target, WaitSample(float(number), waited_s, True))
 
 
-def test_without_history_a_timer_is_that_of_what_is_assumed() -> None:
+def test_without_history_a_timer_comes_from_the_prior() -> None:
     # An exponential wait of mean 1800 s: nine in ten within 1800 · ln 10 = 4145 s.
     assert Timers().timer_s(HIGH, NODE, 0.0) == pytest.approx(PRIOR_S * 2.3026, rel=0.1)
 
@@ -31,34 +31,34 @@ def test_t_r_is_t_m_and_the_quantile_of_waits_for_a_rack() -> None:
     assert timers.timer_s(HIGH, RACK, 100.0) == 140
 
 
-def test_a_class_seen_once_goes_by_the_jobs_of_its_size() -> None:
+def test_a_class_with_one_wait_uses_the_waits_of_its_gpu_count() -> None:
     timers = Timers()
     learn(timers, MID, *[100.0] * 50)
     learn(timers, HIGH, 9_000.0)
     assert timers.timer_s(HIGH, NODE, 50.0) == 100
 
 
-def test_a_size_never_seen_goes_by_all_jobs() -> None:
+def test_an_unknown_gpu_count_uses_the_waits_of_all_jobs() -> None:
     timers = Timers()
     learn(timers, HIGH, *[100.0] * 50)
     assert timers.timer_s(OTHER, NODE, 50.0) == 100
 
 
-def test_a_class_with_waits_of_its_own_goes_by_them() -> None:
+def test_a_class_with_enough_waits_uses_its_own() -> None:
     timers = Timers()
     learn(timers, HIGH, *[100.0] * 50)
     learn(timers, OTHER, *[700.0] * 50)
     assert timers.timer_s(OTHER, NODE, 50.0) == 700
 
 
-def test_what_was_known_fades_towards_what_is_assumed() -> None:
+def test_old_waits_fade_towards_the_prior() -> None:
     timers = Timers()
     learn(timers, HIGH, *[100.0] * 50)
     later_s = 20 * TimerConfig().half_life_s
     assert timers.timer_s(HIGH, NODE, later_s) == pytest.approx(PRIOR_S * 2.3026, rel=0.1)
 
 
-def test_news_counts_at_once() -> None:
+def test_a_new_wait_changes_the_timer_at_once() -> None:
     timers = Timers()
     learn(timers, HIGH, *[100.0] * 100)
     assert timers.timer_s(HIGH, NODE, 100.0) == 100
@@ -66,7 +66,7 @@ def test_news_counts_at_once() -> None:
     assert timers.timer_s(HIGH, NODE, 100.0) == 300
 
 
-def test_only_given_up_waits_make_long_timers() -> None:
+def test_censored_waits_alone_make_long_timers() -> None:
     timers = Timers()
     for number in range(50):
         timers.add(HIGH, NODE, WaitSample(float(number), 3_000.0, False))
@@ -75,10 +75,10 @@ def test_only_given_up_waits_make_long_timers() -> None:
 
 
 class TestViews:
-    def test_nothing_seen_nothing_shown(self) -> None:
+    def test_without_waits_there_are_no_views(self) -> None:
         assert Timers().views(0.0) == ()
 
-    def test_shows_what_was_counted(self) -> None:
+    def test_a_view_shows_the_counts(self) -> None:
         timers = Timers()
         timers.count(HIGH, has_waited=False, is_answered=True)
         timers.count(HIGH, has_waited=True, is_answered=True)
@@ -90,12 +90,12 @@ class TestViews:
         assert view.tuned_s == 0.0
         assert view.pinned_s is None
 
-    def test_a_class_that_never_waited_has_no_censored_share(self) -> None:
+    def test_a_class_that_never_waited_has_no_censored_fraction(self) -> None:
         timers = Timers()
         timers.count(MID, has_waited=False, is_answered=True)
         assert timers.views(0.0)[0].censored_frac is None
 
-    def test_shows_what_dally_would_make_of_it(self) -> None:
+    def test_a_view_shows_dallys_timers(self) -> None:
         timers = Timers()
         # leases of an hour; less than one is not reserved: 10 alone, and nothing for a rack
         learn(timers, HIGH, 36_000.0, 1_800.0)
@@ -104,12 +104,12 @@ class TestViews:
         assert view.dally_node_timer_s == 10 * 3_600
         assert view.dally_rack_timer_s == 12 * 3_600
 
-    def test_pinned_classes_are_shown_unseen(self) -> None:
+    def test_a_pinned_class_is_shown_without_waits(self) -> None:
         timers = Timers(pins={"64/high": 120.0})
         (view,) = timers.views(0.0)
         assert (view.name, view.node_timer_s, view.rack_timer_s) == ("64/high", 120.0, 120.0)
 
-    def test_in_order_of_size_then_sensitivity(self) -> None:
+    def test_views_are_in_order_of_gpu_count_then_sensitivity(self) -> None:
         timers = Timers()
         for key in reversed(ALL_CLASSES):
             timers.count(key, has_waited=False, is_answered=True)
@@ -118,7 +118,7 @@ class TestViews:
         assert len(names) == len(ALL_CLASSES)
 
 
-def test_state_goes_on_where_it_was_taken() -> None:
+def test_a_restored_state_gives_the_same_views() -> None:
     timers, copy = Timers(), Timers()
     learn(timers, HIGH, *[100.0, 700.0] * 30)
     learn(timers, OTHER, *[30.0] * 30, target=RACK)

@@ -17,14 +17,14 @@ def curve_of(*waits: tuple[float, bool]) -> WaitingCurve:
     return history.curve(0.0)
 
 
-def test_without_censoring_it_is_the_share_that_waits_longer() -> None:
+def test_without_censoring_s_is_the_fraction_of_longer_waits() -> None:
     curve = curve_of((10, True), (20, True), (20, True), (40, True))
     # 4 waits: after 10 s 3/4 are left, after 20 s 1/4, after 40 s, the longest, half of that.
     assert curve.times_s == (10, 20, 40)
     assert curve.left == pytest.approx((0.75, 0.25, 0.125))
 
 
-def test_a_wait_that_was_given_up_counts_for_as_long_as_it_lasted() -> None:
+def test_a_censored_wait_counts_for_as_long_as_it_lasted() -> None:
     curve = curve_of((10, True), (20, False), (30, True), (40, False))
     # at 10 s 1 of 4 is answered: 3/4; at 30 s 1 of the 2 left: 3/4 · 1/2 = 3/8.
     assert curve.times_s == (10, 30)
@@ -35,7 +35,7 @@ def test_a_wait_that_was_given_up_counts_for_as_long_as_it_lasted() -> None:
     assert curve.quantile_s(0.9) == pytest.approx(106.09, abs=0.01)
 
 
-def test_answered_comes_before_given_up_at_one_time() -> None:
+def test_of_equal_waits_the_answered_one_comes_first() -> None:
     # Both are at risk at 10 s: 1 of 2 is answered.
     assert curve_of((10, False), (10, True)).left == pytest.approx((0.5,))
 
@@ -46,7 +46,7 @@ def test_quantile_is_the_first_time_by_which_enough_are_answered() -> None:
     assert curve.quantile_s(0.05) == 1
 
 
-def test_chance_is_that_of_those_who_waited_so_long() -> None:
+def test_the_probability_is_conditional_on_the_time_waited() -> None:
     curve = curve_of((10, True), (20, True), (20, True), (40, True))
     # of the 3 that waited longer than 10 s, 2 are answered within 10 s more.
     assert curve.chance(10, 10) == pytest.approx(2 / 3)
@@ -64,13 +64,13 @@ def test_weight_halves_with_age() -> None:
     assert history.weight(200.0) == pytest.approx(0.25 + 0.5)
 
 
-def test_waits_of_the_future_count_as_new() -> None:
+def test_waits_that_end_in_the_future_weigh_as_much_as_new_ones() -> None:
     history = WaitHistory(1.0, 10)
     history.add(WaitSample(1e9, 10.0, True))
     assert history.weight(0.0) == 1
 
 
-def test_only_the_newest_count() -> None:
+def test_only_the_newest_waits_are_remembered() -> None:
     history = WaitHistory(FOREVER_S, 2)
     for waited_s in (10.0, 20.0, 30.0):
         history.add(WaitSample(0.0, waited_s, True))
@@ -78,7 +78,7 @@ def test_only_the_newest_count() -> None:
 
 
 @pytest.mark.parametrize("waited_s", [nan, inf, -inf, -1.0, 0.0])
-def test_what_is_no_wait_is_dropped(waited_s: float) -> None:
+def test_waits_without_a_finite_length_above_0_are_dropped(waited_s: float) -> None:
     history = WaitHistory(FOREVER_S, 10)
     history.add(WaitSample(0.0, waited_s, True))
     history.add(WaitSample(nan, 10.0, True))
@@ -86,21 +86,21 @@ def test_what_is_no_wait_is_dropped(waited_s: float) -> None:
     assert history.curve(0.0) == WaitingCurve()
 
 
-def test_nothing_known_answers_all_questions() -> None:
+def test_an_empty_curve_never_answers() -> None:
     curve = WaitingCurve()
     assert curve.quantile_s(0.9) == inf
     assert curve.chance(0, 100) == 0
     assert curve.best_stop(0, 1e9, 1e9, 1) == 0
 
 
-def test_only_given_up_waits_promise_nothing() -> None:
+def test_a_curve_of_censored_waits_never_answers() -> None:
     curve = curve_of((10, False), (20, False))
     assert curve.chance(0, 100) == 0
     assert curve.best_stop(0, 1e9, 1e9, 0.001) == 0
     assert curve.quantile_s(0.9) == inf
 
 
-def test_a_prior_weighs_as_much_as_it_says() -> None:
+def test_the_weights_of_a_prior_count() -> None:
     history = WaitHistory(FOREVER_S, 10)
     history.add(WaitSample(0.0, 10.0, True))
     curve = history.curve(0.0, prior=((30.0, 3.0), (50.0, 1.0)))
@@ -109,7 +109,7 @@ def test_a_prior_weighs_as_much_as_it_says() -> None:
     assert curve.end_s == 50
 
 
-def test_the_exponential_prior_is_exponential() -> None:
+def test_the_prior_has_the_octiles_and_the_mean_of_an_exponential() -> None:
     prior = exponential_prior(100.0, 2.0)
     assert sum(weight for _, weight in prior) == pytest.approx(2.0)
     # exp(-t / mean) is 7/8, 5/8, 3/8 at the octiles; 3 answers in 300 s make a mean of 100 s.
@@ -124,36 +124,36 @@ class TestBestStop:
 
     curve = WaitingCurve((10.0, 100.0), (0.5, 0.0), 100.0)
 
-    def test_stops_where_the_next_step_does_not_pay(self) -> None:
+    def test_stops_where_waiting_for_the_next_step_does_not_pay(self) -> None:
         # worth(10) = 40 · 1/2 - 10 = 10; worth(100) = 40 - (10 + 1/2 · 90) = -15
         assert self.curve.best_stop(0, 40, 1000, 1) == 10
 
-    def test_goes_on_where_it_does(self) -> None:
+    def test_waits_for_the_next_step_where_that_pays(self) -> None:
         # worth(10) = 200 · 1/2 - 10 = 90; worth(100) = 200 - 55 = 145
         assert self.curve.best_stop(0, 200, 1000, 1) == 100
 
-    def test_does_not_begin_where_nothing_pays(self) -> None:
+    def test_does_not_wait_where_no_step_pays(self) -> None:
         # worth(10) = 19 · 1/2 - 10 < 0; worth(100) = 19 - 55 < 0
         assert self.curve.best_stop(0, 19, 1000, 1) == 0
 
-    def test_what_was_waited_is_spent(self) -> None:
+    def test_time_already_waited_is_not_a_cost(self) -> None:
         # after 50 s only the long wait is left: worth(50) = 60 · 1 - 50 = 10
         assert self.curve.best_stop(50, 60, 1000, 1) == 50
         assert self.curve.best_stop(50, 49, 1000, 1) == 0
 
-    def test_seconds_may_weigh_less(self) -> None:
+    def test_a_lower_weight_makes_a_wait_cheaper(self) -> None:
         # worth(100) = 60 - 0.25 · 55 = 46.25 beats worth(10) = 30 - 2.5 = 27.5
         assert self.curve.best_stop(0, 60, 1000, 0.25) == 100
 
-    def test_never_exceeds_what_is_allowed(self) -> None:
+    def test_never_exceeds_the_longest_wait(self) -> None:
         assert self.curve.best_stop(0, 1e9, 99, 1) == 10
         assert self.curve.best_stop(0, 1e9, 0, 1) == 0
 
     @pytest.mark.parametrize("gain_s", [0.0, -5.0, nan])
-    def test_no_gain_no_wait(self, gain_s: float) -> None:
+    def test_does_not_wait_without_a_gain(self, gain_s: float) -> None:
         assert self.curve.best_stop(0, gain_s, 1000, 1) == 0
 
-    def test_beyond_the_known_it_waits_on_while_answers_come_often_enough(self) -> None:
+    def test_beyond_the_longest_known_wait_the_rate_of_answers_decides(self) -> None:
         # 1 answer in 10 + 30 = 40 s waited. Beyond 30 s a second gains gain / 40.
         curve = curve_of((10, True), (30, False))
         assert curve.best_stop(0, 200, 1000, 1) == 1000

@@ -56,7 +56,7 @@ def holds(harness: EngineHarness, job_id: str) -> dict[str, int]:
     return {str(share.node): len(share.gpu_indices) for share in shares}
 
 
-def test_a_job_on_two_nodes_moves_to_one_when_there_is_room(make: HarnessFactory) -> None:
+def test_a_job_on_two_nodes_migrates_to_one_when_it_fits_there(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     # 1 leaves four GPUs of a; the other four there are those of 9 itself.
@@ -68,7 +68,7 @@ def test_a_job_on_two_nodes_moves_to_one_when_there_is_room(make: HarnessFactory
     assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 8})
 
 
-def test_what_a_job_moves_to_is_kept_for_it(make: HarnessFactory) -> None:
+def test_the_new_gpus_are_held_for_the_job(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.end("1")
@@ -78,7 +78,7 @@ def test_what_a_job_moves_to_is_kept_for_it(make: HarnessFactory) -> None:
     assert (holds(harness, "9"), holds(harness, "3")) == ({"a": 8}, {"b": 4})
 
 
-def test_it_moves_to_a_closer_tier_too(make: HarnessFactory) -> None:
+def test_a_job_migrates_to_a_closer_tier(make: HarnessFactory) -> None:
     harness = make([node("a", rack="r"), node("b", rack="s"), node("c", rack="r")])
     harness.run(job("1", gpus=8, required=["c"]), job("9", shape(8, 2)))
     assert harness.placement("9").nodes == ("a", "b")
@@ -88,7 +88,7 @@ def test_it_moves_to_a_closer_tier_too(make: HarnessFactory) -> None:
     assert harness.placement("9").nodes == ("a", "c")
 
 
-def test_it_moves_to_fewer_nodes_of_the_same_tier(make: HarnessFactory) -> None:
+def test_a_job_migrates_to_fewer_nodes_of_the_same_tier(make: HarnessFactory) -> None:
     harness = make([node(name, rack="r") for name in "abc"])
     harness.run(*(job(name, gpus=4, required=[name]) for name in "abc"))
     harness.run(job("9", shape(8, 2), shape(4, 3)))
@@ -100,21 +100,21 @@ def test_it_moves_to_fewer_nodes_of_the_same_tier(make: HarnessFactory) -> None:
     assert harness.reason("9") == "moves, to be on 2 nodes instead of 3"
 
 
-def test_who_is_as_close_as_can_be_is_left_alone(make: HarnessFactory) -> None:
+def test_a_job_on_its_closest_tier_does_not_migrate(make: HarnessFactory) -> None:
     harness = make([node(name, rack="r") for name in "abc"])
     harness.run(job("1", gpus=8), job("8", gpus=4), job("9", shape(4, 2)))
     assert not preempted(harness.end("1"))
     assert not preempted(harness.end("8"))
 
 
-def test_nobody_moves_to_what_is_as_far_apart(make: HarnessFactory) -> None:
+def test_no_job_migrates_to_gpus_that_are_as_far_apart(make: HarnessFactory) -> None:
     harness = make([node(name, 4, rack="r") for name in "abc"])
     harness.run(job("1", gpus=4, required=["a"]), SPREAD)
     assert harness.placement("9").nodes == ("b", "c")
     assert not preempted(harness.end("1"))
 
 
-def test_who_waits_is_offered_the_room_before_anybody_moves_there(make: HarnessFactory) -> None:
+def test_waiting_jobs_are_offered_free_gpus_before_any_migration(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.queue(job("3", gpus=4))
@@ -123,7 +123,7 @@ def test_who_waits_is_offered_the_room_before_anybody_moves_there(make: HarnessF
     assert preempted(harness.end("3")) == {"9": None}
 
 
-def test_a_job_moves_to_room_that_is_of_no_use_to_those_that_wait(make: HarnessFactory) -> None:
+def test_a_job_migrates_to_gpus_that_no_waiting_job_can_use(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.queue(job("3", gpus=8))
@@ -131,7 +131,7 @@ def test_a_job_moves_to_room_that_is_of_no_use_to_those_that_wait(make: HarnessF
 
 
 @pytest.mark.parametrize(("patience_s", "movers"), [(0.0, []), (60.0, ["9"])])
-def test_nobody_moves_to_a_node_that_is_kept_for_somebody(
+def test_no_job_migrates_to_a_reserved_node(
     make: HarnessFactory, patience_s: float, movers: list[str]
 ) -> None:
     """3 waits for all of c and d. After its patience c is reserved for it until d is free."""
@@ -142,14 +142,16 @@ def test_nobody_moves_to_a_node_that_is_kept_for_somebody(
     assert list(preempted(harness.end("c"))) == movers
 
 
-def test_where_nobody_may_pass_nobody_moves_either(make: HarnessFactory) -> None:
+def test_without_backfill_there_is_no_migration_past_a_waiting_job(make: HarnessFactory) -> None:
     harness = make(config=EngineConfig(patience_s=0.0, passing=Passing.NOBODY))
     spread(harness)
     harness.queue(job("3", gpus=8))
     assert not preempted(harness.end("1"))
 
 
-def test_nobody_moves_before_all_were_offered_the_room(make: HarnessFactory) -> None:
+def test_no_job_migrates_before_all_waiting_jobs_were_offered_the_gpus(
+    make: HarnessFactory,
+) -> None:
     """Of c's eight GPUs 3 is offered one and waits; a pass tries no second job, so 5 is next."""
     later = Defer(until_s=50.0, reason="a better place may come")
     gate = ScriptedGate(*4 * [Allow()], later, Allow())
@@ -167,7 +169,7 @@ def test_nobody_moves_before_all_were_offered_the_room(make: HarnessFactory) -> 
 
 
 @pytest.mark.parametrize(("ends", "node_name"), [("c2", "c"), ("2", "b")])
-def test_who_found_no_place_is_looked_at_again_when_that_may_change(
+def test_a_failed_migration_is_tried_again_when_a_useful_node_gains_capacity(
     make: HarnessFactory, ends: str, node_name: str
 ) -> None:
     """Eight GPUs are free on c once both have left it, and on b, with its own, once 2 has."""
@@ -180,7 +182,7 @@ def test_who_found_no_place_is_looked_at_again_when_that_may_change(
     assert holds(harness, "9") == {node_name: 8}
 
 
-def test_a_job_within_its_lease_is_left_alone(make: HarnessFactory) -> None:
+def test_a_job_within_its_lease_does_not_migrate(make: HarnessFactory) -> None:
     harness = make(policy=FakeMoving(lease_s=100.0))
     spread(harness)
     harness.now_s = 99.0
@@ -190,7 +192,7 @@ def test_a_job_within_its_lease_is_left_alone(make: HarnessFactory) -> None:
 
 
 @pytest.mark.parametrize(("favourite", "movers"), [(0, ["9"]), (-1, [])])
-def test_the_score_policy_may_prefer_what_is_no_closer(
+def test_no_migration_where_the_score_policy_prefers_gpus_that_are_no_closer(
     make: HarnessFactory, favourite: int, movers: list[str]
 ) -> None:
     nodes = [node("a", rack="r"), node("b", rack="s"), node("c", rack="r")]
@@ -201,7 +203,7 @@ def test_the_score_policy_may_prefer_what_is_no_closer(
     assert list(preempted(harness.end("1"))) == movers
 
 
-def test_a_policy_that_does_not_move_is_not_asked(make: HarnessFactory) -> None:
+def test_a_policy_without_migration_is_not_asked(make: HarnessFactory) -> None:
     policy = FakePreemption()
     assert not isinstance(policy, MovingPreemption)
     harness = make(policy=policy)
@@ -212,7 +214,7 @@ def test_a_policy_that_does_not_move_is_not_asked(make: HarnessFactory) -> None:
 # -- what may go wrong -------------------------------------------------------------------------
 
 
-def test_a_refused_stop_gives_up_what_was_kept(make: HarnessFactory) -> None:
+def test_a_refused_stop_releases_the_new_gpus(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.end("1")
@@ -221,7 +223,7 @@ def test_a_refused_stop_gives_up_what_was_kept(make: HarnessFactory) -> None:
     assert list(placed(harness.queue(job("3", gpus=4)))) == ["3"]
 
 
-def test_a_job_that_does_not_stop_in_time_runs_on(make: HarnessFactory) -> None:
+def test_a_job_that_does_not_stop_in_time_keeps_running(make: HarnessFactory) -> None:
     harness = make(config=EngineConfig(stop_timeout_s=30.0))
     spread(harness)
     harness.end("1")
@@ -229,7 +231,7 @@ def test_a_job_that_does_not_stop_in_time_runs_on(make: HarnessFactory) -> None:
     assert (harness.state("9"), holds(harness, "9")) == (RUNNING, {"a": 4, "b": 4})
 
 
-def test_a_job_may_end_before_it_has_moved(make: HarnessFactory) -> None:
+def test_a_job_may_end_before_it_has_migrated(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.end("1")
@@ -254,7 +256,7 @@ def test_a_job_that_slurm_requeued_is_placed_as_planned(make: HarnessFactory) ->
         (replace(SPREAD, eligible_s=500.0), {}),
     ],
 )
-def test_a_job_that_came_back_otherwise_is_queued_like_any_other(
+def test_a_job_that_requeues_with_another_request_is_queued_like_any_other(
     make: HarnessFactory, back: JobSpec, nodes: dict[str, int]
 ) -> None:
     harness = make()
@@ -264,7 +266,7 @@ def test_a_job_that_came_back_otherwise_is_queued_like_any_other(
     assert holds(harness, "9") == nodes
 
 
-def test_when_the_place_is_lost_the_job_waits_like_any_other(make: HarnessFactory) -> None:
+def test_a_job_whose_new_node_is_lost_waits_like_any_other(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.end("1")
@@ -275,7 +277,7 @@ def test_when_the_place_is_lost_the_job_waits_like_any_other(make: HarnessFactor
     assert harness.placement("9").nodes == ("b",)
 
 
-def test_what_slurm_tells_of_the_run_meanwhile_takes_nothing_away(make: HarnessFactory) -> None:
+def test_a_report_of_the_present_run_does_not_release_the_new_gpus(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
     harness.end("1")

@@ -62,11 +62,11 @@ def policy() -> NetworkPreemption:
     return NetworkPreemption(CONFIG)
 
 
-def test_engine_takes_it_for_a_judge_of_plans(policy: NetworkPreemption) -> None:
+def test_is_a_judging_preemption(policy: NetworkPreemption) -> None:
     assert isinstance(policy, JudgingPreemption)
 
 
-def test_only_jobs_that_can_go_on_may_be_stopped_and_only_where_it_is_on() -> None:
+def test_only_jobs_with_checkpoints_in_configured_partitions_may_be_stopped() -> None:
     policy = NetworkPreemption(CONFIG)
     assert policy.lease_s(running("1")) == 3600
     assert policy.lease_s(running("1", checkpoint_s=inf)) == 3600
@@ -75,18 +75,18 @@ def test_only_jobs_that_can_go_on_may_be_stopped_and_only_where_it_is_on() -> No
     assert NetworkPreemption(NetworkPreemptionConfig()).lease_s(running("1")) == inf
 
 
-def test_the_best_served_goes_first(policy: NetworkPreemption) -> None:
+def test_the_best_served_job_is_stopped_first(policy: NetworkPreemption) -> None:
     slow, fast = running("1", 0.5), running("2", 0.9)
     assert order(policy, slow, fast, at_s=5000.0) == ["2", "1"]
 
 
-def test_who_would_lose_more_goes_later(policy: NetworkPreemption) -> None:
+def test_a_job_that_would_lose_more_is_stopped_later(policy: NetworkPreemption) -> None:
     # Worth: 1.0 · 3600 - (900 + 120) = 2580 against 0.95 · 3600 - (60 + 120) = 3240.
     seldom, often = running("1", 1.0, checkpoint_s=900.0), running("2", 0.95, checkpoint_s=60.0)
     assert order(policy, seldom, often, at_s=5000.0) == ["2", "1"]
 
 
-def test_a_job_that_has_just_saved_nothing_yet_loses_only_what_it_ran(
+def test_a_job_without_a_checkpoint_yet_loses_only_its_present_run(
     policy: NetworkPreemption,
 ) -> None:
     assert policy.loss_s(running("1", since_s=4900.0), 5000.0) == 100 + 120
@@ -94,13 +94,17 @@ def test_a_job_that_has_just_saved_nothing_yet_loses_only_what_it_ran(
     assert policy.loss_s(running("1", since_s=0.0, checkpoint_s=inf), 5000.0) == 5000 + 120
 
 
-def test_nobody_is_stopped_for_a_job_that_has_not_waited_long(policy: NetworkPreemption) -> None:
+def test_no_job_is_stopped_for_a_job_that_has_not_waited_its_patience(
+    policy: NetworkPreemption,
+) -> None:
     victim = running("1")
     assert not policy.displaces(waiting(queued_s=4500.0), victim, 5000.0)
     assert policy.displaces(waiting(queued_s=4400.0), victim, 5000.0)
 
 
-def test_a_victim_that_came_back_does_not_stop_its_like(policy: NetworkPreemption) -> None:
+def test_a_stopped_job_does_not_displace_a_job_with_the_same_score(
+    policy: NetworkPreemption,
+) -> None:
     # It ran 1800 s at full speed: S = 1, which 1.0 · 3600 - 720 is no more than.
     came_back = JobRecord(
         spec=saving("2", gpus=8),
@@ -112,13 +116,13 @@ def test_a_victim_that_came_back_does_not_stop_its_like(policy: NetworkPreemptio
     assert not policy.displaces(came_back, running("1"), 5000.0)
 
 
-def test_a_badly_served_victim_is_left_alone(policy: NetworkPreemption) -> None:
+def test_a_badly_served_job_is_not_displaced(policy: NetworkPreemption) -> None:
     # Worth: 0.2 · 3600 - 720 = 0, no more than S = 0 of a job that never ran.
     assert not policy.displaces(waiting(), running("1", 0.2), 5000.0)
     assert policy.displaces(waiting(), running("1", 0.21), 5000.0)
 
 
-def test_a_job_whose_speed_nobody_told_counts_as_well_served(policy: NetworkPreemption) -> None:
+def test_a_job_without_a_reported_speed_counts_as_well_served(policy: NetworkPreemption) -> None:
     assert policy.score(running("1", None), 5000.0) == 1.0
 
 
@@ -128,7 +132,7 @@ def test_a_plan_must_gain_more_gpu_seconds_than_it_loses(policy: NetworkPreempti
     assert policy.approve(waiting(gpus=2), [running("1")], 5000.0)
 
 
-def test_budget_of_an_hour_is_kept_and_comes_back(policy: NetworkPreemption) -> None:
+def test_the_hourly_budget_holds_and_is_renewed(policy: NetworkPreemption) -> None:
     first, second, third = (running(name) for name in "123")
     assert not policy.approve(waiting(gpus=24), [first, second, third], 5000.0)
     assert policy.approve(waiting(gpus=16), [first, second], 5000.0)
@@ -136,7 +140,7 @@ def test_budget_of_an_hour_is_kept_and_comes_back(policy: NetworkPreemption) -> 
     assert order(policy, third, at_s=8600.0) == ["3"]
 
 
-def test_budgets_of_partitions_are_their_own() -> None:
+def test_each_partition_has_a_budget_of_its_own() -> None:
     policy = NetworkPreemption(replace(CONFIG, partitions=("main", "other"), budget_per_hour=1))
     assert policy.approve(waiting(), [running("1")], 5000.0)
     others = running("2", partition="other")
@@ -150,7 +154,7 @@ def test_the_same_job_is_not_asked_again_within_its_cool_down(policy: NetworkPre
     assert order(policy, again, at_s=12_200.0) == ["1"]
 
 
-def test_budget_and_cool_down_outlive_a_restart(policy: NetworkPreemption) -> None:
+def test_budget_and_cool_down_survive_a_restart(policy: NetworkPreemption) -> None:
     policy.approve(waiting(), [running("1")], 5000.0)
     later = NetworkPreemption(replace(CONFIG, budget_per_hour=1))
     later.restore(policy.state())
@@ -160,7 +164,7 @@ def test_budget_and_cool_down_outlive_a_restart(policy: NetworkPreemption) -> No
 
 
 @pytest.mark.parametrize("name", ["lease_s", "patience_s", "budget_per_hour"])
-def test_numbers_that_are_none_are_refused(name: str) -> None:
+def test_refuses_negative_numbers(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         NetworkPreemptionConfig(**{name: -1})  # type: ignore[arg-type]
 
@@ -182,7 +186,7 @@ def engine_with(
     return harness
 
 
-def test_a_job_that_waits_long_gets_the_gpus_of_one_that_can_go_on(
+def test_a_starved_job_gets_the_gpus_of_a_job_with_checkpoints(
     make_harness: HarnessFactory,
 ) -> None:
     running_now = [saving("1", None, gpus=8), saving("2", gpus=8)]
@@ -199,7 +203,7 @@ def test_a_job_that_waits_long_gets_the_gpus_of_one_that_can_go_on(
     assert harness.engine.record(JobId("2")).stop_count == 1
 
 
-def test_a_job_that_runs_since_before_the_engine_was_born_may_be_stopped_too(
+def test_a_job_that_started_before_the_engine_may_be_stopped(
     make_harness: HarnessFactory,
 ) -> None:
     harness = engine_with(make_harness, CONFIG, [saving("1", None, gpus=8)])
@@ -215,7 +219,7 @@ def test_a_job_that_runs_since_before_the_engine_was_born_may_be_stopped_too(
 
 
 @pytest.mark.parametrize(("node_count", "speed_frac"), [(1, 1.0), (2, 0.7)])
-def test_a_job_that_another_engine_placed_is_as_fast_as_on_so_many_nodes(
+def test_the_speed_of_a_job_that_another_engine_placed_depends_on_its_node_count(
     node_count: int, speed_frac: float
 ) -> None:
     policy = NetworkPreemption(CONFIG, SpeedPredictor())
@@ -268,11 +272,11 @@ def spread(
     return harness
 
 
-def test_engine_takes_it_for_a_judge_of_moves(policy: NetworkPreemption) -> None:
+def test_is_a_judging_migration_policy(policy: NetworkPreemption) -> None:
     assert isinstance(policy, JudgingMoves)
 
 
-def test_a_badly_placed_job_moves_where_that_pays(make_harness: HarnessFactory) -> None:
+def test_a_badly_placed_job_migrates_where_that_pays(make_harness: HarnessFactory) -> None:
     # 3600 · (1 - 0.5) = 1800 s of work against 600 + 120 s.
     harness = spread(make_harness, MOVING)
     assert preempted(harness.end("1")) == {"9": None}
@@ -290,13 +294,13 @@ def test_a_badly_placed_job_moves_where_that_pays(make_harness: HarnessFactory) 
         (replace(MOVING, lease_s=5_000.0), 0.5),
     ],
 )
-def test_it_stays_where_that_does_not_pay_or_is_not_allowed(
+def test_a_job_does_not_migrate_where_that_does_not_pay_or_is_not_allowed(
     make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float
 ) -> None:
     assert preempted(spread(make_harness, config, rack_frac).end("1")) == {}
 
 
-def test_a_move_counts_as_a_stop(make_harness: HarnessFactory) -> None:
+def test_a_migration_counts_as_a_stop(make_harness: HarnessFactory) -> None:
     harness = spread(make_harness, replace(MOVING, budget_per_hour=1))
     harness.end("1")
     policy = harness.engine.policies.preemption
@@ -306,7 +310,7 @@ def test_a_move_counts_as_a_stop(make_harness: HarnessFactory) -> None:
     assert not policy.approve_move(running("3"), 0, 4_001.0)
 
 
-def test_who_gains_most_moves_first_and_who_gains_nothing_does_not(
+def test_the_job_that_gains_most_migrates_first_and_one_without_gain_does_not(
     make_harness: HarnessFactory,
 ) -> None:
     harness = spread(make_harness, MOVING)

@@ -67,14 +67,14 @@ def test_a_waiting_job_displaces_one_of_lower_priority(make: HarnessFactory) -> 
     assert (harness.state("1"), harness.state("2")) == (WAITING, PLACING)
 
 
-def test_an_equal_is_left_alone(make: HarnessFactory) -> None:
+def test_a_job_of_equal_priority_is_not_displaced(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=8, priority=1))
     assert not preempted(harness.queue(job("2", gpus=8, priority=1)))
     assert (harness.state("1"), harness.state("2")) == (RUNNING, WAITING)
 
 
-def test_nobody_is_stopped_for_a_job_that_has_room(make: HarnessFactory) -> None:
+def test_no_job_is_stopped_for_a_job_that_fits(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=4, priority=1))
     actions = harness.queue(job("2", gpus=4, priority=2))
@@ -85,7 +85,7 @@ def test_nobody_is_stopped_for_a_job_that_has_room(make: HarnessFactory) -> None
 @pytest.mark.parametrize(
     ("wanted", "victims"), [(1, ["1"]), (2, ["1"]), (3, ["1", "2"]), (6, ["1", "2", "3"])]
 )
-def test_stops_as_few_as_needed_the_first_to_go_first(
+def test_stops_as_few_victims_as_needed_in_the_order_of_the_policy(
     make: HarnessFactory, wanted: int, victims: list[str]
 ) -> None:
     harness = make()
@@ -93,7 +93,7 @@ def test_stops_as_few_as_needed_the_first_to_go_first(
     assert list(preempted(harness.queue(job("9", gpus=wanted, priority=9)))) == victims
 
 
-def test_only_those_in_the_way_are_stopped(make: HarnessFactory) -> None:
+def test_only_victims_in_the_way_are_stopped(make: HarnessFactory) -> None:
     # 1, the first to go, is alone on its node; the 8 GPUs are found where 2 and 3 run.
     harness = make([node("a", 4), node("b", 8)])
     fill(harness, job("1", gpus=4, priority=1, required=["a"]))
@@ -102,13 +102,13 @@ def test_only_those_in_the_way_are_stopped(make: HarnessFactory) -> None:
     assert harness.state("1") is RUNNING
 
 
-def test_free_gpus_count_as_room(make: HarnessFactory) -> None:
+def test_free_gpus_count_besides_those_of_victims(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, *(job(str(number), gpus=2, priority=number) for number in (1, 2, 3)))
     assert list(preempted(harness.queue(job("9", gpus=4, priority=9)))) == ["1"]
 
 
-def test_who_holds_the_cpus_that_are_needed_is_in_the_way(make: HarnessFactory) -> None:
+def test_a_victim_that_holds_needed_cpus_is_stopped(make: HarnessFactory) -> None:
     harness = make([node("a", cpu_count=8)])
     for number in (1, 2):
         spec = job(str(number), gpus=1, priority=number)
@@ -118,7 +118,7 @@ def test_who_holds_the_cpus_that_are_needed_is_in_the_way(make: HarnessFactory) 
     assert list(preempted(harness.queue(job("9", wanted, priority=9)))) == ["1"]
 
 
-def test_no_stop_where_all_stops_would_not_suffice(make: HarnessFactory) -> None:
+def test_no_job_is_stopped_where_stopping_all_would_not_suffice(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=4, priority=1), job("2", gpus=4, priority=5))
     assert not preempted(harness.queue(job("9", gpus=8, priority=3)))
@@ -132,7 +132,7 @@ def test_two_waiting_jobs_do_not_share_a_victim(make: HarnessFactory) -> None:
     assert preempted(harness.queue(job("9", gpus=4, priority=9))) == {"2": "9"}
 
 
-def test_jobs_of_others_and_in_shadow_are_never_stopped(make: HarnessFactory) -> None:
+def test_jobs_outside_roost_and_in_shadow_are_never_stopped(make: HarnessFactory) -> None:
     harness = make()
     harness.start_elsewhere("5", share("a", 0, 1, 2, 3))
     harness.queue(job("6", gpus=4, binding=False))
@@ -140,7 +140,7 @@ def test_jobs_of_others_and_in_shadow_are_never_stopped(make: HarnessFactory) ->
     assert not preempted(harness.queue(job("9", gpus=8, priority=9)))
 
 
-def test_nobody_is_stopped_for_a_job_in_shadow(make: HarnessFactory) -> None:
+def test_no_job_is_stopped_for_a_job_in_shadow(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=8))
     assert not preempted(harness.queue(job("9", gpus=8, priority=9, binding=False)))
@@ -149,7 +149,7 @@ def test_nobody_is_stopped_for_a_job_in_shadow(make: HarnessFactory) -> None:
 # -- when --------------------------------------------------------------------------------------
 
 
-def test_a_job_is_safe_until_its_lease_ends(make: HarnessFactory) -> None:
+def test_a_job_is_not_stopped_before_its_lease_ends(make: HarnessFactory) -> None:
     harness = make(policy=FakePreemption(lease_s=100.0, review_every_s=60.0))
     fill(harness, job("1", gpus=8))
     harness.now_s = 50.0
@@ -158,7 +158,7 @@ def test_a_job_is_safe_until_its_lease_ends(make: HarnessFactory) -> None:
     assert preempted(harness.advance(120.0)) == {"1": "2"}
 
 
-def test_reviews_are_asked_for_only_while_somebody_has_no_room(make: HarnessFactory) -> None:
+def test_reviews_are_requested_only_while_a_waiting_job_does_not_fit(make: HarnessFactory) -> None:
     harness = make(policy=FakePreemption(review_every_s=60.0))
     fill(harness, job("1", gpus=8, priority=5))
     assert harness.wake_at_s in (None, 10.0)
@@ -172,7 +172,7 @@ def test_reviews_are_asked_for_only_while_somebody_has_no_room(make: HarnessFact
     assert harness.wake_at_s is None
 
 
-def test_without_reviews_time_alone_stops_nobody(make: HarnessFactory) -> None:
+def test_without_reviews_no_job_is_stopped_by_time_alone(make: HarnessFactory) -> None:
     harness = make(policy=FakePreemption(lease_s=100.0))
     fill(harness, job("1", gpus=8))
     harness.queue(job("2", gpus=8, priority=2))
@@ -180,7 +180,7 @@ def test_without_reviews_time_alone_stops_nobody(make: HarnessFactory) -> None:
     assert preempted(harness.queue(job("3"))) == {"1": "2"}
 
 
-def test_a_gate_that_defers_stops_nobody_until_it_allows(make: HarnessFactory) -> None:
+def test_no_job_is_stopped_while_the_gate_defers_the_waiting_job(make: HarnessFactory) -> None:
     class LateForSome:
         """Lets nobody of high priority in before 30."""
 
@@ -207,7 +207,7 @@ def test_a_gate_that_defers_stops_nobody_until_it_allows(make: HarnessFactory) -
 # -- while room is made ------------------------------------------------------------------------
 
 
-def test_the_beneficiary_gets_what_was_planned_though_others_would_like_it(
+def test_the_waiting_job_gets_the_planned_gpus_although_others_want_them(
     make: HarnessFactory,
 ) -> None:
     harness = make()
@@ -227,7 +227,7 @@ def test_the_beneficiary_gets_what_was_planned_though_others_would_like_it(
     assert harness.state("9") is RUNNING
 
 
-def test_cpus_that_a_victim_leaves_pass_to_the_beneficiary_too(make: HarnessFactory) -> None:
+def test_cpus_that_a_victim_releases_pass_to_the_waiting_job(make: HarnessFactory) -> None:
     def asks(job_id: str, gpus: int, cpus: int, priority: int) -> JobSpec:
         spec = job(job_id, gpus=gpus, priority=priority)
         return replace(spec, shapes=(replace(spec.shapes[0], cpus_per_node=cpus),))
@@ -271,7 +271,7 @@ def test_a_refused_stop_drops_the_plan(make: HarnessFactory) -> None:
     assert list(preempted(harness.queue(job("8")))) == ["1", "2"]
 
 
-def test_a_victim_that_stops_after_all_gives_its_room_to_whoever_is_next(
+def test_gpus_of_a_victim_that_stops_after_a_refusal_go_to_the_next_job(
     make: HarnessFactory,
 ) -> None:
     harness = make()
@@ -319,7 +319,7 @@ def test_an_outsider_on_the_planned_gpus_drops_the_plan(make: HarnessFactory) ->
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "ended", "changed", "started"])
-def test_who_makes_room_for_a_job_that_is_gone_runs_on(make: HarnessFactory, how: str) -> None:
+def test_a_victim_of_a_job_that_is_gone_keeps_running(make: HarnessFactory, how: str) -> None:
     harness = make([node("a"), node("b", 1)], config=EngineConfig(stop_timeout_s=30.0))
     harness.start_elsewhere("7", share("b", 0))
     fill(harness, job("1", gpus=8))
@@ -338,7 +338,7 @@ def test_who_makes_room_for_a_job_that_is_gone_runs_on(make: HarnessFactory, how
     assert harness.state("1") is RUNNING
 
 
-def test_a_change_while_room_is_made_does_not_cost_its_place(make: HarnessFactory) -> None:
+def test_a_job_that_changes_while_it_clears_keeps_its_queueing_time(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=8))
     harness.queue(job("9", gpus=8, priority=9))
@@ -347,7 +347,7 @@ def test_a_change_while_room_is_made_does_not_cost_its_place(make: HarnessFactor
     assert harness.engine.record(JobId("9")).queued_s == 0.0
 
 
-def test_a_job_told_of_again_while_it_runs_may_still_be_stopped(make: HarnessFactory) -> None:
+def test_a_running_job_that_is_reported_again_may_still_be_stopped(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=8))
     harness.start_elsewhere("1", share("a", *range(7)))
@@ -378,7 +378,7 @@ def test_a_stopped_job_keeps_its_history(make: HarnessFactory) -> None:
     assert record.run_s(250.0) == 150.0
 
 
-def test_a_requeue_of_a_waiting_job_is_no_stop(make: HarnessFactory) -> None:
+def test_a_requeue_of_a_waiting_job_does_not_count_as_a_stop(make: HarnessFactory) -> None:
     harness = make()
     fill(harness, job("1", gpus=8, priority=5))
     for _ in range(2):
@@ -412,7 +412,7 @@ def test_at_the_end_of_a_lease_the_first_in_order_gets_the_gpus(make: HarnessFac
     assert harness.state("1") is WAITING
 
 
-def test_jobs_whose_leases_end_together_bid_together(make: HarnessFactory) -> None:
+def test_jobs_whose_leases_end_together_stop_together(make: HarnessFactory) -> None:
     harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
     fill(harness, job("1", gpus=4), job("2", gpus=4))
     harness.queue(job("3", gpus=8, priority=3))
@@ -420,7 +420,9 @@ def test_jobs_whose_leases_end_together_bid_together(make: HarnessFactory) -> No
     assert list(placed(harness.stop("1", "2"))) == ["3"]
 
 
-def test_a_lease_that_could_not_end_ends_later(make: HarnessFactory) -> None:
+def test_a_job_that_could_not_be_stopped_at_the_end_of_its_lease_is_stopped_later(
+    make: HarnessFactory,
+) -> None:
     harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
     fill(harness, job("1", gpus=8))
     harness.advance(100.0)
@@ -430,7 +432,7 @@ def test_a_lease_that_could_not_end_ends_later(make: HarnessFactory) -> None:
     assert preempted(harness.advance(400.0)) == {"1": None}
 
 
-def test_a_stop_that_nobody_answers_is_asked_for_again(make: HarnessFactory) -> None:
+def test_a_stop_that_slurm_does_not_answer_is_requested_again(make: HarnessFactory) -> None:
     harness = make(
         policy=FakePreemption(lease_s=100.0, rebids=True), config=EngineConfig(stop_timeout_s=30.0)
     )
@@ -444,7 +446,7 @@ def test_a_stop_that_nobody_answers_is_asked_for_again(make: HarnessFactory) -> 
 # -- off ---------------------------------------------------------------------------------------
 
 
-def test_who_may_never_be_stopped_is_not_even_looked_at(make: HarnessFactory) -> None:
+def test_a_job_that_may_never_be_stopped_is_not_shown_to_the_policy(make: HarnessFactory) -> None:
     policy = FakePreemption(lease_s=inf)
     harness = make(policy=policy)
     fill(harness, job("1", gpus=8))
@@ -452,7 +454,7 @@ def test_who_may_never_be_stopped_is_not_even_looked_at(make: HarnessFactory) ->
     assert policy.asked == []
 
 
-def test_only_those_over_their_lease_are_offered_to_the_policy(make: HarnessFactory) -> None:
+def test_only_jobs_whose_lease_has_ended_are_shown_to_the_policy(make: HarnessFactory) -> None:
     class Selective(FakePreemption):
         def lease_s(self, job: JobRecord) -> float:
             return 0.0 if job.job_id == "1" else 50.0
