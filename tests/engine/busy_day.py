@@ -1,6 +1,6 @@
-"""A made-up day of a small cluster, and a digest of all that the engine answered.
+"""A made-up day of a small cluster, and a digest of the engine's actions on it.
 
-Run as a program it prints the digest: `python -m tests.engine.busy_day SEED`.
+Run as a program this module prints the digest: `python -m tests.engine.busy_day SEED`.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ EVENT_COUNT = 300
 
 
 def busy_day(seed: int, names: list[str] | None = None) -> EngineHarness:
-    """Play a day.
+    """Feed the events of a day to a new engine and return its harness.
 
     Args:
-        seed: decides everything but the names.
-        names: of the nodes, in the order in which they are seen.
+        seed: determines everything but the names.
+        names: names of the nodes, in the order in which Slurm reports them.
     """
     random = Random(seed)
     names = names or [f"n{number}" for number in range(NODE_COUNT)]
@@ -95,7 +95,7 @@ def _in_state(harness: EngineHarness, state: JobState) -> list[JobId]:
 
 
 def digest(actions: Iterable[Action]) -> str:
-    """Hash some actions, every byte of every decision included."""
+    """Return a hash of the actions, every byte of every decision included."""
     sha256 = hashlib.sha256()
     for action in actions:
         if isinstance(action, Place):

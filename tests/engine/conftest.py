@@ -1,4 +1,4 @@
-"""Engines that are checked after every test, and the matrices to test links on."""
+"""Fixtures: engines whose invariants are checked after every test, and link matrices."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ HarnessFactory = Callable[..., EngineHarness]
 
 @pytest.fixture
 def make_harness() -> Iterator[HarnessFactory]:
-    """Make engine harnesses; the state of each engine is checked when the test is over."""
+    """Make engine harnesses; the invariants of each engine are checked after the test."""
     harnesses: list[EngineHarness] = []
 
     def make(*args: object, **options: object) -> EngineHarness:
@@ -29,13 +29,13 @@ def make_harness() -> Iterator[HarnessFactory]:
 
 @pytest.fixture(params=sample_names())
 def sample_matrix(request: pytest.FixtureRequest) -> LinkMatrix:
-    """Each matrix that the package ships: 4, 6, 8, 10 and 16 GPUs."""
+    """Return each matrix that roost_probe ships: 4, 6, 8, 10 and 16 GPUs."""
     return parse_topo_matrix(sample_text(request.param), f"{request.param}.txt")
 
 
 @pytest.fixture(scope="session")
 def public_topology_dir() -> Path:
-    """The folder of public `nvidia-smi topo -m` texts."""
+    """Return the folder of public `nvidia-smi topo -m` outputs."""
     default = Path(__file__).parents[3] / "shared" / "data"
     folder = Path(os.environ.get("ROOST_DATA_DIR", default)) / "topology"
     if not folder.is_dir():

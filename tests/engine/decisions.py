@@ -1,10 +1,10 @@
-"""Every answer of the engine in many small simulations, as digests that a golden file keeps.
+"""Digests of the engine's actions in many small simulations, to compare with a golden file.
 
-A change of the engine's structure must not change a decision: each run below is hashed action by
-action, the candidates, features, scores and reasons of every placement included. Numbers are
-rounded to what the last bit of a logarithm on another processor cannot reach.
+A change of the engine's structure must not change a decision. So each run below is hashed action by
+action, with the candidates, features, scores and reasons of every placement. Numbers are rounded,
+so that a logarithm whose last bit differs on another processor does not change a digest.
 
-Run as a program it prints the digests as JSON: `python -m tests.engine.decisions`.
+Run as a program this module prints the digests as JSON: `python -m tests.engine.decisions`.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ POLICIES = (
     "topdrl-fcfs-knn",
 )
 TRACES = ("mixed nodes, no load", "one kind of node, live load", "pairs, impatient, faults")
-_TELEMETRY_EVERY = 5  # events of a trace with telemetry
+_TELEMETRY_EVERY = 5  # events of the trace, between two reports of load
 
 
 def main() -> int:
@@ -72,12 +72,12 @@ def main() -> int:
 
 
 def digest_of(trace: str, policy: str) -> dict[str, object]:
-    """Simulate one policy on one trace: how many actions of each kind, and the digest of all."""
+    """Simulate one policy on one trace; return the counts of actions by type, and their digest."""
     telemetry = Random(7) if trace != TRACES[0] else None
     recorded = list[Action]()
 
     class RecordingEngine(Engine):
-        """Hears of load and broken GPUs between the events of the trace; remembers its answers."""
+        """Gets load and broken GPUs between the events of the trace; records its actions."""
 
         def __init__(self, config: EngineConfig, policies: Policies) -> None:
             super().__init__(config, policies)
@@ -146,12 +146,12 @@ _KINDS = ("bridges8", "pcie8", "a100x8", "pcie4")
 
 
 def _racks_of(kind: NodeKind, number: int) -> tuple[SimNode, ...]:
-    """Three nodes in a rack of their own, two in one that all kinds share."""
+    """Return three nodes of a kind in a rack of its own, and two in a rack that all kinds share."""
     return make_racks(kind, {f"r{number}": 3, "shared": 2}, first=10 * number)
 
 
 def _telemetry(engine: Engine, random: Random, at_s: float, *, has_faults: bool) -> Iterator[Event]:
-    """The load of one node, now and then no numbers; rarely a GPU that breaks or works again."""
+    """Yield the load of one node, sometimes NaN, and rarely a GPU that breaks or works again."""
     names = engine.cluster.names
     if not names:
         return
@@ -171,7 +171,7 @@ def _telemetry(engine: Engine, random: Random, at_s: float, *, has_faults: bool)
 
 
 def _spelled(action: Action) -> tuple[object, ...]:
-    """An action as plain values, so that the names of types and fields do not count."""
+    """Return an action as plain values, so that names of types and fields do not count."""
     match action:
         case Place():
             told = action.decision.get()
@@ -204,7 +204,10 @@ def _spelled(action: Action) -> tuple[object, ...]:
 
 
 def _rounded(values: NDArray[np.float32], steps: float) -> object:
-    """Whole steps; shifted, so that no sum of eighths and tenths lies between two of them."""
+    """Return values rounded to whole steps.
+
+    The shift keeps sums of eighths and tenths away from the boundary between two steps.
+    """
     return np.floor(values.astype(np.float64) * steps + 0.3713).astype(np.int64).tolist()
 
 

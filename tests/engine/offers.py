@@ -1,4 +1,4 @@
-"""A cluster, offers on it and how waits come out, for the tests of gates."""
+"""A cluster, offers on it and the ends of waits and runs, for the tests of gates."""
 
 from dataclasses import replace
 from functools import cache
@@ -14,7 +14,7 @@ NODE, RACK, ACROSS = Tier.NODE, Tier.RACK, Tier.CLUSTER
 
 
 def two_racks(nodes_per_rack: int = 2) -> Cluster:
-    """Racks a and b of nodes with 8 GPUs: a0, a1, ..., b0, b1, ...; all GPUs are taken."""
+    """Build racks a and b of nodes with 8 GPUs, a0, a1, ..., b0, b1, ...; no GPU is free."""
     cluster = Cluster()
     for rack in "ab":
         for number in range(nodes_per_rack):
@@ -26,12 +26,12 @@ def two_racks(nodes_per_rack: int = 2) -> Cluster:
 
 @cache
 def _shared() -> Cluster:
-    """Gates only read a cluster, so one does for all tests that do not change it."""
+    """Return a cluster that tests share: gates only read it."""
     return two_racks()
 
 
 def shapes_of(gpu_count: int) -> tuple[Shape, ...]:
-    """On one node if it fits there, else on several: the closest first."""
+    """Return the shapes of a job, those on fewer nodes first."""
     counts = (nodes for nodes in range(1, gpu_count + 1) if gpu_count % nodes == 0)
     return tuple(shape(gpu_count // nodes, nodes) for nodes in counts if gpu_count <= 8 * nodes)
 
@@ -46,7 +46,7 @@ def record(
     name: str = "",
     model: str = "",
 ) -> JobRecord:
-    """A job that waits."""
+    """Return the record of a waiting job."""
     spec = job(job_id, *shapes_of(gpus), user_id=user_id, time_limit_s=limit_s)
     return waiting(replace(spec, name=name, model=model), queued_s)
 
@@ -58,7 +58,8 @@ def offer(
     cluster: Cluster | None = None,
     waiting_count: int = 1,
 ) -> Offer:
-    """An offer on a tier."""
+    """Return an offer on a tier."""
+    assert job.spec is not None
     return Offer(
         job=job,
         waited_s=at_s - job.queued_s,
@@ -70,8 +71,8 @@ def offer(
     )
 
 
-def outcome(job: JobRecord, tier: Tier | None, at_s: float) -> WaitEnded:
-    """How the wait of a job came out."""
+def outcome(job: JobRecord, tier: int | None, at_s: float) -> WaitEnded:
+    """Return the end of a job's wait: the tier that it got, or None."""
     return WaitEnded(job=job, waited_s=at_s - job.queued_s, tier=tier, at_s=at_s)
 
 
@@ -83,7 +84,8 @@ def run(
     speed_frac: float | None = None,
     cluster: Cluster | None = None,
 ) -> RunEnded:
-    """A run of a job, on all GPUs it needs of the nodes."""
+    """Return the end of a run of a job, whose GPUs are spread evenly over the nodes."""
+    assert job.spec is not None
     each = range(job.spec.gpu_count // len(nodes))
     job.shares = tuple(share(name, *each) for name in nodes)
     job.started_s = started_s

@@ -1,4 +1,4 @@
-"""What the engine decides stays what it was: eighteen policies on three traces, two journals."""
+"""The engine decides as recorded: eighteen policies on three traces, and two journals."""
 
 import json
 import lzma

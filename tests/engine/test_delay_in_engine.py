@@ -1,4 +1,4 @@
-"""The delay gate inside the engine: it hears what it must, and a replay decides the same."""
+"""The delay gate inside the engine: it learns waits, runs and pins, and replays decide alike."""
 
 from random import Random
 
@@ -38,8 +38,8 @@ def test_a_job_waits_for_its_node_and_the_gate_learns_for_how_long(
     make_harness: HarnessFactory,
 ) -> None:
     gate = DelayGate()
-    harness = make_harness([node(name, rack="r") for name in "abc"], policies=delay_policies(gate))
-    for name in "abc":  # half of two nodes is free, and none whole
+    harness = make_harness([node(name, rack="r") for name in "abc"], policies=Policies(gate=gate))
+    for name in "abc":  # four GPUs are free on a and on b, but no whole node
         harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
     harness.queue(eight_gpus("1"))
     assert harness.engine.record(JobId("1")).reason.startswith("waits for GPUs on one node")
@@ -106,12 +106,12 @@ def test_the_gate_learns_nothing_from_jobs_that_never_ran(make_harness: HarnessF
     harness.start_elsewhere("2", share("a", 0, 1, 2, 3))
     harness.queue(job("1"))
     harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
-    harness.end("2")  # Slurm's own: nobody knows what it asked for
-    assert gate.predictors.state().run_time == RunTimeState()
+    harness.end("2")  # Slurm placed this job itself: its request is unknown
+    assert gate.state().runs == RunLengthsState()
 
 
 class _Day:
-    """A day of a small cluster, told to an engine with the delay gate, and what it answered."""
+    """A day of a small cluster: the events for an engine with the delay gate, and its actions."""
 
     def __init__(self, seed: int) -> None:
         self.gate = DelayGate()

@@ -1,4 +1,4 @@
-"""Same events, same actions: in another process, in a replay, under other names."""
+"""The same events give the same actions: in another process, in a replay, with other names."""
 
 import os
 import subprocess

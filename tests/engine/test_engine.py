@@ -1,6 +1,6 @@
-"""roost_engine.engine alone, at 100 % of its branches. To see that:
+"""roost_engine.engine alone, with every branch covered. This command checks the coverage:
 
-pytest tests/daemon/core/test_engine.py --cov=roost_engine.engine --cov-branch --cov-fail-under=100
+pytest tests/engine/test_engine.py --cov=roost_engine.engine --cov-branch --cov-fail-under=100
 """
 
 from collections.abc import Sequence
@@ -252,7 +252,7 @@ def test_a_pass_tries_as_many_jobs_as_the_window_and_the_next_pass_continues(
 
 
 class CountedTries(ShapeByShape):
-    """Roost's own candidates; remembers for whom they were listed."""
+    """Roost's own candidates; records the jobs for which they were listed."""
 
     def __init__(self) -> None:
         self.tried: list[JobId] = []
@@ -284,7 +284,7 @@ def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:
     assert harness.feed(LoadSeen(at_s=1.0, name=NodeName("a"), load=load)) == ()
 
 
-# -- what could never fit ----------------------------------------------------------------------
+# -- jobs that could never fit -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_the_memo_of_the_cluster_is_bounded(make_harness: HarnessFactory) -> Non
     assert len(harness.engine.cluster.memo) <= 256
 
 
-# -- Slurm's word ------------------------------------------------------------------------------
+# -- what Slurm reports ------------------------------------------------------------------------
 
 
 def test_slurms_choice_overrides_the_plan(make_harness: HarnessFactory) -> None:
@@ -507,7 +507,7 @@ def test_shadow_decides_and_reserves_nothing(make_harness: HarnessFactory) -> No
     assert harness.state("1") is JobState.WAITING
     assert harness.engine.cluster.free_count() == 8
     assert "2" in placed(harness.run(job("2", gpus=8)))
-    assert harness.end("2") == ()  # decided once
+    assert harness.end("2") == ()  # job 1 is not decided again
     harness.start_elsewhere("1", share("a", 0, 1))
     assert harness.state("1") is JobState.RUNNING
     assert harness.placement("1").gpu_indices == tuple(range(8))
@@ -648,14 +648,14 @@ def test_a_topology_with_another_gpu_count_is_ignored(make_harness: HarnessFacto
 
 
 class Stream:
-    """One-GPU jobs of 80 s, one every 10 s, for ever: enough to keep 8 GPUs busy."""
+    """An endless stream of one-GPU jobs of 80 s, one every 10 s, which keeps 8 GPUs busy."""
 
     def __init__(self, harness: EngineHarness) -> None:
         self.harness = harness
         self._ends: list[tuple[float, str]] = []
 
     def run_until(self, job_id: str, limit_s: float) -> float | None:
-        """Let time pass. Returns when a job was placed, None when it was not by then."""
+        """Let time pass. Returns when a job was placed; None if it was not by `limit_s`."""
         harness = self.harness
         while harness.now_s < limit_s:
             harness.advance(harness.now_s + 10.0)
@@ -689,7 +689,7 @@ def test_small_jobs_pass_a_large_job_within_its_patience(make_harness: HarnessFa
 
 
 def impatient(make_harness: HarnessFactory, **options: object) -> EngineHarness:
-    """Two nodes, one job on each, and a big job past its patience; "a" is emptier."""
+    """Make two nodes with a job on each, and a large job past its patience; a is emptier."""
     harness = make_harness(
         [node("a"), node("b")], bridges(), config=EngineConfig(patience_s=60.0), **options
     )
@@ -832,7 +832,7 @@ def test_no_wake_up_is_requested_for_a_job_that_has_started(make_harness: Harnes
     assert wakes([Tick(at_s=10.0)], harness) == []
 
 
-# -- the same again ----------------------------------------------------------------------------
+# -- determinism and hostile input -------------------------------------------------------------
 
 
 def test_the_same_events_give_the_same_actions(make_harness: HarnessFactory) -> None:
@@ -875,7 +875,7 @@ def test_a_job_keeps_its_place_when_only_its_priority_ages(make_harness: Harness
     assert "1" in placed(harness.advance(20.0))
 
 
-# -- passing -----------------------------------------------------------------------------------
+# -- backfill ----------------------------------------------------------------------------------
 
 
 def test_no_job_passes_where_passing_is_nobody(make_harness: HarnessFactory) -> None:
@@ -890,8 +890,8 @@ def test_a_job_that_ends_in_time_backfills_on_reserved_nodes(make_harness: Harne
     config = EngineConfig(patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.run(job("1", gpus=4, time_limit_s=100.0))
-    # Job 2 starts when job 1 has ended, at 100 s. Of the four GPUs that are free till then two go
-    # to job 4, and two to job 6; then there is no room for job 7.
+    # Job 2 starts when job 1 has ended, at 100 s. Of the four GPUs that are free until then job 4
+    # gets two and job 6 gets two; then job 7 does not fit.
     harness.queue(
         job("2", gpus=8, submit_s=1.0),
         job("3", gpus=2, time_limit_s=101.0, submit_s=2.0),
@@ -910,8 +910,8 @@ def test_all_jobs_that_end_in_time_backfill_in_one_pass(
 ) -> None:
     harness = make_harness([node("a")], bridges(), config=EngineConfig(patience_s=0.0))
     harness.run(job("1", gpus=4, time_limit_s=100.0), job("2", gpus=4, time_limit_s=20.0))
-    # The node is full, so nobody finds room, nor hope of any. When job 2 ends, four GPUs are free
-    # until job 1 ends and job 3 has all eight: room for job 4, and for job 5 if it wants two too.
+    # The node is full, so no job fits and no hint says that one could. When job 2 ends, four GPUs
+    # are free until job 1 ends and job 3 gets all eight: job 4 fits, and job 5 if it wants two.
     harness.queue(
         job("3", gpus=8, submit_s=1.0),
         job("4", gpus=2, time_limit_s=10.0, submit_s=2.0),
@@ -920,11 +920,11 @@ def test_all_jobs_that_end_in_time_backfill_in_one_pass(
     assert list(placed(harness.end("2"))) == passing
 
 
-# -- stopping ----------------------------------------------------------------------------------
+# -- preemption --------------------------------------------------------------------------------
 
 
 def preempting(make_harness: HarnessFactory, policy: FakePreemption) -> EngineHarness:
-    """A job of low priority has the only node; one of higher priority comes."""
+    """Run a job of low priority on the only node, then queue one of higher priority."""
     config = EngineConfig(stop_timeout_s=30.0)
     policies = Policies(preemption=policy)
     harness = make_harness([node("a")], bridges(), policies=policies, config=config)
@@ -963,7 +963,7 @@ def test_a_wake_up_is_requested_for_the_next_review(make_harness: HarnessFactory
     policy = FakePreemption(lease_s=50.0, review_every_s=60.0)
     harness = preempting(make_harness, policy)
     assert harness.state("1") is JobState.RUNNING
-    assert WakeAt(at_s=60.0) in harness.advance(10.0)  # the alarm before: no start by then
+    assert WakeAt(at_s=60.0) in harness.advance(10.0)  # after the alarm of the start deadline
     assert list(preempted(harness.advance(60.0))) == ["1"]
 
 

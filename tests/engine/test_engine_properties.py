@@ -1,4 +1,4 @@
-"""Random events against the engine, beside a model of its own of who claims what."""
+"""Random events against the engine, checked against a model of which job holds what."""
 
 from itertools import combinations
 
@@ -63,7 +63,7 @@ requests = st.fixed_dictionaries(
 
 
 class EngineMachine(RuleBasedStateMachine):
-    """Slurm, probes and users do whatever they like."""
+    """Slurm, probes and users act in any order."""
 
     @initialize()
     def begin(self) -> None:
@@ -72,13 +72,13 @@ class EngineMachine(RuleBasedStateMachine):
         self.nodes: dict[str, NodeSpec] = {}
         self.faults: set[tuple[str, int]] = set()
         self.claims: dict[str, tuple[NodeShare, ...]] = {}
-        self.jobs: dict[str, JobSpec] = {}  # queued and not ended
+        self.jobs: dict[str, JobSpec] = {}  # jobs that were queued and have not ended
         self.count = 0
         for name in NODES:
             self.see(NODES[name])
             self.tell(topology(name, LINKS[name]))
 
-    # -- what happens ----------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------
 
     @rule(wanted=st.lists(shapes, min_size=1, max_size=2), request=requests)
     def submit(self, wanted: list[object], request: dict[str, object]) -> None:
@@ -180,7 +180,7 @@ class EngineMachine(RuleBasedStateMachine):
     def time_passes(self, by_s: float) -> None:
         self.check(self.harness.advance(self.harness.now_s + by_s))
 
-    # -- what must hold --------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------
 
     @invariant()
     def state_is_consistent(self) -> None:
@@ -197,7 +197,7 @@ class EngineMachine(RuleBasedStateMachine):
         } == set(self.in_state(JobState.PLACING))
 
     def teardown(self) -> None:
-        """When everything works and ends, every job has been placed or let go."""
+        """Check that each job was placed or released once every node works and jobs end."""
         if not hasattr(self, "harness"):
             return
         for name, node_spec in NODES.items():
@@ -267,7 +267,7 @@ class EngineMachine(RuleBasedStateMachine):
             optimum = best_score(links, free, placement.shape.gpus_per_node)
             stock = sorted(free)[: placement.shape.gpus_per_node]
             score = action.decision.get().link_scores[0]
-            # Links are known only to a daemon that heard the probe since the node came back.
+            # The links of a node that came back are unknown until its probe reports them again.
             if self.harness.engine.cluster.table(self.row(placement.nodes[0])).links == links:
                 assert score == links.score(placement.gpu_indices) == optimum
                 assert score >= links.score(stock)

@@ -1,4 +1,4 @@
-"""What a journal keeps of an engine's policies makes the same policies again."""
+"""The plugins and the knowledge in a journal make the same policies again."""
 
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
@@ -29,7 +29,7 @@ def rebuilt(plugins: Plugins) -> Policies:
 
 
 def learn(policies: Policies) -> None:
-    """Let a gate hear of a job that got one node without a wait, and stop a job."""
+    """Tell the gate of a job that got one node without a wait, and record one stop."""
     assert isinstance(policies.gate, DelayGate)
     record = JobRecord(spec=job("1", gpus=8), state=JobState.PLACING, queued_s=0.0)
     policies.gate.note(WaitEnded(job=record, waited_s=0.0, tier=Tier.NODE, at_s=5.0))

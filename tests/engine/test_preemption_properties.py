@@ -1,4 +1,4 @@
-"""Random events against an engine that stops running jobs, beside a model of who holds what."""
+"""Random events against an engine with preemption, checked against a model of allocations."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ sizes = st.sampled_from([(1, 1), (1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (4, 3),
 
 
 class PreemptionMachine(RuleBasedStateMachine):
-    """Jobs come in any order of priority; Slurm stops whom it likes of those it is asked to."""
+    """Jobs come in any order of priority; Slurm stops a requested victim, refuses, or it ends."""
 
     preemption: PreemptPolicy = NoPreemption()
 
@@ -37,7 +37,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         self.count = 0
         self.is_slow = False
 
-    # -- what happens ----------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------
 
     @rule(size=sizes, priority=st.integers(0, 3), cpus=st.sampled_from([1, 1, 5]))
     def submit(self, size: tuple[int, int], priority: int, cpus: int) -> None:
@@ -95,7 +95,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     def time_passes(self, by_s: float) -> None:
         self.pass_time(by_s)
 
-    # -- what must hold --------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------
 
     @invariant()
     def state_is_consistent(self) -> None:
@@ -118,7 +118,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         assert set(awaited) <= set(self.in_state(JobState.STOPPING))
 
     def teardown(self) -> None:
-        """When Slurm does as it is asked and jobs end, every job has run."""
+        """Check that every job has run once Slurm carries out each request and jobs end."""
         if not hasattr(self, "harness"):
             return
         for spec in NODES.values():
@@ -142,7 +142,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         return [str(job_id) for job_id, record in records if record.state in states]
 
     def pass_time(self, by_s: float) -> None:
-        """Tick by tick: what one step promises the next may take back."""
+        """Check the actions tick by tick, since a step may drop the plans of an earlier one."""
         to_s = self.harness.now_s + by_s
         while (wake_s := self.harness.wake_at_s) is not None and wake_s <= to_s:
             self.check(self.harness.feed(Tick(at_s=max(wake_s, self.harness.now_s))))
@@ -169,7 +169,7 @@ class PreemptionMachine(RuleBasedStateMachine):
         }
 
     def check_place(self, action: Place) -> None:
-        """Only free GPUs, none that are promised to another, and what was promised to it."""
+        """Check that the GPUs are free, planned for no other job, and as planned for this one."""
         shares = shares_of(action.placement)
         assert shares == self.planned.pop(action.job_id, shares), (
             f"{action.job_id} was promised something else"
@@ -196,19 +196,19 @@ def gpus_of(shares: Sequence[NodeShare]) -> set[tuple[str, int]]:
 
 
 class DisplacingMachine(PreemptionMachine):
-    """Higher priorities displace lower ones."""
+    """Jobs of higher priority displace jobs of lower priority."""
 
     preemption = FakePreemption(lease_s=2.0, review_every_s=20.0)
 
 
 class RebiddingMachine(PreemptionMachine):
-    """Every lease ends."""
+    """Every running job is stopped at the end of its lease."""
 
     preemption = FakePreemption(lease_s=40.0, rebids=True)
 
 
 class MovingMachine(PreemptionMachine):
-    """Who is spread comes together; higher priorities displace lower ones."""
+    """Jobs migrate to closer GPUs, and jobs of higher priority displace others."""
 
     preemption = FakeMoving(lease_s=2.0, review_every_s=20.0)
 

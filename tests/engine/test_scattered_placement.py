@@ -1,4 +1,4 @@
-"""A placement whose nodes give different GPUs: what it holds, how it is recorded and told."""
+"""A placement with different GPUs on its nodes: its shares, its record, its description."""
 
 from tests.engine.placement.listed import explained
 
@@ -23,7 +23,7 @@ SCATTERED = Placement(
 
 
 def test_each_node_gives_cpus_and_memory_in_proportion_to_its_gpus() -> None:
-    # 7 CPUs and 300 bytes for 3 GPUs: two of them need 14/3, rounded up 5, and 200; one 3 and 100.
+    # 3 GPUs get 7 CPUs and 300 bytes: two get 14/3, rounded up 5, and 200; one gets 3 and 100.
     assert shares_of(SCATTERED) == (
         share("n0", 0, 5, cpu_count=5, memory_bytes=200),
         share("n1", 2, cpu_count=3, memory_bytes=100),
@@ -56,12 +56,12 @@ def test_the_allocation_is_compared_node_by_node() -> None:
 
 def test_candidates_list_scattered_placements_node_by_node() -> None:
     cluster = Cluster()
-    for name in ("n1", "n0"):  # rows are in the order of seeing, placements by name
+    for name in ("n1", "n0"):  # node indices follow this order, placements the names
         cluster.apply_node(node(name))
         cluster.apply_topology(NodeName(name), bridges(), ())
     parts = ((*cluster.free_as(0), 0b100), (*cluster.free_as(1), 0b11))
     option = GangOption((0, 1), parts, Tier.RACK)
     candidates = Candidates(cluster, shape(3), (option,), Lazy.of(()))
     assert list(candidates.placement(0).by_node()) == [("n0", (0, 1)), ("n1", (2,))]
-    # One GPU has no link; the best two of an idle node share a bridge of four lanes.
+    # One GPU alone scores 0; the best pair of an idle node has a bridge of four lanes: 400.
     assert explained(candidates).best_link_score == 400

@@ -1,7 +1,7 @@
-"""Runs tests/scenarios/*.yaml: a cluster, what happens on it, and what must come of it.
+"""Runs tests/scenarios/*.yaml: a cluster, the events on it, and the expected actions.
 
-A step is one event and, if it is not nothing, what the engine answers. Jobs that are placed start
-at once. Link names are those of the shipped sample matrices.
+A step is one event and the actions that the engine must return, if any. Placed jobs start at once.
+The names of links are those of the sample matrices that roost_probe ships.
 """
 
 from pathlib import Path
@@ -79,7 +79,7 @@ class Scenario(Strict):
 
 
 class Stage:
-    """A scenario in play."""
+    """A scenario that runs on an engine."""
 
     def __init__(self, scenario: Scenario, make_harness: HarnessFactory) -> None:
         self._scenario = scenario

@@ -2,9 +2,9 @@
 
 The timer of a class is the q-quantile of the waits of its jobs that did not get the tier at once.
 Waits of zero are counted, to show operators how rare waiting is, but they are not part of the
-curve: a job with a worse offer knows that its own wait is not zero. A class with few waits
-of its own uses those of all jobs with about as many GPUs, and failing these the waits of all jobs:
-how soon capacity becomes free depends little on the job that waits for it.
+curve: a job with a worse offer knows that its own wait is not zero. A class with few waits of its
+own uses those of all jobs with about as many GPUs; where these are few too, it uses the waits of
+all jobs. How soon capacity becomes free depends little on the job that waits for it.
 """
 
 from dataclasses import dataclass, field
@@ -136,7 +136,7 @@ class Timers:
     _counts: dict[str, ClassCounts] = field(default_factory=dict)
 
     def count(self, timers: TimerClass, *, has_waited: bool, is_answered: bool) -> None:
-        """Count a wait that ended, also one that is no sample of how long waits are."""
+        """Count a wait that ended, also one of zero, which no sample is added for."""
         counts = self._counts.setdefault(str(timers), ClassCounts())
         counts.sample_count += 1
         counts.waited_count += has_waited

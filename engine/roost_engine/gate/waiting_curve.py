@@ -11,9 +11,9 @@ S(t): the survival, the fraction of waits that are longer than t, 0 to 1. d(w): 
 that were answered after exactly w. n(w): weight of the waits that lasted w or longer, answered or
 not. A wait that ended a seconds ago has the weight 2 ** (-a / half-life), so that the curve follows
 the cluster. Only the newest `window_count` waits count, so that the curve follows quickly when
-there are many.
+many waits end.
 
-If the longest known wait was answered, that factor would be 0, as if no wait could ever be longer;
+If the longest known wait was answered, its factor would be 0, as if no wait could ever be longer;
 the factor 1/2 is used instead. Beyond the longest wait there is no data. There the curve continues
 as an exponential with the mean rate of the known waits, answers per second waited:
 

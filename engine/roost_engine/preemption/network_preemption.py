@@ -24,8 +24,8 @@ together:
 
     gain(j) = lease · (1 - speed(here) / speed(there))    seconds; carried out where > loss(j)
 
-speed: the expected speed of j on its present tier and on the closer one. A migration
-counts against the same budget and cool-down as any other stop.
+speed: the expected speed of j on its present tier and on the closer one. A migration counts against
+the same budget and cool-down as any other stop.
 """
 
 from collections import deque
@@ -39,7 +39,7 @@ from roost_engine.prediction.speed import SpeedPredictor
 
 _HOUR_S = 3_600.0
 # Patience and leases end without an event, so the engine reviews the jobs ten times per patience,
-# but neither more often nor more seldom than these bounds say.
+# within these bounds of the period.
 _REVIEWS_PER_PATIENCE, _SHORTEST_REVIEW_S, _LONGEST_REVIEW_S = 10, 0.1, 60.0
 
 

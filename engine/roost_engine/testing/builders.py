@@ -231,7 +231,7 @@ class EngineHarness:
         return self.feed(JobEnded(at_s=self.now_s, job_id=JobId(job_id)))
 
     def advance(self, to_s: float) -> tuple[Action, ...]:
-        """Let time pass up to and including `to_s`, with a Tick whenever the engine asked for one."""
+        """Let time pass up to and including `to_s`, with the Ticks that the engine asks for."""
         actions: tuple[Action, ...] = ()
         while self.wake_at_s is not None and self.wake_at_s <= to_s:
             actions += self.feed(Tick(at_s=max(self.wake_at_s, self.now_s)))

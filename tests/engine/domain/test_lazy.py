@@ -1,4 +1,4 @@
-"""lazy: a value that is computed when it is first read, and once."""
+"""lazy: a value is computed once, when it is first read."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""topology: link matrices and the text they are read from."""
+"""topology: link matrices, and parsing them from text."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""dally: Dally's gate as its authors coded it, worked out by hand."""
+"""dally: Dally's gate as its authors coded it, against values worked out by hand."""
 
 from math import inf, nan
 
@@ -23,8 +23,8 @@ def gate(**options: float) -> DallyGate:
     return DallyGate(DallyConfig(**options))
 
 
-def learn(dally: DallyGate, tier: Tier, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
-    """Jobs of so many GPUs that got a tier after so many hours."""
+def learn(dally: DallyGate, tier: int, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
+    """Let jobs of this many GPUs get a tier after these hours of waiting."""
     for number, wait_h in enumerate(waits_h):
         job = record(f"learned-{number}", gpus, queued_s=at_s - wait_h * HOUR_S)
         if tier != NODE:
@@ -105,7 +105,7 @@ class TestDecisions:
                     Defer(inf, "waits for GPUs in one rack"),
                 ),
             ),
-            # A rack is part of "any GPUs": T_R ends a wait for a node that T_M would prolong.
+            # From T_R on any offer is taken, so T_R < T_M ends a wait for a node before T_M.
             (
                 5.0,
                 2.0,
@@ -169,7 +169,7 @@ class TestHistory:
         dally = gate(hist_leases=24.0)
         learn(dally, NODE, 8, 18.0, at_s=0.0)
         learn(dally, NODE, 8, 7.0, at_s=24 * HOUR_S)
-        # both are there: mean 12.5, deviation 5.5: 23.5, at most ceil(19.2) = 20
+        # both waits are remembered: mean 12.5, deviation 5.5: 23.5, at most ceil(19.2) = 20
         assert dally.timers_leases(8)[0] == 20
         learn(dally, NODE, 8, 7.0, at_s=24 * HOUR_S + 1)
         assert dally.timers_leases(8)[0] == 7

@@ -1,4 +1,4 @@
-"""delay: who waits, for what, how long; what the gate learns from how that came out."""
+"""delay: which jobs wait, for which tier, how long, and what the gate learns from their waits."""
 
 from dataclasses import dataclass
 from math import inf, nan
@@ -25,7 +25,7 @@ EIGHT_HIGH = TimerClass.of(8, 0.5)
 
 @dataclass(frozen=True)
 class Speeds:
-    """All jobs alike, on any number of GPUs."""
+    """The same speeds for all jobs, on any number of GPUs."""
 
     found: TierSpeeds
 
@@ -44,19 +44,19 @@ def gate(table: Speeds | None = None, **options: float) -> DelayGate:
 
 
 def knows(delay: DelayGate, *waits_s: float, target: int = NODE, at_s: float = 0.0) -> None:
-    """Waits of jobs of 8 GPUs that were answered."""
+    """Teach a gate answered waits of sensitive jobs of 8 GPUs."""
     for waited_s in waits_s:
         delay.timers.add(EIGHT_HIGH, target, WaitSample(at_s, waited_s, True))
 
 
 def runs_for(delay: DelayGate, run_s: float, gpus: int = 8) -> None:
-    """Jobs like the tests' ran for so long."""
+    """Teach a gate runs of this length, of jobs like those of the tests."""
     for number in range(300):
         delay.predictors.run_ended(run(record(str(number), gpus), 0.0, run_s))
 
 
-def deferred_s(delay: DelayGate, job: JobRecord, tier: Tier, at_s: float, **options: int) -> float:
-    """For how much longer a job is to wait; 0: it is not."""
+def deferred_s(delay: DelayGate, job: JobRecord, tier: int, at_s: float, **options: int) -> float:
+    """Return how much longer the gate defers a job; 0: it allows the offer."""
     verdict = delay.decide(offer(job, tier, at_s, **options))  # type: ignore[arg-type]
     return verdict.until_s - at_s if isinstance(verdict, Defer) else 0.0
 
@@ -109,8 +109,8 @@ class TestWhoWaits:
         for _ in range(100):
             delay.timers.add(TimerClass.of(8, 0.2), NODE, WaitSample(0.0, 600.0, True))
         runs_for(delay, 1_400.0)
-        # saves 1400 / 0.8 - 1400 = 350 s, less than the wait; for 40 others 8 of 32 GPUs of it
-        # besides: 350 · (1 + 40 / 4) = 3850 s
+        # One node saves 1400 / 0.8 - 1400 = 350 s, less than the wait. With 40 other waiting jobs
+        # 8 of 32 GPUs count for each of them besides: 350 · (1 + 40 · 8 / 32) = 3850 s.
         assert deferred_s(delay, record(), RACK, 0.0) == 0
         assert deferred_s(delay, record(), RACK, 0.0, waiting_count=41) == 600
 
@@ -142,14 +142,14 @@ class TestHowLong:
     def test_a_wait_is_at_most_half_of_the_run_time_on_the_worse_place(self) -> None:
         delay = gate()
         knows(delay, *[10.0] * 50, *[1_100.0] * 50)
-        runs_for(delay, 1_000.0)  # so 2000 s in a rack; few of them are known to be its own
+        runs_for(delay, 1_000.0)  # so 2000 s in a rack, of which half is 1000 s
         crowded = deferred_s(delay, record(), RACK, 0.0, waiting_count=1_000)
         assert 10 <= crowded <= 1_050
 
     def test_a_job_that_would_lose_days_waits_longer_than_its_timer(self) -> None:
         delay = gate()
         knows(delay, *[600.0] * 100)
-        runs_for(delay, 100 * HOUR_S)  # 200 h in a rack: a fifth of the 100 h more is 20 h
+        runs_for(delay, 100 * HOUR_S)  # a rack takes 200 h; a fifth of the 100 h lost is 20 h
         assert deferred_s(delay, record(), RACK, 0.0) == pytest.approx(20 * HOUR_S, rel=0.01)
         assert deferred_s(delay, record(), RACK, 3_000.0) == pytest.approx(69_000, rel=0.01)
 
@@ -261,7 +261,7 @@ class TestPins:
 
 
 class TestAdaptation:
-    """Waits of one kind, then of another: the timer must follow within 200 jobs."""
+    """The lengths of the waits change; the timer must follow within 200 jobs."""
 
     @pytest.mark.parametrize(("before_s", "after_s"), [(120.0, 1_200.0), (1_200.0, 120.0)])
     def test_timers_follow_within_200_jobs(self, before_s: float, after_s: float) -> None:
@@ -275,7 +275,10 @@ class TestAdaptation:
         assert delay.timers.views(at_s)[0].node_timer_s == pytest.approx(2 * after_s, rel=0.1)
 
     def one_job(self, delay: DelayGate, number: int, scale_s: float, at_s: float) -> float:
-        """One job a minute, deterministic: waits of 0.2 to 2.2 scales, evenly; nine in ten 2."""
+        """Let one job wait and the next come a minute later.
+
+        The waits are evenly spread from 0.2 to 2.2 times `scale_s`; nine in ten are below 2.
+        """
         patient = record(str(number), queued_s=at_s)
         deferred_s(delay, patient, RACK, at_s)
         waited_s = scale_s * (0.2 + 2.0 * ((number * 61) % 100 + 0.5) / 100)
@@ -380,7 +383,7 @@ def test_the_number_of_remembered_waits_is_bounded() -> None:
 
 
 def waits_of(delay: DelayGate) -> list[tuple[str, int, float, bool]]:
-    """What the gate remembers of waits, by class."""
+    """Return (pool, tier, seconds, is answered) of the waits in the pool of class 8/high."""
     return [
         (pool, target, wait.waited_s, wait.is_answered)
         for pool, target, wait in delay.state().timers.waits

@@ -1,4 +1,4 @@
-"""timers: one waiting curve a class, what it falls back on, and what people see."""
+"""timers: the curve that each class uses, the wider pools behind it, and the views."""
 
 from math import inf, nan
 
@@ -19,7 +19,7 @@ def learn(timers: Timers, key: TimerClass, *waits_s: float, target: int = NODE) 
 
 
 def test_without_history_a_timer_comes_from_the_prior() -> None:
-    # An exponential wait of mean 1800 s: nine in ten within 1800 · ln 10 = 4145 s.
+    # Of exponential waits with mean 1800 s nine in ten end within 1800 · ln 10 = 4145 s.
     assert Timers().timer_s(HIGH, NODE, 0.0) == pytest.approx(PRIOR_S * 2.3026, rel=0.1)
 
 
@@ -70,7 +70,7 @@ def test_censored_waits_alone_make_long_timers() -> None:
     timers = Timers()
     for number in range(50):
         timers.add(HIGH, NODE, WaitSample(float(number), 3_000.0, False))
-    # 1.5 answers of the prior in 150,000 s given up and 3,600 s assumed
+    # The prior has 1.5 answers, for 150,000 s of censored waits and 3,600 s of its own.
     assert timers.timer_s(HIGH, NODE, 50.0) > 100_000
 
 
@@ -97,7 +97,8 @@ class TestViews:
 
     def test_a_view_shows_dallys_timers(self) -> None:
         timers = Timers()
-        # leases of an hour; less than one is not reserved: 10 alone, and nothing for a rack
+        # Leases are of an hour, and shorter waits are not recorded: 10 leases for a node, no wait
+        # for a rack.
         learn(timers, HIGH, 36_000.0, 1_800.0)
         timers.count(HIGH, has_waited=True, is_answered=True)
         (view,) = timers.views(2.0)

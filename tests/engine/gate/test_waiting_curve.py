@@ -1,4 +1,4 @@
-"""waiting_curve: Kaplan and Meier by hand, forgetting, and how long waiting pays."""
+"""waiting_curve: estimates by hand after Kaplan and Meier, fading, and the best further wait."""
 
 from math import exp, inf, nan
 
@@ -10,7 +10,7 @@ FOREVER_S = 1e12
 
 
 def curve_of(*waits: tuple[float, bool]) -> WaitingCurve:
-    """The curve of (wait, is answered), which all count alike."""
+    """Return the curve of waits, each (seconds, is answered), with equal weights."""
     history = WaitHistory(FOREVER_S, 1000)
     for waited_s, is_answered in waits:
         history.add(WaitSample(0.0, waited_s, is_answered))
@@ -19,7 +19,7 @@ def curve_of(*waits: tuple[float, bool]) -> WaitingCurve:
 
 def test_without_censoring_s_is_the_fraction_of_longer_waits() -> None:
     curve = curve_of((10, True), (20, True), (20, True), (40, True))
-    # 4 waits: after 10 s 3/4 are left, after 20 s 1/4, after 40 s, the longest, half of that.
+    # 4 waits: 3/4 last longer than 10 s, 1/4 longer than 20 s. The longest halves what is left.
     assert curve.times_s == (10, 20, 40)
     assert curve.left == pytest.approx((0.75, 0.25, 0.125))
 
@@ -31,7 +31,7 @@ def test_a_censored_wait_counts_for_as_long_as_it_lasted() -> None:
     assert curve.left == pytest.approx((3 / 4, 3 / 8))
     # Beyond 40 s: 2 answers in 10 + 20 + 30 + 40 = 100 s waited, 0.02 a second.
     assert curve.left_after(90) == pytest.approx(3 / 8 * exp(-50 * 0.02))
-    # 1/10 left: 40 + ln(3/8 / 0.1) / 0.02 = 106 s. Dally, keeping 10 and 30 s alone, has 40 s.
+    # S = 1/10 at 40 + ln(3/8 / 0.1) / 0.02 = 106 s. Dally records 10 and 30 s alone: 40 s.
     assert curve.quantile_s(0.9) == pytest.approx(106.09, abs=0.01)
 
 
@@ -51,7 +51,7 @@ def test_the_probability_is_conditional_on_the_time_waited() -> None:
     # of the 3 that waited longer than 10 s, 2 are answered within 10 s more.
     assert curve.chance(10, 10) == pytest.approx(2 / 3)
     assert curve.chance(0, 9) == 0
-    # Nobody is known to have waited for 50 s. There were 4 answers in 90 s waited.
+    # No known wait lasted 50 s. There were 4 answers in 90 s waited.
     assert curve.chance(50, 10) == pytest.approx(1 - exp(-10 * 4 / 90))
 
 
@@ -59,7 +59,7 @@ def test_weight_halves_with_age() -> None:
     history = WaitHistory(100.0, 10)
     history.add(WaitSample(0.0, 10.0, True))
     history.add(WaitSample(100.0, 20.0, True))
-    # at 100 s the first counts 1/2, the second 1: at 10 s (1/2) / (3/2) = 1/3 are answered.
+    # At 100 s the first weighs 1/2, the second 1: (1/2) / (3/2) = 1/3 are answered after 10 s.
     assert history.curve(100.0).left == pytest.approx((2 / 3, 1 / 3))
     assert history.weight(200.0) == pytest.approx(0.25 + 0.5)
 
@@ -104,7 +104,8 @@ def test_the_weights_of_a_prior_count() -> None:
     history = WaitHistory(FOREVER_S, 10)
     history.add(WaitSample(0.0, 10.0, True))
     curve = history.curve(0.0, prior=((30.0, 3.0), (50.0, 1.0)))
-    # 5 in all: 1 is answered at 10 s, 3 of the 4 left at 30 s, the prior's last is given up.
+    # The weights sum to 5: 1 is answered at 10 s, 3 of the other 4 at 30 s, and the last wait of
+    # the prior is censored.
     assert curve.left == pytest.approx((4 / 5, 1 / 5))
     assert curve.end_s == 50
 
@@ -137,7 +138,7 @@ class TestBestStop:
         assert self.curve.best_stop(0, 19, 1000, 1) == 0
 
     def test_time_already_waited_is_not_a_cost(self) -> None:
-        # after 50 s only the long wait is left: worth(50) = 60 · 1 - 50 = 10
+        # After 50 s only the long waits continue: worth(50) = 60 · 1 - 50 = 10.
         assert self.curve.best_stop(50, 60, 1000, 1) == 50
         assert self.curve.best_stop(50, 49, 1000, 1) == 0
 
@@ -154,9 +155,9 @@ class TestBestStop:
         assert self.curve.best_stop(0, gain_s, 1000, 1) == 0
 
     def test_beyond_the_longest_known_wait_the_rate_of_answers_decides(self) -> None:
-        # 1 answer in 10 + 30 = 40 s waited. Beyond 30 s a second gains gain / 40.
+        # 1 answer in 10 + 30 = 40 s waited. Beyond 30 s each second of waiting gains gain / 40.
         curve = curve_of((10, True), (30, False))
         assert curve.best_stop(0, 200, 1000, 1) == 1000
-        # worth(10) = 30 · 1/2 - 10 = 5, and 30 / 40 < 1: not for longer than that
+        # worth(10) = 30 · 1/2 - 10 = 5, and 30 / 40 < 1: no longer wait pays.
         assert curve.best_stop(0, 30, 1000, 1) == 10
         assert curve.best_stop(10, 30, 1000, 1) == 0

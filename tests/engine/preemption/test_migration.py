@@ -1,4 +1,4 @@
-"""Running jobs are moved closer together: when, where to, and what may go wrong on the way."""
+"""Migration of running jobs to closer GPUs: when, where to, and what may fail on the way."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,12 +24,12 @@ from roost_engine.testing.builders import (
 from roost_engine.testing.fakes import FakeMoving, FakePreemption, FakeScore, ScriptedGate
 
 RUNNING, STOPPING, WAITING = JobState.RUNNING, JobState.STOPPING, JobState.WAITING
-SPREAD = job("9", shape(8), shape(4, 2))  # one node if it can be had, else two
+SPREAD = job("9", shape(8), shape(4, 2))  # fits on one node, else on two
 
 
 @pytest.fixture
 def make(make_harness: HarnessFactory) -> HarnessFactory:
-    """Engines that move whoever finds a closer place."""
+    """Make engines that migrate every job for which there are closer GPUs."""
 
     def with_moves(
         nodes: Sequence[NodeSpec] = (node("a"), node("b")),
@@ -44,14 +44,14 @@ def make(make_harness: HarnessFactory) -> HarnessFactory:
 
 
 def spread(harness: EngineHarness) -> None:
-    """Let 9 run on four GPUs of each node, beside 1 on a and 2 on b."""
+    """Start job 9 on four GPUs of each node, beside job 1 on a and job 2 on b."""
     harness.run(job("1", gpus=4, required=["a"]), job("2", gpus=4, required=["b"]))
     harness.run(SPREAD)
     assert harness.placement("9").nodes == ("a", "b")
 
 
 def holds(harness: EngineHarness, job_id: str) -> dict[str, int]:
-    """How many GPUs a job holds on each node."""
+    """Return the number of GPUs that a job holds on each node."""
     shares = harness.engine.cluster.shares(JobId(job_id))
     return {str(share.node): len(share.gpu_indices) for share in shares}
 
@@ -59,7 +59,7 @@ def holds(harness: EngineHarness, job_id: str) -> dict[str, int]:
 def test_a_job_on_two_nodes_migrates_to_one_when_it_fits_there(make: HarnessFactory) -> None:
     harness = make()
     spread(harness)
-    # 1 leaves four GPUs of a; the other four there are those of 9 itself.
+    # Job 1 releases four GPUs of a; the other four there are those of job 9 itself.
     assert preempted(harness.end("1")) == {"9": None}
     assert (harness.state("9"), harness.reason("9")) == (STOPPING, "moves, to be on one node")
     assert list(placed(harness.stop("9"))) == ["9"]
@@ -134,7 +134,7 @@ def test_a_job_migrates_to_gpus_that_no_waiting_job_can_use(make: HarnessFactory
 def test_no_job_migrates_to_a_reserved_node(
     make: HarnessFactory, patience_s: float, movers: list[str]
 ) -> None:
-    """3 waits for all of c and d. After its patience c is reserved for it until d is free."""
+    """Job 3 waits for all of c and d. After its patience c is reserved for it until d is free."""
     harness = make([node(name) for name in "abcd"], config=EngineConfig(patience_s=patience_s))
     harness.run(*(job(name, gpus=8, required=[name], time_limit_s=100.0) for name in "cd"))
     spread(harness)
@@ -152,7 +152,7 @@ def test_without_backfill_there_is_no_migration_past_a_waiting_job(make: Harness
 def test_no_job_migrates_before_all_waiting_jobs_were_offered_the_gpus(
     make: HarnessFactory,
 ) -> None:
-    """Of c's eight GPUs 3 is offered one and waits; a pass tries no second job, so 5 is next."""
+    """Job 3 is offered one of c's eight GPUs and waits. A pass tries one job, so job 5 is next."""
     later = Defer(until_s=50.0, reason="a better place may come")
     gate = ScriptedGate(*4 * [Allow()], later, Allow())
     harness = make(
@@ -172,7 +172,7 @@ def test_no_job_migrates_before_all_waiting_jobs_were_offered_the_gpus(
 def test_a_failed_migration_is_tried_again_when_a_useful_node_gains_capacity(
     make: HarnessFactory, ends: str, node_name: str
 ) -> None:
-    """Eight GPUs are free on c once both have left it, and on b, with its own, once 2 has."""
+    """Job 9 fits on c once both jobs there end, and on b, where it holds four GPUs, once 2 ends."""
     harness = make([node(name) for name in "abc"])
     harness.run(*(job(name, gpus=4, required=["c"]) for name in ("c1", "c2")))
     spread(harness)
@@ -197,7 +197,7 @@ def test_no_migration_where_the_score_policy_prefers_gpus_that_are_no_closer(
 ) -> None:
     nodes = [node("a", rack="r"), node("b", rack="s"), node("c", rack="r")]
     harness = make(nodes, policies=Policies(score=FakeScore(favourite)))
-    # 1 leaves seven GPUs of c. The candidates are then a and c, first, and as before a and b.
+    # Job 1 releases seven GPUs of c. Then the first candidate is a and c, and the last a and b.
     harness.run(job("2", gpus=1, required=["c"]), job("1", gpus=7, required=["c"]))
     harness.run(job("9", shape(4, 2)))
     assert list(preempted(harness.end("1"))) == movers
@@ -211,7 +211,7 @@ def test_a_policy_without_migration_is_not_asked(make: HarnessFactory) -> None:
     assert not preempted(harness.end("1"))
 
 
-# -- what may go wrong -------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------
 
 
 def test_a_refused_stop_releases_the_new_gpus(make: HarnessFactory) -> None:
@@ -252,7 +252,7 @@ def test_a_job_that_slurm_requeued_is_placed_as_planned(make: HarnessFactory) ->
 @pytest.mark.parametrize(
     ("back", "nodes"),
     [
-        (job("9", gpus=4), {"b": 4}),  # it asks for something else now
+        (job("9", gpus=4), {"b": 4}),  # its request has changed
         (replace(SPREAD, eligible_s=500.0), {}),
     ],
 )

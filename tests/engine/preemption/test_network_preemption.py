@@ -1,6 +1,6 @@
-"""Whom Roost stops for whom: the best served first, where it pays, within budget and cool-down.
+"""Victims are stopped best-served first, where that pays, within budget and cool-down.
 
-The numbers of most tests: lease 3600 s, restart 120 s, patience 600 s.
+Most tests use a lease of 3600 s, a restart of 120 s and a patience of 600 s.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ CONFIG = NetworkPreemptionConfig(partitions=("main",))
 def saving(
     job_id: str, checkpoint_s: float | None = 600.0, gpus: int = 1, partition: str = "main"
 ) -> JobSpec:
-    """A job that can go on from a checkpoint."""
+    """Describe a job that saves checkpoints."""
     return replace(job(job_id, gpus=gpus, partition=partition), checkpoint_s=checkpoint_s)
 
 
@@ -36,7 +36,7 @@ def running(
     checkpoint_s: float | None = 600.0,
     partition: str = "main",
 ) -> JobRecord:
-    """A job that has run on 8 GPUs since `since_s` at one speed."""
+    """Return the record of a job that has run on 8 GPUs since `since_s` at one speed."""
     gpus = tuple(range(8))
     record = JobRecord(
         spec=saving(job_id, checkpoint_s, partition=partition),
@@ -105,7 +105,8 @@ def test_no_job_is_stopped_for_a_job_that_has_not_waited_its_patience(
 def test_a_stopped_job_does_not_displace_a_job_with_the_same_score(
     policy: NetworkPreemption,
 ) -> None:
-    # It ran 1800 s at full speed: S = 1, which 1.0 · 3600 - 720 is no more than.
+    # The stopped job ran 1800 s at full speed: S = 1. The worth 1.0 · 3600 - 720 is not above
+    # S · 3600.
     came_back = JobRecord(
         spec=saving("2", gpus=8),
         state=JobState.WAITING,
@@ -117,7 +118,7 @@ def test_a_stopped_job_does_not_displace_a_job_with_the_same_score(
 
 
 def test_a_badly_served_job_is_not_displaced(policy: NetworkPreemption) -> None:
-    # Worth: 0.2 · 3600 - 720 = 0, no more than S = 0 of a job that never ran.
+    # Worth: 0.2 · 3600 - 720 = 0, not above S · 3600 = 0 of a job that never ran.
     assert not policy.displaces(waiting(), running("1", 0.2), 5000.0)
     assert policy.displaces(waiting(), running("1", 0.21), 5000.0)
 
@@ -127,7 +128,7 @@ def test_a_job_without_a_reported_speed_counts_as_well_served(policy: NetworkPre
 
 
 def test_a_plan_must_gain_more_gpu_seconds_than_it_loses(policy: NetworkPreemption) -> None:
-    # 8 GPUs lose 720 s each: 5760 GPU-seconds. One GPU gains 3600, two 7200.
+    # The victim's 8 GPUs lose 720 s each: 5760 GPU-seconds. One GPU gains 3600, two gain 7200.
     assert not policy.approve(waiting(gpus=1), [running("1")], 5000.0)
     assert policy.approve(waiting(gpus=2), [running("1")], 5000.0)
 
@@ -193,7 +194,7 @@ def test_a_starved_job_gets_the_gpus_of_a_job_with_checkpoints(
     harness = engine_with(make_harness, CONFIG, running_now)
     harness.advance(3500.0)
     harness.queue(job("3", gpus=8))
-    # The lease of 2 ends at 3600; 3 has waited its 600 s at 4100, and is looked at on the minute.
+    # The lease of job 2 ends at 3600 s. Job 3 has waited 600 s at 4100 s; reviews are every minute.
     assert preempted(harness.advance(4139.0)) == {}
     assert preempted(harness.advance(4140.0)) == {"2": "3"}
     harness.stop("2")
@@ -214,7 +215,7 @@ def test_a_job_that_started_before_the_engine_may_be_stopped(
     harness.feed(began)
     assert harness.engine.record(JobId("2")).run_s(100.0) == 5100.0
     harness.queue(job("3", gpus=8))
-    assert preempted(harness.advance(3599.0)) == {}, "its lease begins when the engine meets it"
+    assert preempted(harness.advance(3599.0)) == {}, "its lease begins when it is reported"
     assert preempted(harness.advance(4000.0)) == {"2": "3"}
 
 
@@ -234,18 +235,18 @@ def test_a_refused_stop_uses_up_the_cool_down(make_harness: HarnessFactory) -> N
     assert preempted(harness.advance(4000.0)) == {"1": "3"}
     harness.refuse_stop("1")
     assert harness.state("1") is JobState.RUNNING
-    # It was asked when its lease ended, at 3600.
+    # The request to stop was made when the lease ended, at 3600 s.
     assert preempted(harness.advance(10_799.0)) == {}
     assert preempted(harness.advance(10_800.0)) == {"1": "3"}
 
 
-# -- moves -------------------------------------------------------------------------------------
+# -- migration ---------------------------------------------------------------------------------
 
 MOVING = replace(CONFIG, moves=True)
 
 
 class Speeds:
-    """All jobs alike: so much of their speed is left across nodes."""
+    """The same speeds for all jobs: 1 on one node, and `rack_frac` on several nodes."""
 
     def __init__(self, rack_frac: float) -> None:
         self._found = TierSpeeds(1.0, rack_frac, rack_frac)
@@ -260,8 +261,8 @@ class Speeds:
 def spread(
     make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float = 0.5
 ) -> EngineHarness:
-    """9 runs on four GPUs of each node, beside 1 on a and 2 on b, and its lease is over."""
-    policy = NetworkPreemption(config, SpeedPredictor(Speeds(rack_frac)))
+    """Run job 9 on four GPUs of each node, beside job 1 on a and 2 on b, until its lease ends."""
+    policy = NetworkPreemption(config, SensitivityModel(Speeds(rack_frac)))
     harness = make_harness(
         [node("a", rack="r"), node("b", rack="r")], bridges(), policies=Policies(preemption=policy)
     )
@@ -277,7 +278,7 @@ def test_is_a_judging_migration_policy(policy: NetworkPreemption) -> None:
 
 
 def test_a_badly_placed_job_migrates_where_that_pays(make_harness: HarnessFactory) -> None:
-    # 3600 · (1 - 0.5) = 1800 s of work against 600 + 120 s.
+    # It gains 3600 · (1 - 0.5) = 1800 s of work and loses 600 + 120 s.
     harness = spread(make_harness, MOVING)
     assert preempted(harness.end("1")) == {"9": None}
     harness.stop("9")
@@ -288,7 +289,7 @@ def test_a_badly_placed_job_migrates_where_that_pays(make_harness: HarnessFactor
     ("config", "rack_frac"),
     [
         (CONFIG, 0.5),
-        (MOVING, 0.8),  # 3600 · (1 - 0.8) = 720 s are no more than it loses
+        (MOVING, 0.8),  # the gain of 3600 · (1 - 0.8) = 720 s is not above the loss
         (replace(MOVING, budget_per_hour=0), 0.5),
         (replace(MOVING, partitions=("other",)), 0.5),
         (replace(MOVING, lease_s=5_000.0), 0.5),

@@ -1,4 +1,4 @@
-"""The engine stops running jobs for waiting ones: plans, stops, and what may go wrong between."""
+"""Preemption: which jobs are stopped, when, and what may fail before the plan is carried out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ STOPPING, WAITING = JobState.STOPPING, JobState.WAITING
 
 @pytest.fixture
 def make(make_harness: HarnessFactory) -> HarnessFactory:
-    """Engines in which a higher priority displaces a lower one."""
+    """Make engines in which a job of higher priority displaces one of lower priority."""
 
     def with_preemption(
         nodes: Sequence[NodeSpec] = (node("a"),),
@@ -47,12 +47,12 @@ def make(make_harness: HarnessFactory) -> HarnessFactory:
 
 
 def fill(harness: EngineHarness, *specs: JobSpec) -> None:
-    """Let jobs run that were there before."""
+    """Run jobs that are there before the test's own."""
     harness.run(*specs)
     assert {harness.state(spec.job_id) for spec in specs} == {RUNNING}
 
 
-# -- who is asked to stop ----------------------------------------------------------------------
+# -- victims -----------------------------------------------------------------------------------
 
 
 def test_a_waiting_job_displaces_one_of_lower_priority(make: HarnessFactory) -> None:
@@ -94,7 +94,7 @@ def test_stops_as_few_victims_as_needed_in_the_order_of_the_policy(
 
 
 def test_only_victims_in_the_way_are_stopped(make: HarnessFactory) -> None:
-    # 1, the first to go, is alone on its node; the 8 GPUs are found where 2 and 3 run.
+    # Job 1, the first victim, is alone on its node; the 8 GPUs are found where 2 and 3 run.
     harness = make([node("a", 4), node("b", 8)])
     fill(harness, job("1", gpus=4, priority=1, required=["a"]))
     fill(harness, *(job(str(number), gpus=4, priority=2, required=["b"]) for number in (2, 3)))
@@ -182,7 +182,7 @@ def test_without_reviews_no_job_is_stopped_by_time_alone(make: HarnessFactory) -
 
 def test_no_job_is_stopped_while_the_gate_defers_the_waiting_job(make: HarnessFactory) -> None:
     class LateForSome:
-        """Lets nobody of high priority in before 30."""
+        """Defers jobs of high priority until 30 s."""
 
         def decide(self, offer: Offer) -> GateVerdict:
             spec = offer.job.spec
@@ -204,7 +204,7 @@ def test_no_job_is_stopped_while_the_gate_defers_the_waiting_job(make: HarnessFa
     assert preempted(harness.advance(30.0)) == {"1": "9"}
 
 
-# -- while room is made ------------------------------------------------------------------------
+# -- while victims stop ------------------------------------------------------------------------
 
 
 def test_the_waiting_job_gets_the_planned_gpus_although_others_want_them(
@@ -214,11 +214,11 @@ def test_the_waiting_job_gets_the_planned_gpus_although_others_want_them(
     fill(harness, *(job(str(number), gpus=2, priority=number) for number in range(1, 5)))
     harness.queue(job("9", gpus=6, priority=9))
     planned = harness.gpus("9")
-    harness.queue(job("10", gpus=1, priority=20))  # has no room either: it displaces 4
+    harness.queue(job("10", gpus=1, priority=20))  # does not fit either: it displaces job 4
     assert harness.state("10") is CLEARING
     for number, victim in enumerate(("1", "2"), start=1):
         assert "9" not in placed(harness.stop(victim))
-        assert harness.state(victim) is WAITING, "its GPUs are not given back to it"
+        assert harness.state(victim) is WAITING, "its GPUs are held for job 9"
         held = harness.engine.cluster.shares(JobId("9"))
         assert sum(len(part.gpu_indices) for part in held) == 2 * number
     assert list(placed(harness.stop("3"))) == ["9"]
@@ -236,7 +236,7 @@ def test_cpus_that_a_victim_releases_pass_to_the_waiting_job(make: HarnessFactor
     fill(harness, asks("1", 4, 4, 1), asks("2", 3, 4, 2))
     harness.queue(asks("9", 7, 8, 9))
     assert (harness.state("1"), harness.state("2")) == (STOPPING, STOPPING)
-    harness.queue(asks("3", 1, 4, 0))  # one GPU is free, and soon 4 CPUs
+    harness.queue(asks("3", 1, 4, 0))  # fits if the 4 CPUs of job 1 become free
     assert not placed(harness.stop("1"))
     assert list(placed(harness.stop("2"))) == ["9"]
 
@@ -266,7 +266,9 @@ def test_a_refused_stop_drops_the_plan(make: HarnessFactory) -> None:
     assert harness.state("9") is WAITING
     assert harness.reason("9") == "pauses: what should have made room for it did not stop"
     assert (harness.state("1"), harness.state("2")) == (RUNNING, RUNNING)
-    assert not preempted(harness.advance(290.0)), "who could not be stopped is left alone"
+    assert not preempted(harness.advance(290.0)), (
+        "a job that could not be stopped is not asked again"
+    )
     harness.now_s = 300.0
     assert list(preempted(harness.queue(job("8")))) == ["1", "2"]
 
@@ -278,7 +280,7 @@ def test_gpus_of_a_victim_that_stops_after_a_refusal_go_to_the_next_job(
     fill(harness, job("1", gpus=8))
     harness.queue(job("9", gpus=8, priority=9))
     harness.refuse_stop("1")
-    harness.advance(10.0)  # the pause of 9 is over
+    harness.advance(10.0)  # the pause of job 9 has ended
     assert list(placed(harness.stop("1"))) == ["9"]
 
 
@@ -356,7 +358,7 @@ def test_a_running_job_that_is_reported_again_may_still_be_stopped(make: Harness
     assert (harness.state("1"), harness.state("9")) == (STOPPING, CLEARING)
 
 
-# -- what is remembered ------------------------------------------------------------------------
+# -- history -----------------------------------------------------------------------------------
 
 
 def test_a_stopped_job_keeps_its_history(make: HarnessFactory) -> None:
@@ -386,7 +388,7 @@ def test_a_requeue_of_a_waiting_job_does_not_count_as_a_stop(make: HarnessFactor
     assert harness.engine.record(JobId("2")).stop_count == 0
 
 
-# -- leases after which everybody bids anew ----------------------------------------------------
+# -- leases after which every job competes again -----------------------------------------------
 
 
 def test_a_lease_is_renewed_on_the_same_gpus(make: HarnessFactory) -> None:
@@ -443,7 +445,7 @@ def test_a_stop_that_slurm_does_not_answer_is_requested_again(make: HarnessFacto
     assert preempted(harness.advance(430.0)) == {"1": None}
 
 
-# -- off ---------------------------------------------------------------------------------------
+# -- jobs that are not stopped -----------------------------------------------------------------
 
 
 def test_a_job_that_may_never_be_stopped_is_not_shown_to_the_policy(make: HarnessFactory) -> None:
