@@ -96,9 +96,10 @@ class JobWithdrawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """Slurm allocated these shares to a job, whether or not they are the planned shares.
+    """Slurm allocated these shares to a job.
 
-    Reported for every job that holds resources on a GPU node, placed by Roost or not.
+    They count as the truth, whether or not they are the planned shares. Reported for every job
+    that holds resources on a GPU node, placed by Roost or not.
 
     Attributes:
         job: the request, given for a job under Roost that never waited in this engine because it
