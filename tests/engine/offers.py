@@ -71,7 +71,7 @@ def offer(
     )
 
 
-def outcome(job: JobRecord, tier: int | None, at_s: float) -> WaitEnded:
+def outcome(job: JobRecord, tier: Tier | None, at_s: float) -> WaitEnded:
     """Return the end of a job's wait: the tier that it got, or None."""
     return WaitEnded(job=job, waited_s=at_s - job.queued_s, tier=tier, at_s=at_s)
 

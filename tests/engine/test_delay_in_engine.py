@@ -107,7 +107,7 @@ def test_the_gate_learns_nothing_from_jobs_that_never_ran(make_harness: HarnessF
     harness.queue(job("1"))
     harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
     harness.end("2")  # Slurm placed this job itself: its request is unknown
-    assert gate.state().runs == RunLengthsState()
+    assert gate.predictors.state().run_time == RunTimeState()
 
 
 class _Day:

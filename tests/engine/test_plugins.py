@@ -54,12 +54,12 @@ def test_plugins_survive_the_journal() -> None:
 
 
 def test_the_gate_gets_the_table_of_speeds() -> None:
-    gate = rebuilt(FULL).gate
-    assert isinstance(gate, DelayGate)
-    assert gate.sensitivity.estimate(job("1", gpus=8)).confidence_frac == 0.0
-    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).gate
-    assert isinstance(told, DelayGate)
-    assert told.sensitivity.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
+    predictors = rebuilt(FULL).predictors
+    assert predictors is not None
+    assert predictors.speed.estimate(job("1", gpus=8)).confidence_frac == 0.0
+    told = Plugins(gate=DelayConfig(), speeds=FULL.speeds).policies(HeuristicScore()).predictors
+    assert told is not None
+    assert told.speed.estimate(job("1", gpus=8)).speeds == TierSpeeds(1.0, 0.5, 0.25)
 
 
 def test_knowledge_survives_the_journal() -> None:

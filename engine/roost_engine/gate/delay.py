@@ -33,7 +33,7 @@ from math import inf
 from roost_engine.cluster.tiers import closest_tier, usable_gpus
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState, TimerView
+from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
@@ -167,8 +167,8 @@ class DelayGate:
             since_s = wait.since_s[target]
             if since_s is not None:
                 came = tier is not None and tier <= target
-                wait = WaitSample(outcome.at_s, outcome.at_s - since_s, came)
-                self.timers.add(spell.timers, target, wait)
+                sample = WaitSample(outcome.at_s, outcome.at_s - since_s, came)
+                self.timers.add(wait.timers, target, sample)
 
     # -- for restarts ------------------------------------------------------------------------
 

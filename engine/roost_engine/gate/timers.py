@@ -14,6 +14,7 @@ from math import inf
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
 from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
+from roost_engine.policies import TimerView
 from roost_engine.prediction.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers for which a job may wait
@@ -46,36 +47,6 @@ class TimerConfig:
         for name in ("half_life_s", "window_count", "prior_wait_s", "prior_count"):
             if not 0 < getattr(self, name) < inf:
                 raise ValueError(f"want {name} above 0, got {getattr(self, name):g}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerView:
-    """One timer class as operators see it.
-
-    Attributes:
-        name: GPU bucket and sensitivity, as in "8/high".
-        node_timer_s: T_M, the longest wait of a job for one node.
-        rack_timer_s: T_R, the longest wait of a job before it takes GPUs across racks.
-        sample_count: waits that ended, waits of zero included.
-        waited_count: of these, the waits in which a job was deferred for a closer tier.
-        censored_frac: fraction of `waited_count` that ended without the closer tier; None where
-            `waited_count` is 0.
-        tuned_s: engine time of the newest wait that changed the timers; None: no wait has.
-        pinned_s: the value to which an operator set both timers; None: they are tuned.
-        dally_node_timer_s, dally_rack_timer_s: Dally's timers for the same waits, with leases of
-            an hour.
-    """
-
-    name: str
-    node_timer_s: float
-    rack_timer_s: float
-    sample_count: int
-    waited_count: int
-    censored_frac: float | None
-    tuned_s: float | None
-    pinned_s: float | None
-    dally_node_timer_s: float
-    dally_rack_timer_s: float
 
 
 @dataclass(slots=True)

@@ -139,7 +139,7 @@ class Migration:
         found = self._spread(shares_of(placement))
         if found is None or found >= present:
             return False  # the score policy prefers a candidate that is no closer
-        if self._judge is not None and not self._judge.approve_move(record, found[0], at_s):
+        if not self._policy.approve_move(record, found[0], at_s):
             return True
         self._plans[job.job_id] = _Plan(placement, decision)
         reason = f"moves, to be {Tier(found[0]).in_words}"
@@ -149,7 +149,7 @@ class Migration:
         cluster.hold(job.job_id, _union(record.shares, shares_of(placement)))
         return True
 
-    def _spread(self, shares: Sequence[NodeShare]) -> tuple[int, int] | None:
+    def _spread(self, shares: Sequence[NodeShare]) -> tuple[Tier, int] | None:
         """Return tier and number of nodes, smaller is closer; None: some node is unknown."""
         tier = tier_of(self._table.cluster, shares)
         return None if tier is None else (tier, len(shares))

@@ -20,7 +20,6 @@ from roost_engine.policies import (
     GateVerdict,
     JudgingPreemption,
     MovingPreemption,
-    PreemptPolicy,
 )
 from roost_engine.preemption.displacement import find_capacity, holders, vacated
 from roost_engine.preemption.migration import Migration

@@ -182,7 +182,7 @@ class _Reader:
         if isinstance(plain, dict) and "$" in plain:
             named = next((kind for kind in kinds if is_name_of(plain["$"], kind)), None)
             if named is None:
-                raise ValueError(f"unknown record {plain['$']!r}")
+                raise UnknownRecord(f"record cannot be read: unknown record {plain['$']!r}")
             return self.read(plain, named)
         (kind,) = (kind for kind in kinds if kind is not types.NoneType)
         return self.read(plain, kind)

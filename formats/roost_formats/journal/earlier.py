@@ -17,6 +17,9 @@ from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.tier import Tier
 
 _EARLIER_NAMES: Mapping[str, tuple[str, ...]] = {
+    "OpenWait": ("Spell",),
+    "RunTimeState": ("RunLengthsState",),
+    "SpeedState": ("SensitivityState",),
     "WaitSample": ("Wait",),  # the action has that name too, so the expected type decides
 }
 """The names under which earlier versions wrote a record type, by its present name."""

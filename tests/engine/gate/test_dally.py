@@ -23,7 +23,7 @@ def gate(**options: float) -> DallyGate:
     return DallyGate(DallyConfig(**options))
 
 
-def learn(dally: DallyGate, tier: int, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
+def learn(dally: DallyGate, tier: Tier, gpus: int, *waits_h: float, at_s: float = 0.0) -> None:
     """Let jobs of this many GPUs get a tier after these hours of waiting."""
     for number, wait_h in enumerate(waits_h):
         job = record(f"learned-{number}", gpus, queued_s=at_s - wait_h * HOUR_S)

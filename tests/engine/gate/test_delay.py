@@ -61,10 +61,6 @@ def deferred_s(delay: DelayGate, job: JobRecord, tier: int, at_s: float, **optio
     return verdict.until_s - at_s if isinstance(verdict, Defer) else 0.0
 
 
-def test_is_a_tuned_gate() -> None:
-    assert isinstance(DelayGate(), TunedGate)
-
-
 class TestWhoWaits:
     def test_the_closest_tier_that_a_job_can_have_is_taken_at_once(self) -> None:
         delay = gate()

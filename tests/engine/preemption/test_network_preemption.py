@@ -262,7 +262,7 @@ def spread(
     make_harness: HarnessFactory, config: NetworkPreemptionConfig, rack_frac: float = 0.5
 ) -> EngineHarness:
     """Run job 9 on four GPUs of each node, beside job 1 on a and 2 on b, until its lease ends."""
-    policy = NetworkPreemption(config, SensitivityModel(Speeds(rack_frac)))
+    policy = NetworkPreemption(config, SpeedPredictor(Speeds(rack_frac)))
     harness = make_harness(
         [node("a", rack="r"), node("b", rack="r")], bridges(), policies=Policies(preemption=policy)
     )
