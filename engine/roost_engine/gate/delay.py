@@ -1,29 +1,32 @@
 """The delay gate: a job waits for GPUs closer together where that is expected to pay.
 
-What Dally found (arXiv 2401.16492): a job that the network hurts may do better to wait than to
-start at once on scattered GPUs. What is different here, and why: docs/design/0007-delay-gate.md.
+Dally (arXiv 2401.16492) showed that a job which the network slows may end sooner if it waits than
+if it starts at once on scattered GPUs. What is different here, and why:
+docs/design/0007-delay-gate.md.
 
-For a job of class κ that is offered tier o, and each closer tier t that it could have:
+For a job of class κ that is offered tier o, and for each closer tier t that it could have:
 
     gain  = run · (1 - v(o) / v(t)) · (1 + crowding · (waiting - 1) · g / G)
     run   = min(rest · v(b) / v(o), lease)
     Δ*    = argmax over Δ of gain · P(T ≤ Δ) - weight · E[min(T, Δ)]
     until = now + min(Δ*, timer - waited, caps - waited)
 
-v(x): speed of the job on tier x, relative; b is the closest tier that it could have.
+v(x): relative speed of the job on tier x; b is the closest tier that it could have.
 rest: remaining run time at v(b), seconds (prediction.run_time). Without leases, gain is
     rest · (v(b) / v(o) - v(b) / v(t)) seconds.
-(waiting - 1) · g / G: a second for which g of the cluster's G GPUs are not wasted brings forward
-    each of the other jobs that wait by g / G of a second.
-T: what is left of its wait for t, by the waiting curve of κ (gate.waiting_curve), given that it
-    has waited for t in vain since it was first offered something worse.
-timer: T_M or T_R of κ, seconds (gate.timers), at most half of what it would run on o; a fifth of
-    run · (1 - v(o) / v(t)) where that is more: who stands to lose days does not give in after
+lease: seconds until a running job is placed anew.
+crowding, waiting, g, G: a weight; the number of waiting jobs; the GPUs of this job and of the
+    cluster. A second in which g of G GPUs are not wasted brings each of the other waiting jobs
+    forward by g / G of a second.
+T: remaining length of the job's wait for t, by the waiting curve of κ (gate.waiting_curve), given
+    how long it has waited for t since it was first offered a farther tier.
+timer: T_M or T_R of κ, seconds (gate.timers), but at most half of the run time on o; or a fifth
+    of run · (1 - v(o) / v(t)), if that is more: a job that would lose days does not give up after
     minutes.
-caps: a share of the time limit, and an absolute one.
+caps: a share of the time limit, and an absolute number of seconds.
 
-Nobody waits who is hardly sensitive, while much of the cluster stands idle, or where no Δ is worth
-more than nothing.
+A job takes the offer at once if the network hardly slows it, if much of the cluster is idle, or if
+no wait is worth more than none.
 """
 
 from copy import deepcopy
@@ -42,8 +45,8 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedEstimate
 
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
-_RUN_FRAC = 0.5  # of what a job would still run where it is offered to go, the most a timer is
-_LOSS_FRAC = 0.2  # of what it would lose there, for which it waits in any case
+_RUN_FRAC = 0.5  # of the remaining run time on the offered GPUs: the longest timer
+_LOSS_FRAC = 0.2  # of the time lost on the offered GPUs: a wait that no timer shortens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +54,14 @@ class DelayConfig:
     """The numbers of the gate. Page: docs/delay.md.
 
     Attributes:
-        timers: of the waiting curves.
-        delay_weight: what a second of waiting counts against a second of run time saved; below 1
-            jobs wait more readily than is good for them alone, which spares GPUs for others.
-        limit_frac: of its time limit, the most that a job is made to wait in one wait.
-        longest_s: the most that any job is made to wait in one wait.
-        crowding_weight: what a second by which others start sooner counts.
-        idle_frac: nobody waits while so much of the cluster's GPUs is free.
-        lease_s: a job that starts is placed anew after so long; inf: it stays where it is.
+        timers: numbers of the waiting curves.
+        delay_weight: weight of a second of waiting against a second of run time saved; below 1
+            jobs wait longer than is best for each alone, which saves GPUs for other jobs.
+        limit_frac: longest wait of a job, as a share of its time limit.
+        longest_s: longest wait of any job.
+        crowding_weight: weight of a second by which other jobs start sooner.
+        idle_frac: no job waits while this share of the cluster's GPUs is free.
+        lease_s: a started job is placed anew after this long; inf: it stays where it is.
     """
 
     timers: TimerConfig = field(default_factory=TimerConfig)
@@ -79,13 +82,13 @@ class DelayConfig:
 
 @dataclass(slots=True)
 class OpenWait:
-    """A job's present wait for something better than it was offered.
+    """A job's present wait for a closer tier than it was offered.
 
     Attributes:
-        queued_s: when the spell of waiting began, which tells it from an earlier one.
+        queued_s: when the wait began, which tells it from an earlier wait of the job.
         timers: class of the job.
-        since_s: by tier, when it was first offered less than that; None: it was not.
-        was_deferred: whether it has waited, or took what it got at once.
+        since_s: by tier, when the job was first offered a farther one; None: it was not.
+        was_deferred: whether the job has waited; otherwise it took its first offer.
     """
 
     queued_s: float
@@ -199,7 +202,7 @@ class DelayGate:
     def _best_wait(
         self, offer: Offer, wait: OpenWait, estimate: SpeedEstimate, closest: Tier
     ) -> tuple[Tier, float]:
-        """Which closer tier to wait for, and for how many seconds more; 0: for none."""
+        """The closer tier to wait for, and for how many seconds more; 0 s: take the offer."""
         config, speeds = self.config, estimate.speeds
         rest_s = self.predictors.run_time.remaining_s(offer.job, wait.timers, offer.at_s)
         here = speeds.at(offer.tier)
@@ -230,5 +233,5 @@ class DelayGate:
 
 
 def _first_s(wait: OpenWait) -> float:
-    """When the job was first offered less than it could have."""
+    """When the job was first offered a farther tier than it could have."""
     return min(since_s for since_s in wait.since_s if since_s is not None)

@@ -1,24 +1,25 @@
-"""How long a job will still run, from how long jobs like it ran, or have run so far.
+"""Predicts the remaining run time of a job from the run times of jobs like it, ended or running.
 
-Run times are heavy-tailed: most jobs end within minutes, and one that has run for a day will
+Run times are heavy-tailed: most jobs end within minutes, and a job that has run for a day will
 probably run for another. So a life table is kept, by bands of age:
 
     p(b) = (passed(b) + few · p'(b)) / (entered(b) + few)
     m(b) = (seconds(b) + few · m'(b)) / (entered(b) + few)
     rest = Σ over bands b from its own on of m(b) · Π over bands c before b of p(c)
 
-entered(b): jobs that ended in band b or passed it; seconds(b): what they spent there. Jobs that
-still run count in all bands that they have passed: leaving them out would make long jobs look short
-for as long as they run. p' and m': of the next wider kind. Most alike are jobs of the same user and
-name, then those of the same timer class, then all; before any is known, who has reached a band
-runs for another hour, or as long again as it has run, where that is more. In the last band, which
-has no end, m is all seconds over all ends. Of its own band a job takes the part that is left of it.
-Jobs count w = 2 ** (-age of the news / half-life). Source: Cutler and Ederer, J. Chronic Diseases
-8, 1958, but that who is still inside a band does not count for it at all.
+entered(b): jobs that ended in band b or passed it; passed(b): jobs that passed it; seconds(b): time
+that they spent in it. Running jobs count in all bands that they have passed: without them long jobs
+would look short for as long as they run. p' and m': the same of the next wider kind of jobs. The
+narrowest kind is the jobs of the same user and name, then those of the same timer class, then all.
+Before any job is known, a job in a band is expected to run for another hour, or for as long again
+as it has run, if that is more. In the last band, which has no end, m is all seconds over all ends.
+Of its own band a job spends the part that remains. A job counts w = 2 ** (-age of its end /
+half-life). Source: Cutler and Ederer, J. Chronic Diseases 8, 1958, except that a running job does
+not count in the band that it is in.
 
-Ages and lengths are in seconds of run as if at full speed. A job with a time limit is expected to
-use the share of it that jobs like it used, run over limit, both summed before they are divided, so
-that long jobs count for what they are.
+Ages and run times are in seconds at full speed. A job with a time limit is expected to use the same
+share of it as jobs like it did: run time over limit, each summed before the division, so that long
+jobs weigh more.
 """
 
 from collections.abc import Sequence

@@ -1,29 +1,30 @@
-"""How much of its speed a job keeps where it could go, how that is known, and how well.
+"""Predicts the share of its speed that a job keeps on each tier, and how reliable that is.
 
-Best known is a job that names its model: the speed table says. Else runs of the same user and job
-name tell, by the speed that was seen on each tier and, weakly, by how busy its links were. Else
-what is typical of so many GPUs:
+The best source is the speed table, for a job that names its model. The next are earlier runs of the
+same user and job name: the speed observed on each tier and, with less weight, how busy the links
+were. The last is what is typical of jobs with that many GPUs:
 
-    speed(tier) = (Σ seen + few · typical(tier)) / (count + few)
+    speed(tier) = (Σ observed + few · typical(tier)) / (count + few)
 
-Sums are over earlier runs on that tier; `few` says how many runs it takes to be believed.
+Sums are over earlier runs on that tier; `few` is the number of runs that weigh as much as the
+typical value.
 
-Tables hold what a job reaches alone. Other jobs share the links between nodes and between racks,
-so exposed communication is stretched, tier by tier, as runs of all jobs showed:
+The table holds the speed of a job alone. Other jobs share the links between nodes and between
+racks, so exposed communication is stretched, tier by tier, as the runs of all jobs showed:
 
-    stretch(tier) = (Σ w · exposed seen + few) / (Σ w · exposed as believed + few)
+    stretch(tier) = (Σ w · exposed, observed + few) / (Σ w · exposed, predicted + few)
 
 with exposed = 1 / speed - 1, summed over runs with w = 2 ** (-age / half-life).
 
-Of a job that runs farther apart than it might, its links tell too. Closer together, the share b of
-its time in which the network cards nearest to its GPUs are busy (where these cannot be read: PCIe,
-the way to them) would take a quarter as long:
+For a running job that is on a farther tier than it could have, its own links are a source too. Let
+b be the share of time in which the network cards nearest to its GPUs are busy (where these cannot
+be read: PCIe, the way to them). On a closer tier that share would take a quarter as long:
 
-    v = 1 - b · (1 - 1 / 4)              its speed, of that on the closest tier that it could have
-    achieved = (v + (runs + few) · believed) / (1 + runs + few)
+    v = 1 - b · (1 - 1 / 4)              its speed, relative to the closest tier it could have
+    achieved = (v + (runs + few) · predicted) / (1 + runs + few)
 
-Counters see bytes, not steps: b is a lower bound where transfers wait for each other. So this run
-is worth one earlier run, no more, and nothing where a table knows the model.
+Counters count bytes, not steps: b is a lower bound where transfers wait for each other. So the
+present run counts as one earlier run at most, and not at all where the table knows the model.
 """
 
 from dataclasses import dataclass, field
@@ -46,11 +47,12 @@ _COUNTERS_COUNT = 1.0  # counters of any number of runs are worth as much as one
 _PROFILE_CONFIDENCE_FRAC = 0.9
 _MOST_KINDS = 10_000
 _LEAST_SPEED_FRAC = 1e-3
-_MOST_EXPOSED = 100.0  # one job that stood still must not decide for all
+# A bound, so that one job that stood still does not outweigh all others.
+_MOST_EXPOSED = 100.0
 _STRETCH_HALF_LIFE_S = 86_400.0
-# A rule of thumb: links between nodes are a quarter as fast, per GPU, as those inside one, halfway
+# A rule of thumb: per GPU, links between nodes are a quarter as fast as links inside a node, halfway
 # between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what compute
-# hides, so this is worth one run and no more.
+# hides, so this counts as one run at most.
 _NETWORK_SLOWDOWN = 4.0
 _LINK_COLUMNS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
 
