@@ -50,9 +50,9 @@ _LEAST_SPEED_FRAC = 1e-3
 # A bound, so that one job that stood still does not outweigh all others.
 _MOST_EXPOSED = 100.0
 _STRETCH_HALF_LIFE_S = 86_400.0
-# A rule of thumb: per GPU, links between nodes are a quarter as fast as links inside a node, halfway
-# between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what compute
-# hides, so this counts as one run at most.
+# A rule of thumb: per GPU, links between nodes are a quarter as fast as links inside a node,
+# halfway between PCIe (about as fast) and NVLink (six to nine times). Counters do not see what
+# compute hides, so this counts as one run at most.
 _NETWORK_SLOWDOWN = 4.0
 _LINK_COLUMNS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
 
