@@ -18,6 +18,7 @@ from roost_engine.cluster.index_set_counts import ClusterSetCounts
 from roost_engine.cluster.labels import NodeLabels
 from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
 from roost_engine.cluster.loads import NodeLoads
+from roost_engine.cluster.node_groups import NodeGroups
 from roost_engine.cluster.node_sets import NO_NODES, Levels, NodeSet, doubled, node_set_where
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
@@ -36,7 +37,7 @@ class Cluster:
         free_mask: int64, GPUs that nobody claims and that are healthy.
         gpu_free: Levels, how many they are.
         free_gpu_count: not by row: how many GPUs are free, those of nodes out of use included.
-        free_sets: not by row: the rows that have exactly this set free, by (kind, free mask).
+        groups: not by row: the nodes of each kind with the same GPUs free.
         sets_in_common: not by row: on how many rows each index set is free.
         usable: bool, Slurm would start a job there.
         rack_nodes: not by row but by rack: its rows.
@@ -69,11 +70,9 @@ class Cluster:
         self.memory_free = Levels()
         self.free_mask = np.zeros(64, dtype=np.int64)
         self.gpu_free = Levels()
-        self.free_sets: dict[tuple[int, int], NodeSet] = {}
-        self._group_keys: list[tuple[int, int]] = []  # every key of free_sets there ever was
-        self._known_keys: set[tuple[int, int]] = set()
+        self.groups = NodeGroups()
         self._rankings: dict[int, GroupRanking] = {}  # by number of GPUs
-        self.sets_in_common = ClusterSetCounts(self.free_sets)
+        self.sets_in_common = ClusterSetCounts(self.groups)
         self.free_gpu_count = 0
         self.usable = np.zeros(64, dtype=np.bool_)
         self.rack_id = np.zeros(64, dtype=np.int64)
@@ -85,7 +84,6 @@ class Cluster:
         # By row; lists, because they are touched one at a time.
         self._whole: list[int] = []  # mask of the GPUs that are there and healthy
         self._kind_of: list[int] = []  # as `kind`
-        self._free_as: list[tuple[int, int]] = []  # its key in free_sets
 
     def __len__(self) -> int:
         return len(self.names)
@@ -175,16 +173,16 @@ class Cluster:
             yield self.tables[kind], np.flatnonzero(kinds == kind)
 
     def free_as(self, row: int) -> tuple[int, int]:
-        """The kind of a node and its free GPUs: its key in `free_sets`."""
-        return self._free_as[row]
+        """The kind of a node and the mask of its free GPUs."""
+        group = self.groups[row]
+        return group.kind, group.free
 
     def ranking(self, gpu_count: int) -> GroupRanking:
-        """Return the ranking of the groups in `free_sets` for a number of GPUs."""
+        """Return the ranking of the groups for a number of GPUs."""
         found = self._rankings.get(gpu_count)
         if found is None:
-            found = self._rankings[gpu_count] = GroupRanking(
-                gpu_count, self.tables, self.free_sets, self._group_keys
-            )
+            found = GroupRanking(gpu_count, self.tables, self.groups.groups)
+            self._rankings[gpu_count] = found
         return found
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
@@ -297,16 +295,12 @@ class Cluster:
                 cpus[row] -= share.cpu_count
                 memory[row] -= share.memory_bytes
         self._claims.check(holders)
-        free_sets: dict[tuple[int, int], NodeSet] = {}
         for row in range(len(self)):
-            free = self._free_mask(row)
-            assert self.free_mask[row] == free, f"free mask of row {row} drifted"
-            kind_and_free = int(self.kind[row]), free
-            free_sets[kind_and_free] = free_sets.get(kind_and_free, NO_NODES) | 1 << row
+            assert self.free_mask[row] == self._free_mask(row), f"free mask of row {row} drifted"
             assert self.rack_id[row] == self.rack_of[row], f"rack of row {row} drifted"
             assert self.rack_nodes[self.rack_of[row]] >> row & 1, f"rack of row {row} drifted"
         assert sum(map(int.bit_count, self.rack_nodes)) == len(self), "rows of racks drifted"
-        assert free_sets == self.free_sets, "sets of rows with the same GPUs free drifted"
+        self.groups.check(self.kind[: len(self)], self.free_mask[: len(self)])
         self.sets_in_common.check()
         masks = self.free_mask[: len(self)].tolist()
         assert sum(map(int.bit_count, masks)) == self.free_gpu_count, "count of free GPUs drifted"
@@ -345,21 +339,11 @@ class Cluster:
     def _refresh(self, row: int) -> None:
         """Work out anew which GPUs of a row are free: a holder, a fault or the links changed."""
         free, kind = self._whole[row] & ~self._claims.masks[row], self._kind_of[row]
-        before = self._free_as[row]
-        kind_before, free_before = before
-        if free == free_before and kind == kind_before:
+        before = self.groups[row]
+        free_before = before.free
+        if free == free_before and kind == before.kind:
             return
-        bit, sets, now = 1 << row, self.free_sets, (kind, free)
-        others = sets[before] ^ bit
-        if others:
-            sets[before] = others
-        else:
-            del sets[before]
-        self._free_as[row] = now
-        sets[now] = sets.get(now, NO_NODES) | bit
-        if now not in self._known_keys:
-            self._known_keys.add(now)
-            self._group_keys.append(now)
+        self.groups.move(row, kind, free)
         self.sets_in_common.change(free_before, free)
         self.free_mask[row] = free
         more = free.bit_count() - free_before.bit_count()
@@ -383,8 +367,7 @@ class Cluster:
         self._whole.append(0)
         self.rack_of.append(0)
         self._kind_of.append(0)
-        self._free_as.append((0, 0))
-        self.free_sets[0, 0] = self.free_sets.get((0, 0), NO_NODES) | 1 << row
+        self.groups.add_node()
         self.row[name] = row
         return row
 

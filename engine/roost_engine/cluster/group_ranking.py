@@ -1,76 +1,83 @@
-"""Groups of interchangeable nodes, ranked by what the best subset of their free GPUs is worth.
+"""Groups of nodes ranked by the score of the best subset of their free GPUs.
 
-Nodes of one kind with the same GPUs free form a group; its score is a property of the link table
-and never changes. So groups are ranked once, when they first appear, and a search reads the ranking
-from the top until it has enough nodes.
+The score is a property of the link table and never changes. So each group is ranked once, when it
+first has a node, and a search reads the ranking from the top until it has enough nodes.
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
-from roost_engine.cluster.link_table import LinkTable, SubsetChoice
-from roost_engine.cluster.node_sets import NodeSet
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.link_table import LinkTable
+from roost_engine.cluster.node_groups import NodeGroup
+from roost_engine.cluster.node_sets import NodeSet, doubled
 
 
 class RankedGroup(NamedTuple):
-    """Some nodes of a group.
+    """A group and its place in a ranking.
 
     Attributes:
-        score: the heuristic's load-free score of the best subset.
-        nodes: with the same kind and the same GPUs free.
-        kind: of the nodes.
-        choice: the best subsets.
+        negative_score: so that the best score sorts first.
+        key: settles ties.
     """
 
-    score: float
-    nodes: NodeSet
-    kind: int
-    choice: SubsetChoice
+    negative_score: float
+    key: tuple[int, int]
+    group: NodeGroup
 
 
 class GroupRanking:
     """The groups that can give a number of GPUs, best first.
 
+    The score of a group is the heuristic's score of the best subset, load left out.
+
     Args:
         gpu_count: GPUs wanted of a node.
         tables: link tables, by kind of node; grows at its end.
-        groups: the nodes of each group, by (kind, mask of the free GPUs).
-        keys: every key that `groups` ever had, once; grows at its end.
+        groups: every group, by number; grows at its end.
     """
 
     def __init__(
-        self,
-        gpu_count: int,
-        tables: Sequence[LinkTable],
-        groups: Mapping[tuple[int, int], NodeSet],
-        keys: Sequence[tuple[int, int]],
+        self, gpu_count: int, tables: Sequence[LinkTable], groups: Sequence[NodeGroup]
     ) -> None:
-        self._gpu_count, self._tables, self._groups, self._keys = gpu_count, tables, groups, keys
-        self._ranked: list[tuple[float, tuple[int, int], SubsetChoice]] = []
-        self._seen_count = 0
+        self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
+        self._ranked: list[RankedGroup] = []
+        self._scores = np.full(64, -inf, dtype=np.float32)
+        self._known_count = 0
 
-    def among(self, nodes: NodeSet) -> Iterator[RankedGroup]:
-        """Yield the groups that have some of the nodes, with these only; the best group first.
+    def among(self, nodes: NodeSet) -> Iterator[tuple[float, NodeSet, NodeGroup]]:
+        """Yield the groups that have some of the nodes, the best first.
 
         Args:
-            nodes: all with as many free GPUs; others are ignored.
+            nodes: all with enough free GPUs; others are ignored.
+
+        Yields:
+            Negative score, those of the nodes that are in the group, and the group.
         """
-        if self._seen_count < len(self._keys):
-            self._catch_up()
-        groups = self._groups
-        for negative_score, key, choice in self._ranked:
-            if (all_of_group := groups.get(key)) and (here := all_of_group & nodes):
-                yield RankedGroup(-negative_score, here, key[0], choice)
+        if self._known_count < len(self._groups):
+            self._rank_new_groups()
+        for negative_score, _, group in self._ranked:
+            if here := group.nodes & nodes:
+                yield negative_score, here, group
 
-    def _catch_up(self) -> None:
-        for key in self._keys[self._seen_count :]:
-            kind, free_mask = key
-            if free_mask.bit_count() >= self._gpu_count:
-                choice = self._tables[kind].choice(free_mask, self._gpu_count)
-                insort(self._ranked, (-choice.best_static_score, key, choice), key=_by_score)
-        self._seen_count = len(self._keys)
+    def scores(self) -> NDArray[np.float32]:
+        """Return the score of each group: float32 [group], -inf where it has too few free GPUs."""
+        if self._known_count < len(self._groups):
+            self._rank_new_groups()
+        return self._scores
 
-
-def _by_score(entry: tuple[float, tuple[int, int], SubsetChoice]) -> tuple[float, tuple[int, int]]:
-    return entry[0], entry[1]
+    def _rank_new_groups(self) -> None:
+        for group in self._groups[self._known_count :]:
+            if group.number >= len(self._scores):
+                self._scores = doubled(self._scores)
+                self._scores[group.number :] = -inf
+            if group.free.bit_count() >= self._gpu_count:
+                choice = self._tables[group.kind].choice(group.free, self._gpu_count)
+                score = choice.best_static_score
+                insort(self._ranked, RankedGroup(-score, (group.kind, group.free), group))
+                self._scores[group.number] = score
+        self._known_count = len(self._groups)

@@ -7,7 +7,7 @@ A node is one addition, however many sets are free on it. `ArrayCounts` serves s
 a thousand sets, such as 8 of 16 GPUs: the lanes would grow too long.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from math import comb
 from typing import TypeAlias
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.link_table import MAX_GPUS, mask_of, popcounts, subsets
-from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.cluster.node_groups import NodeGroup
 
 _LANE_BITS = 24  # half of what they hold must exceed the number of nodes
 _LANE = (1 << _LANE_BITS) - 1
@@ -142,14 +142,14 @@ class ClusterSetCounts:
     while nobody does, one costs next to nothing.
     """
 
-    def __init__(self, nodes: Mapping[tuple[int, int], NodeSet]) -> None:
-        """Begin.
+    def __init__(self, groups: Iterable[NodeGroup]) -> None:
+        """Count nothing yet.
 
         Args:
-            nodes: the rows that have exactly this set free, by (kind, free mask). Whoever changes
-                it tells `change` of it then.
+            groups: the nodes by free GPUs. `change` must be called for each node that moves from
+                one group to another.
         """
-        self._nodes = nodes
+        self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
         self._changes: list[tuple[int, int]] = []  # which the counts do not hold yet
         self._widest = 0  # of all free masks that there ever were
@@ -193,8 +193,7 @@ class ClusterSetCounts:
         self._changes.clear()
 
     def _count(self, size: int) -> LaneCounts:
-        nodes = self._nodes.items()
-        return LaneCounts(size, [(free, rows.bit_count()) for (_, free), rows in nodes])
+        return LaneCounts(size, [(group.free, group.nodes.bit_count()) for group in self._groups])
 
 
 def is_countable(mask: int, size: int) -> bool:

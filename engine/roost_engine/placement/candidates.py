@@ -150,9 +150,9 @@ class Candidates:
             return gang_features(gangs, self.tables)
         if not self.options:
             return np.zeros((0, len(COLUMNS)), dtype=np.float32)
-        each = [node_features(option) for option in self.options if isinstance(option, NodeOption)]
+        nodes = [option for option in self.options if isinstance(option, NodeOption)]
         # Subset 0 begins each node's part of the listing.
-        return np.concatenate([each[number] for number in listing.option[listing.subset == 0]])
+        return node_features([nodes[number] for number in listing.option[listing.subset == 0]])
 
     def explain(self, listing: Listing, order: NDArray[np.int64]) -> "Explained":
         """Describe some candidates, given by position, best first."""

@@ -92,9 +92,9 @@ def groups_in(cluster: Cluster, nodes: NodeSet, gpu_count: int) -> list[Group]:
             few[key] = few.get(key, NO_NODES) | 1 << node
         return [Group(*key, here, here.bit_count()) for key, here in few.items()]
     return [
-        Group(kind, free, here, here.bit_count())
-        for (kind, free), alike in cluster.free_sets.items()
-        if free.bit_count() >= gpu_count and (here := alike & nodes)
+        Group(group.kind, group.free, here, here.bit_count())
+        for group in cluster.groups
+        if group.free.bit_count() >= gpu_count and (here := group.nodes & nodes)
     ]
 
 

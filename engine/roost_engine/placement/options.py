@@ -76,13 +76,24 @@ class GangOption(NamedTuple):
 Option: TypeAlias = NodeOption | GangOption
 
 
-def node_features(option: NodeOption) -> NDArray[np.float32]:
-    """Return what a policy sees of the subsets on one node: float32 [subset, feature]."""
-    features = np.zeros((len(option.choice.masks), len(COLUMNS)), dtype=np.float32)
-    features[:, STATIC_COLUMNS] = option.choice.static
-    if option.load is not None:
-        features[:, LOAD_COLUMNS] = option.load.around
-        features[:, COLUMN["load_known_frac"]] = option.load.known_frac
+def node_features(options: Sequence[NodeOption]) -> NDArray[np.float32]:
+    """Return what a policy sees of the subsets of one node of each option.
+
+    Args:
+        options: one or more.
+
+    Returns:
+        float32 [subset of an option, feature], option by option.
+    """
+    static = np.concatenate([option.choice.static for option in options])
+    features = np.zeros((len(static), len(COLUMNS)), dtype=np.float32)
+    features[:, STATIC_COLUMNS] = static
+    end = 0
+    for option in options:
+        start, end = end, end + len(option.choice.masks)
+        if option.load is not None:
+            features[start:end, LOAD_COLUMNS] = option.load.around
+            features[start:end, COLUMN["load_known_frac"]] = option.load.known_frac
     return features
 
 

@@ -9,9 +9,9 @@ load of a group's nodes is unknown the group is a bit set and its first nodes st
 it is known, the nodes of the group are compared as arrays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from itertools import chain, groupby, takewhile
+from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ import numpy as np
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import HEURISTIC_WEIGHTS, weighted_sums
-from roost_engine.cluster.group_ranking import RankedGroup
-from roost_engine.cluster.link_table import LOAD_COLUMNS
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, nodes_in
+from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, LOAD_COLUMNS, SubsetChoice
+from roost_engine.cluster.loads import NodeLoads
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, node_array
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec, Shape
@@ -31,6 +31,7 @@ from roost_engine.placement.eligibility import (
     Capacity,
     Hint,
     capacity_for,
+    first_largest,
     required_set,
 )
 from roost_engine.placement.gangs import find_gangs
@@ -145,71 +146,63 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
         gpu_count: GPUs wanted.
         nodes: those with capacity, one or more.
     """
-    groups = cluster.ranking(gpu_count).among(nodes)
     if nodes & cluster.loads.reported:
-        return _best_with_load(cluster, groups)
-    return _best_without_load(groups)
+        return _best_with_load(cluster, gpu_count, nodes)
+    return _best_without_load(cluster, gpu_count, nodes)
 
 
-def _best_without_load(groups: Iterator[RankedGroup]) -> Sequence[NodeOption]:
-    """Cut the ranking off after the best few nodes.
+def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
+    """Cut the ranking of groups off after the best few nodes.
 
     Groups of the same score compete by node index, so they are cut off together.
     """
-    found, missing = list[NodeOption](), NODE_COUNT
-    for _, equals in groupby(groups, itemgetter(0)):
+    found, missing, tables = list[NodeOption](), NODE_COUNT, cluster.tables
+    ranked = cluster.ranking(gpu_count).among(nodes)
+    for _, equals in groupby(ranked, itemgetter(0)):
         level, together = list(equals), NO_NODES
-        for group in level:
-            together |= group.nodes
+        for _, here, _ in level:
+            together |= here
         first = first_nodes(together, missing)
-        for _, nodes, kind, choice in level:
-            if chosen := nodes & first:
-                found.append(NodeOption(chosen, kind, choice))
+        for _, here, group in level:
+            if chosen := here & first:
+                choice = tables[group.kind].choice(group.free, gpu_count)
+                found.append(NodeOption(chosen, group.kind, choice))
         missing -= first.bit_count()
         if not missing:
             break
     return found
 
 
-def _best_with_load(cluster: Cluster, groups: Iterator[RankedGroup]) -> Sequence[NodeOption]:
-    """Compare the nodes of the best groups one by one.
-
-    Load only lowers what a node is worth, so groups whose score is below the worth of enough nodes
-    need not be looked at.
-    """
-    compared, node_count = list[RankedGroup](), 0
-    for group in groups:
-        compared.append(group)
-        node_count += group.nodes.bit_count()
-        if node_count >= NODE_COUNT:
-            break
-    best = _most_worth(cluster, compared)
-    more = list(takewhile(lambda group: group.score >= best[-1][0], groups))
-    if more:
-        best = _most_worth(cluster, compared + more)
-    return [_with_load(cluster, node, group) for _, node, group in best]
-
-
-def _most_worth(
-    cluster: Cluster, groups: Sequence[RankedGroup]
-) -> list[tuple[float, int, RankedGroup]]:
-    """Worth, node and group of the best few nodes, best first."""
-    listed = [nodes_in(group.nodes) for group in groups]
-    group_of = np.repeat(np.arange(len(groups)), [len(nodes) for nodes in listed])
-    scores = np.array([group.score for group in groups], dtype=np.float32)[group_of]
-    nodes = np.array(list(chain.from_iterable(listed)), dtype=np.int64)
-    worth = scores + cluster.loads.mean[nodes] * _NODE_LOAD_WEIGHT
-    order = np.lexsort((nodes, -worth))[:NODE_COUNT]
+def _best_with_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
+    """Compare the nodes one by one."""
+    listed, groups, loads = node_array(nodes), cluster.groups, cluster.loads
+    scores = cluster.ranking(gpu_count).scores()[groups.number_of[listed]]
+    worth = scores + loads.mean[listed] * _NODE_LOAD_WEIGHT
+    best = listed[first_largest(worth, NODE_COUNT)].tolist()
+    choices = [
+        cluster.tables[(group := groups[node]).kind].choice(group.free, gpu_count) for node in best
+    ]
     return [
-        (float(worth[position]), int(nodes[position]), groups[group_of[position]])
-        for position in order.tolist()
+        NodeOption(1 << node, groups[node].kind, choice, load)
+        for node, choice, load in zip(best, choices, _loads(loads, best, choices), strict=True)
     ]
 
 
-def _with_load(cluster: Cluster, node: int, group: RankedGroup) -> NodeOption:
-    loads, choice, load = cluster.loads, group.choice, None
-    if loads.known_frac[node]:
-        here = loads.by_gpu[node, : choice.neighbours.shape[1]]
-        around = weighted_sums(choice.neighbours, here).reshape(len(choice.masks), -1)
-        load = Load(around, float(loads.known_frac[node]))
-    return NodeOption(1 << node, group.kind, choice, load)
+def _loads(
+    loads: NodeLoads, nodes: Sequence[int], choices: Sequence[SubsetChoice]
+) -> list[Load | None]:
+    """Average the load around the subsets of each node; None where it is unknown."""
+    found: list[Load | None] = [None] * len(nodes)
+    # One product for all nodes of a size: numpy's calls cost more than its sums.
+    for size in sorted({choice.neighbours.shape[1] for choice in choices}):
+        here = [at for at, choice in enumerate(choices) if choice.neighbours.shape[1] == size]
+        weights = np.concatenate([choices[at].neighbours for at in here])
+        each = loads.by_gpu[[nodes[at] for at in here], :size]
+        by_gpu = np.repeat(each, [len(choices[at].neighbours) for at in here], axis=0)
+        around = weighted_sums(weights[:, None], by_gpu).reshape(-1, LOAD_COLUMN_COUNT)
+        end = 0
+        for at in here:
+            start, end = end, end + len(choices[at].masks)
+            if known_frac := float(loads.known_frac[nodes[at]]):
+                found[at] = Load(around[start:end], known_frac)
+    return found

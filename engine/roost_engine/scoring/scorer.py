@@ -38,28 +38,15 @@ class Scorer:
         """
         self.decision_count += 1
         if self._rowwise is not None and candidates.is_load_free:
-            try:
-                placement = self._best_by_option(self._rowwise, candidates)
-            except Exception:  # noqa: BLE001  asked again below, where the fault is counted
-                self._scores.clear()
-            else:
-                return placement, Lazy(partial(_explain, self._rowwise, candidates, at_s))
+            placement = self._best_by_option(self._rowwise, candidates)
+            return placement, Lazy(partial(_score_later, self._rowwise, candidates, at_s))
         listing = candidates.listing()
-        features = candidates.features_of(listing)
-        scores, policy, fallback = self._score(features)
-        order = shortlist(listing.node, np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
-        first = order[0]
-        option = candidates.options[int(listing.option[first])]
-        placement = candidates.spelled(option, int(listing.node[first]), int(listing.subset[first]))
+        scores, policy, fallback = self._score(candidates.features_of(listing))
+        best = int(np.argmax(scores))
+        option, node = candidates.options[int(listing.option[best])], int(listing.node[best])
+        placement = candidates.spelled(option, node, int(listing.subset[best]))
         explain = partial(
-            _decision,
-            candidates,
-            order,
-            features[order],
-            scores[order],
-            at_s=at_s,
-            policy=policy,
-            fallback_reason=fallback,
+            _decision, candidates, scores, at_s=at_s, policy=policy, fallback_reason=fallback
         )
         return placement, Lazy(explain)
 
@@ -91,7 +78,7 @@ class Scorer:
         if isinstance(option, GangOption):
             features = gang_features([option], candidates.tables)
         else:
-            features = node_features(option)
+            features = node_features([option])
         scores = policy.score(features)
         subset = int(np.argmax(scores))
         return float(scores[subset]), subset
@@ -129,34 +116,37 @@ def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) ->
     return order[keep]
 
 
-def _explain(policy: RowwiseScore, candidates: Candidates, at_s: float) -> Decision:
-    """Work out a decision that was made option by option."""
-    listing = candidates.listing()
-    features = candidates.features_of(listing)
-    scores = policy.score(features)
-    order = shortlist(listing.node, np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
-    return _decision(
-        candidates, order, features[order], scores[order], at_s=at_s, policy=policy.name
-    )
+def _score_later(policy: RowwiseScore, candidates: Candidates, at_s: float) -> Decision:
+    """Describe a decision for which each option was scored once."""
+    scores = policy.score(candidates.features)
+    return _decision(candidates, scores, at_s=at_s, policy=policy.name)
 
 
 def _decision(
     candidates: Candidates,
-    order: NDArray[np.int64],
-    features: NDArray[np.float32],
     scores: NDArray[np.float32],
     *,
     at_s: float,
     policy: str,
     fallback_reason: str = "",
 ) -> Decision:
-    """Describe the candidates at some positions, best first; features and scores are theirs."""
-    found = candidates.explain(candidates.listing(), order)
+    """Describe a decision.
+
+    Args:
+        candidates: all that were scored; they keep what a policy saw of them.
+        scores: float32 [candidate].
+        at_s: engine time of the decision.
+        policy: name of the policy that scored them.
+        fallback_reason: why that was the heuristic, if it was not meant to be.
+    """
+    listing = candidates.listing()
+    order = shortlist(listing.node, np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
+    found = candidates.explain(listing, order)
     return Decision(
         at_s=at_s,
         candidates=found.placements,
-        features=features,
-        scores=scores,
+        features=candidates.features_of(listing)[order],
+        scores=scores[order],
         link_scores=found.link_scores,
         best_link_score=found.best_link_score,
         exclusions=candidates.exclusions,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from roost_engine.cluster.index_set_counts import ClusterSetCounts, LaneCounts, is_countable
 from roost_engine.cluster.link_table import mask_of
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet
+from roost_engine.cluster.node_groups import NodeGroups
 
 NODES = st.lists(st.tuples(st.integers(0, 255), st.integers(1, 20_000)), max_size=6)
 
@@ -44,14 +44,11 @@ CHANGES = st.lists(
 def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
     changes: list[tuple[int, int, bool, int]],
 ) -> None:
-    masks = [0] * 6
-    by_mask: dict[tuple[int, int], NodeSet] = {(0, 0): 0b111111}
-    free = ClusterSetCounts(by_mask)
-    for row, mask, is_asked, size in changes:
-        before, masks[row] = masks[row], mask
-        by_mask.clear()
-        for other, there in enumerate(masks):
-            by_mask[0, there] = by_mask.get((0, there), NO_NODES) | 1 << other
+    masks, groups = [0] * 6, node_groups(6)
+    free = ClusterSetCounts(groups)
+    for node, mask, is_asked, size in changes:
+        before, masks[node] = masks[node], mask
+        groups.move(node, 0, mask)
         free.change(before, mask)
         if is_asked:
             fresh = LaneCounts(size, [(each, 1) for each in masks])
@@ -62,14 +59,23 @@ def test_sets_of_a_cluster_are_those_that_its_nodes_have_now(
 
 def test_sets_of_wide_nodes_may_be_anything_once_there_are_some() -> None:
     """Eight of sixteen GPUs are not counted; two of them are."""
-    by_mask = {(0, 0xFF): 0b1, (0, 0): 0b10}
-    free = ClusterSetCounts(by_mask)
+    groups = node_groups(2)
+    free = ClusterSetCounts(groups)
+    groups.move(0, 0, 0xFF)
     free.change(0, 0xFF)
     assert free.reach(8, 1)
     assert not free.reach(8, 2)
-    by_mask[0, 0xFFFF] = by_mask.pop((0, 0))
+    groups.move(1, 0, 0xFFFF)
     free.change(0, 0xFFFF)
     assert free.reach(8, 5)
     assert free.reach(2, 2)
     assert not free.reach(2, 3)
     free.check()
+
+
+def node_groups(node_count: int) -> NodeGroups:
+    """Nodes without a free GPU."""
+    groups = NodeGroups()
+    for _ in range(node_count):
+        groups.add_node()
+    return groups
