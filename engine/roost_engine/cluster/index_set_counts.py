@@ -90,21 +90,19 @@ class ArrayCounts:
 
     Args:
         size: GPUs in a set.
-        nodes: as for LaneCounts, of any size.
+        node_counts: int64 [mask], how many nodes have exactly this mask free.
     """
 
     __slots__ = ("_free_on", "_sets")
 
-    def __init__(self, size: int, nodes: Iterable[tuple[int, int]]) -> None:
-        listed = list(nodes)
-        width = max([mask.bit_length() for mask, _ in listed], default=0)
+    def __init__(self, size: int, node_counts: NDArray[np.int64]) -> None:
+        width = (len(node_counts) - 1).bit_length()
         free_on = np.zeros(1 << width, dtype=np.int64)
-        for mask, count in listed:
-            free_on[mask] += count
+        free_on[: len(node_counts)] = node_counts
         for gpu in range(width):  # superset sums: every set within a free set is free
             halves = free_on.reshape(-1, 2, 1 << gpu)
             halves[:, 0] += halves[:, 1]
-        self._free_on, self._sets = free_on, np.flatnonzero(popcounts(width) == size)
+        self._free_on, self._sets = free_on, _sets_in_array(width, size)
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -132,7 +130,12 @@ def count_index_sets(size: int, nodes: Sequence[tuple[int, int]]) -> IndexSetCou
         nodes: free masks, and how many nodes have each.
     """
     widest = max([mask for mask, _ in nodes], default=0)
-    return LaneCounts(size, nodes) if is_countable(widest, size) else ArrayCounts(size, nodes)
+    if is_countable(widest, size):
+        return LaneCounts(size, nodes)
+    node_counts = np.zeros(widest + 1, dtype=np.int64)
+    for mask, count in nodes:
+        node_counts[mask] += count
+    return ArrayCounts(size, node_counts)
 
 
 class ClusterSetCounts:
@@ -219,6 +222,12 @@ def _sets(size: int) -> tuple[int, ...]:
     """The sets of one size, by rank, as far as they are counted."""
     width = max(width for width in range(MAX_GPUS + 1) if comb(width, size) <= LANE_LIMIT)
     return tuple(sorted(subsets(mask_of(tuple(range(width))), size)))
+
+
+@cache
+def _sets_in_array(width: int, size: int) -> NDArray[np.int64]:
+    """The sets of one size among so many GPUs, ascending: int64 [set]."""
+    return np.flatnonzero(popcounts(width) == size)
 
 
 @cache

@@ -9,10 +9,12 @@ from tests.engine.placement.listed import masks_of, nodes_of
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMN
+from roost_engine.cluster.link_table import subsets
 from roost_engine.cluster.node_sets import NO_NODES, nodes_in
 from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.placement.gangs import find_gangs, groups_in
+from roost_engine.placement.gang_scopes import FewNodes, ManyNodes
+from roost_engine.placement.gangs import find_gangs
 from roost_engine.placement.search import find_candidates
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 
@@ -97,11 +99,35 @@ def test_sizes_with_many_index_sets_are_counted_in_arrays() -> None:
     assert expected
 
 
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("loaded_frac", [0.0, 0.5])
+def test_few_and_many_nodes_are_searched_alike(kinds: list[LinkMatrix], loaded_frac: float) -> None:
+    for seed in range(8):
+        random = Random(seed)
+        cluster = random_cluster(random, kinds, loaded_frac=loaded_frac, most_nodes=200)
+        nodes = cluster.gpu_free.at_least[2]
+        racks = random.sample(range(len(cluster.rack_nodes)), len(cluster.rack_nodes))
+        few, many = FewNodes(cluster, nodes, racks), ManyNodes(cluster, nodes, racks)
+        assert dict(few.count_by_kind) == dict(many.count_by_kind)
+        assert few.count_with(0xFF) == many.count_with(0xFF)
+        masks = np.array(subsets(0xFF, 2))
+        for kind in (None, *few.count_by_kind):
+            ours, theirs = few.counts(2, kind), many.counts(2, kind)
+            assert ours.of(masks).tolist() == theirs.of(masks).tolist()
+            assert ours.reaching(2).tolist() == theirs.reaching(2).tolist()
+        for mask in masks.tolist():
+            for count in (1, 3, 70):
+                assert few.best(mask, count) == many.best(mask, count)
+        for count in range(1, 60):
+            assert few.has_alike(count) == many.has_alike(count)
+
+
 def test_nodes_with_the_same_gpus_free_are_grouped() -> None:
     cluster = Cluster()
     for name in ("a", "b", "c"):
         cluster.apply_node(node(name))
     cluster.hold(JobId("1"), [NodeShare(node("b").name, (0,))])
-    groups = {group.free: nodes_in(group.nodes) for group in groups_in(cluster, 0b111, 1)}
-    assert groups == {0xFF: [0, 2], 0xFE: [1]}
-    assert [tuple(group) for group in groups_in(cluster, 0b010, 1)] == [(0, 0xFE, 0b010, 1)]
+    found = {
+        alike.group.free: nodes_in(alike.nodes) for alike in FewNodes(cluster, 0b111, (0,)).alike
+    }
+    assert found == {0xFF: [0, 2], 0xFE: [1]}
