@@ -207,14 +207,17 @@ class ManyNodes:
         """See Scope."""
         nodes, free, kind = self._by_preference
         fits = np.flatnonzero(free & mask == mask)
-        scores = [
-            table.score_by_set[mask] if mask <= table.full_mask else 0
-            for table in self._cluster.tables
-        ]
-        if len(self.count_by_kind) > 1:
-            # Stable: equally well linked nodes stay in the order of preference.
-            fits = fits[np.argsort(-np.array(scores)[kind[fits]], kind="stable")]
-        return node_set(nodes[fits[:count]].tolist())
+        if len(self.count_by_kind) == 1:
+            return node_set(nodes[fits[:count]].tolist())
+        tables = self._cluster.tables
+        scores = [table.score_by_set[mask] if mask <= table.full_mask else 0 for table in tables]
+        score, chosen = np.array(scores)[kind[fits]], list[int]()
+        levels = dict.fromkeys([scores[kind] for kind in self.count_by_kind])
+        for level in sorted(levels, reverse=True):
+            if len(chosen) == count:
+                break
+            chosen += nodes[fits[score == level][: count - len(chosen)]].tolist()
+        return node_set(chosen)
 
     @cached_property
     def _by_preference(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

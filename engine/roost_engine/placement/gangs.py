@@ -54,11 +54,9 @@ def find_gangs(
         return ()
     needed = _Required(required, [cluster.free_as(node) for node in nodes_in(required)])
     # The tightest racks that hold enough nodes, then the whole cluster.
-    enough = [
-        rack
-        for rack, count in counts.items()
-        if count >= shape.node_count and not required & ~cluster.rack_nodes[rack]
-    ]
+    enough = [rack for rack, count in counts.items() if count >= shape.node_count]
+    if required:
+        enough = [rack for rack in enough if not required & ~cluster.rack_nodes[rack]]
     scopes = [
         scope_of(cluster, cluster.rack_nodes[rack] & nodes & ~required, (rack,))
         for rack in sorted(enough, key=counts.__getitem__)[:RACK_COUNT]

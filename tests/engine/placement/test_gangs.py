@@ -115,8 +115,8 @@ def test_few_and_many_nodes_are_searched_alike(kinds: list[LinkMatrix], loaded_f
             ours, theirs = few.counts(2, kind), many.counts(2, kind)
             assert ours.of(masks).tolist() == theirs.of(masks).tolist()
             assert ours.reaching(2).tolist() == theirs.reaching(2).tolist()
-        for mask in masks.tolist():
-            for count in (1, 3, 70):
+        for mask in (*masks.tolist(), *subsets(0xFF, 1)):
+            for count in (1, 3, 70, 150):
                 assert few.best(mask, count) == many.best(mask, count)
         for count in range(1, 60):
             assert few.has_alike(count) == many.has_alike(count)
