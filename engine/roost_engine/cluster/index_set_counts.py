@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.link_table import MAX_GPUS, mask_of, popcounts, subsets
+from roost_engine.cluster.link_table import MAX_GPUS, popcounts, subsets
 from roost_engine.cluster.node_groups import NodeGroup
 
 _LANE_BITS = 24  # half of what they hold must exceed the number of nodes
@@ -218,10 +218,11 @@ def _rank(mask: int) -> int:
 
 
 @cache
-def _sets(size: int) -> tuple[int, ...]:
-    """The sets of one size, by rank, as far as they are counted."""
+def _sets(size: int) -> list[int]:
+    """The sets of one size, by rank, as far as they are counted in lanes."""
     width = max(width for width in range(MAX_GPUS + 1) if comb(width, size) <= LANE_LIMIT)
-    return tuple(sorted(subsets(mask_of(tuple(range(width))), size)))
+    listed: list[int] = _sets_in_array(width, size).tolist()
+    return listed
 
 
 @cache

@@ -4,6 +4,7 @@ A mask is an int whose bit i stands for GPU i. A node of 8 GPUs has 256 masks, o
 both tables are built in milliseconds, so the best k of any free set is exact and costs one lookup.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import combinations
@@ -205,7 +206,7 @@ class LinkTable:
         )
 
     def part(self, free_mask: int, mask: int) -> tuple[NDArray[np.float32], int]:
-        """What a subset of a free set brings to a gang: its load-free columns and link score.
+        """Return what a subset of a free set adds to a gang: load-free columns and link score.
 
         Returns:
             float32 [5], as `static_features`; and its entry in `set_scores`.
@@ -213,12 +214,24 @@ class LinkTable:
         key = (free_mask, mask)
         found = self._parts.get(key)
         if found is None:
+            self.compute_parts((key,))
+            found = self._parts[key]
+        return found
+
+    def compute_parts(self, parts: Sequence[tuple[int, int]]) -> None:
+        """Compute what part() will return for each (free mask, subset), all in one go."""
+        by_size = dict[int, list[tuple[int, int]]]()
+        for key in dict.fromkeys(parts):
+            if key not in self._parts:
+                by_size.setdefault(key[1].bit_count(), []).append(key)
+        for size, keys in by_size.items():
             if len(self._parts) >= _CACHE_LIMIT:
                 self._parts.clear()
-            masks, left = np.array([mask]), (free_mask & ~mask).bit_count()
-            static = self.static_features(masks, self.fragmentation(free_mask, masks), left)
-            found = self._parts[key] = static[0], int(self.set_scores[mask])
-        return found
+            free, masks = np.array(keys, dtype=np.int64).T
+            left = self.popcount[free] - size
+            static = self.static_features(masks, self.fragmentation(free, masks), left)
+            for key, columns in zip(keys, static, strict=True):
+                self._parts[key] = columns, int(self.set_scores[key[1]])
 
     def static_features(
         self,

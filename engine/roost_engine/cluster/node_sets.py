@@ -134,7 +134,7 @@ class Levels:
             self._levels.clear()
             self._sets.clear()
             self._highest = 0
-        found = node_set(row for row, value in enumerate(self._values) if value >= level)
+        found = node_set_where(np.array(self._values, dtype=np.int64) >= level)
         self._sets[level] = found
         insort(self._levels, level)
         self._highest = max(self._highest, level)

@@ -109,9 +109,13 @@ def gang_features(
     Returns:
         float32 [gang, feature].
     """
-    parts = [
-        tables[kind].part(free, mask)[0] for gang in options for kind, free, mask in gang.parts
-    ]
+    wanted = [part for gang in options for part in gang.parts]
+    by_kind = dict[int, list[tuple[int, int]]]()
+    for kind, free, mask in wanted:
+        by_kind.setdefault(kind, []).append((free, mask))
+    for kind, pairs in by_kind.items():
+        tables[kind].compute_parts(pairs)
+    parts = [tables[kind].part(free, mask)[0] for kind, free, mask in wanted]
     each = np.zeros((len(parts), len(COLUMNS)), dtype=np.float32)
     each[:, STATIC_COLUMNS] = parts
     features: NDArray[np.float32] = each.reshape(len(options), -1, len(COLUMNS)).mean(axis=1)
