@@ -46,7 +46,8 @@ class GroupRanking:
     ) -> None:
         self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
         self._ranked: list[RankedGroup] = []
-        self._scores = np.full(64, -inf, dtype=np.float32)
+        self._negative_scores: list[float] = []
+        self._scores = np.full(64, -inf, dtype=np.float32)  # the same as an array
         self._known_count = 0
 
     def among(self, nodes: NodeSet) -> Iterator[tuple[float, NodeSet, NodeGroup]]:
@@ -64,6 +65,12 @@ class GroupRanking:
             if here := group.nodes & nodes:
                 yield negative_score, here, group
 
+    def negative_scores(self) -> Sequence[float]:
+        """Return minus the score of each group, by number; inf where it has too few free GPUs."""
+        if self._known_count < len(self._groups):
+            self._rank_new_groups()
+        return self._negative_scores
+
     def scores(self) -> NDArray[np.float32]:
         """Return the score of each group: float32 [group], -inf where it has too few free GPUs."""
         if self._known_count < len(self._groups):
@@ -75,9 +82,11 @@ class GroupRanking:
             if group.number >= len(self._scores):
                 self._scores = doubled(self._scores)
                 self._scores[group.number :] = -inf
+            score = -inf
             if group.free.bit_count() >= self._gpu_count:
                 choice = self._tables[group.kind].choice(group.free, self._gpu_count)
                 score = choice.best_static_score
                 insort(self._ranked, RankedGroup(-score, (group.kind, group.free), group))
                 self._scores[group.number] = score
+            self._negative_scores.append(-score)
         self._known_count = len(self._groups)

@@ -85,9 +85,9 @@ class Candidates:
             hints: see the class.
         """
         self.shape, self.options, self.hints = shape, options, hints
-        self.tier = min(
-            [option.tier for option in options if isinstance(option, GangOption)], default=Tier.NODE
-        )
+        self.tier = Tier.NODE
+        if options and isinstance(options[0], GangOption):
+            self.tier = min([option.tier for option in options if isinstance(option, GangOption)])
         self._exclusions = exclusions
         self._names, self.tables = cluster.names, cluster.tables
 
@@ -111,7 +111,8 @@ class Candidates:
     @property
     def is_load_free(self) -> bool:
         """Whether no load is known on any node: options with the same key then score alike."""
-        return all(option.load is None for option in self.options)
+        loads = [option.load for option in self.options]
+        return loads.count(None) == len(loads)
 
     @property
     def features(self) -> NDArray[np.float32]:

@@ -221,7 +221,7 @@ class JobQueue:
                 if group.job_ids:
                     self._hopeful.append(group)
                     _push(turns, group, group.job_ids[0])
-            elif group.has_since(impatient_s):
+            elif group.ages and group.ages[0][0] <= impatient_s:  # has_since(), without a call
                 _push(turns, group, group.first_since(impatient_s))
         while turns:
             key, _, job_id, group = heappop(turns)
@@ -279,12 +279,12 @@ class JobQueue:
 
         A group that finds no room there either gives no more.
         """
-        waiting = sorted(
-            (key, group.number, job_id, group)
-            for group in self._groups.values()
-            if group.hints
-            for key, job_id in group.job_ids
-        )
+        waiting: list[_Turn] = []
+        for group in self._groups.values():
+            if group.hints:  # no more than `count` jobs of one group can be among the first
+                number = group.number
+                waiting += [(key, number, job_id, group) for key, job_id in group.job_ids[:count]]
+        waiting.sort()  # of sorted runs: much quicker than of jobs in any order
         for _, _, job_id, group in waiting[:count]:
             if group.hints and job_id in group.since_s:
                 yield group, job_id
