@@ -5,7 +5,7 @@ first has a node, and a search reads the ranking from the top until it has enoug
 """
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.link_table import LinkTable
 from roost_engine.cluster.node_groups import NodeGroup
-from roost_engine.cluster.node_sets import NodeSet, doubled
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, first_nodes
 
 
 class RankedGroup(NamedTuple):
@@ -46,30 +46,37 @@ class GroupRanking:
     ) -> None:
         self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
         self._ranked: list[RankedGroup] = []
-        self._negative_scores: list[float] = []
-        self._scores = np.full(64, -inf, dtype=np.float32)  # the same as an array
+        self._scores = np.full(64, -inf, dtype=np.float32)
         self._known_count = 0
 
-    def among(self, nodes: NodeSet) -> Iterator[tuple[float, NodeSet, NodeGroup]]:
-        """Yield the groups that have some of the nodes, the best first.
+    def best(self, nodes: NodeSet, count: int) -> list[tuple[NodeGroup, NodeSet]]:
+        """Choose the nodes of the best groups; ties go to the lower node index.
 
         Args:
-            nodes: all with enough free GPUs; others are ignored.
+            nodes: to choose from, all with enough free GPUs.
+            count: how many to choose; all if there are no more.
 
-        Yields:
-            Negative score, those of the nodes that are in the group, and the group.
+        Returns:
+            Groups, and the chosen nodes of each.
         """
         if self._known_count < len(self._groups):
             self._rank_new_groups()
+        found, level = list[tuple[NodeGroup, NodeSet]](), list[tuple[NodeGroup, NodeSet]]()
+        # Groups of one score form a level; from the last level only the first nodes are chosen.
+        together, score_of_level = NO_NODES, -inf
         for negative_score, _, group in self._ranked:
-            if here := group.nodes & nodes:
-                yield negative_score, here, group
-
-    def negative_scores(self) -> Sequence[float]:
-        """Return minus the score of each group, by number; inf where it has too few free GPUs."""
-        if self._known_count < len(self._groups):
-            self._rank_new_groups()
-        return self._negative_scores
+            if not (here := group.nodes & nodes):
+                continue
+            if negative_score != score_of_level:
+                if (level_count := together.bit_count()) >= count:
+                    break
+                found += level
+                count -= level_count
+                level, together, score_of_level = [], NO_NODES, negative_score
+            level.append((group, here))
+            together |= here
+        first = first_nodes(together, count)
+        return found + [(group, chosen) for group, here in level if (chosen := here & first)]
 
     def scores(self) -> NDArray[np.float32]:
         """Return the score of each group: float32 [group], -inf where it has too few free GPUs."""
@@ -82,11 +89,9 @@ class GroupRanking:
             if group.number >= len(self._scores):
                 self._scores = doubled(self._scores)
                 self._scores[group.number :] = -inf
-            score = -inf
             if group.free.bit_count() >= self._gpu_count:
                 choice = self._tables[group.kind].choice(group.free, self._gpu_count)
                 score = choice.best_static_score
                 insort(self._ranked, RankedGroup(-score, (group.kind, group.free), group))
                 self._scores[group.number] = score
-            self._negative_scores.append(-score)
         self._known_count = len(self._groups)

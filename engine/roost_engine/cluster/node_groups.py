@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, nodes_in
 
 
 class NodeGroup:
@@ -62,6 +62,14 @@ class NodeGroups:
     def __iter__(self) -> Iterator[NodeGroup]:
         """Yield the groups that have nodes."""
         return (group for group in self.groups if group.nodes)
+
+    def among(self, nodes: NodeSet) -> dict[NodeGroup, NodeSet]:
+        """Return the groups of some nodes, which are few, and which of the nodes each has."""
+        found, group_of = dict[NodeGroup, NodeSet](), self._of
+        for node in nodes_in(nodes):
+            group = group_of[node]
+            found[group] = found.get(group, NO_NODES) | 1 << node
+        return found
 
     def move(self, node: int, kind: int, free: int) -> None:
         """Move a node to another group than its own."""

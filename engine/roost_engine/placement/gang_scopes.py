@@ -23,7 +23,6 @@ from roost_engine.cluster.node_sets import (
     first_nodes,
     node_array,
     node_set,
-    nodes_in,
 )
 from roost_engine.placement.eligibility import POPCOUNT
 
@@ -87,11 +86,8 @@ class FewNodes:
 
     def __init__(self, cluster: Cluster, nodes: NodeSet, racks: Sequence[int]) -> None:
         self._cluster, self._racks = cluster, racks
-        here = dict[NodeGroup, NodeSet]()
-        for node in nodes_in(nodes):
-            group = cluster.groups[node]
-            here[group] = here.get(group, NO_NODES) | 1 << node
-        self.alike = [AlikeNodes(group, some, some.bit_count()) for group, some in here.items()]
+        by_group = cluster.groups.among(nodes).items()
+        self.alike = [AlikeNodes(group, some, some.bit_count()) for group, some in by_group]
 
     @cached_property
     def count_by_kind(self) -> Mapping[int, int]:

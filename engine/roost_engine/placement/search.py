@@ -11,25 +11,16 @@ it is known, the nodes of the group are compared as arrays.
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import HEURISTIC_WEIGHTS, weighted_sums
-from roost_engine.cluster.group_ranking import GroupRanking
 from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, LOAD_COLUMNS, SubsetChoice
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_groups import NodeGroup
-from roost_engine.cluster.node_sets import (
-    NO_NODES,
-    NodeSet,
-    first_nodes,
-    node_array,
-    nodes_in,
-)
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_array
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec, Shape
@@ -46,7 +37,6 @@ from roost_engine.placement.gangs import find_gangs
 from roost_engine.placement.options import Load, NodeOption, Option
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
-_FEW_NODES = 32  # up to so many, sorting the nodes is quicker than reading the ranking of groups
 
 # What a mean load of 1 takes off the heuristic's score, were it the same around every GPU.
 _NODE_LOAD_WEIGHT = float(HEURISTIC_WEIGHTS[LOAD_COLUMNS].sum())
@@ -161,50 +151,15 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
 
 
 def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
-    ranking, node_count = cluster.ranking(gpu_count), nodes.bit_count()
-    if node_count <= NODE_COUNT:
-        return _options(cluster, gpu_count, _by_group(cluster, nodes_in(nodes)).items())
-    if node_count <= _FEW_NODES:
-        negative_scores, groups = ranking.negative_scores(), cluster.groups
-        ranked = sorted([(negative_scores[groups[node].number], node) for node in nodes_in(nodes)])
-        best = [node for _, node in ranked[:NODE_COUNT]]
-        return _options(cluster, gpu_count, _by_group(cluster, best).items())
-    return _options(cluster, gpu_count, _top(ranking, nodes))
-
-
-def _by_group(cluster: Cluster, nodes: Sequence[int]) -> dict[NodeGroup, NodeSet]:
-    groups, found = cluster.groups, dict[NodeGroup, NodeSet]()
-    for node in nodes:
-        group = groups[node]
-        found[group] = found.get(group, NO_NODES) | 1 << node
-    return found
-
-
-def _top(ranking: GroupRanking, nodes: NodeSet) -> list[tuple[NodeGroup, NodeSet]]:
-    """Cut the ranking of groups off after the best few nodes.
-
-    Groups of the same score compete by node index, so they are cut off together.
-    """
-    found, missing = list[tuple[NodeGroup, NodeSet]](), NODE_COUNT
-    for _, equals in groupby(ranking.among(nodes), itemgetter(0)):
-        level, together = list(equals), NO_NODES
-        for _, here, _ in level:
-            together |= here
-        first = first_nodes(together, missing)
-        found += [(group, chosen) for _, here, group in level if (chosen := here & first)]
-        missing -= first.bit_count()
-        if not missing:
-            break
-    return found
-
-
-def _options(
-    cluster: Cluster, gpu_count: int, chosen: Iterable[tuple[NodeGroup, NodeSet]]
-) -> Sequence[NodeOption]:
+    chosen: Iterable[tuple[NodeGroup, NodeSet]]
+    if nodes.bit_count() <= NODE_COUNT:
+        chosen = cluster.groups.among(nodes).items()
+    else:
+        chosen = cluster.ranking(gpu_count).best(nodes, NODE_COUNT)
     tables = cluster.tables
     return [
-        NodeOption(nodes, group.kind, tables[group.kind].choice(group.free, gpu_count))
-        for group, nodes in chosen
+        NodeOption(some, group.kind, tables[group.kind].choice(group.free, gpu_count))
+        for group, some in chosen
     ]
 
 
