@@ -38,8 +38,12 @@ class Scorer:
         """
         self.decision_count += 1
         if self._rowwise is not None and candidates.is_load_free:
-            placement = self._best_by_option(self._rowwise, candidates)
-            return placement, Lazy(partial(_score_later, self._rowwise, candidates, at_s))
+            try:
+                placement = self._best_by_option(self._rowwise, candidates)
+            except Exception:  # noqa: BLE001  asked again below, where the fault is counted
+                self._scores.clear()
+            else:
+                return placement, Lazy(partial(_score_later, self._rowwise, candidates, at_s))
         listing = candidates.listing()
         scores, policy, fallback = self._score(candidates.features_of(listing))
         best = int(np.argmax(scores))
