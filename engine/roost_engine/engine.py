@@ -51,7 +51,7 @@ __all__ = ["Engine", "EngineConfig", "Passing"]
 
 
 class Engine:
-    """Decides for each waiting job whether it goes now, and where."""
+    """Decides for each waiting job whether it is placed now, and on which GPUs."""
 
     def __init__(self, config: EngineConfig, policies: Policies) -> None:
         self.config, self.policies, self._faults = config, policies, FaultLog()
@@ -74,7 +74,7 @@ class Engine:
         self._announced_s = inf
         self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
 
-    # -- what the edges may read -----------------------------------------------------------
+    # -- what adapters may read -----------------------------------------------------------
 
     @property
     def decision_count(self) -> int:
@@ -83,7 +83,7 @@ class Engine:
 
     @property
     def fallback_count(self) -> int:
-        """For how many of them the heuristic answered instead of the score policy."""
+        """How many of them the heuristic scored, because the score policy failed."""
         return self._scorer.fallback_count
 
     @property
@@ -107,10 +107,10 @@ class Engine:
         return self._table.refused_count
 
     def record(self, job_id: JobId) -> JobRecord:
-        """Return what is known of a job under Roost.
+        """Return the record of a job under Roost.
 
         Raises:
-            UnknownJob: it never was under Roost, or ended too long ago.
+            UnknownJob: the job never was under Roost, or ended too long ago.
         """
         found = self._table.find(job_id)
         if not isinstance(found, JobRecord):
@@ -121,7 +121,7 @@ class Engine:
         """Return what is known of a job, under Roost or not.
 
         Raises:
-            UnknownJob: the engine never heard of it, or it ended too long ago.
+            UnknownJob: no event named the job, or it ended too long ago.
         """
         return self._table.find(job_id)
 
@@ -130,7 +130,7 @@ class Engine:
         yield from self._table.jobs.items()
 
     def known_jobs(self, include_ended: bool = False) -> Iterator[tuple[JobId, KnownJob]]:
-        """Yield every job that waits, starts or runs: first those under Roost, then all others."""
+        """Yield every job that waits, starts or runs: jobs under Roost first, then all others."""
         yield from self._table.jobs.items()
         yield from self._table.observed.items()
         if include_ended:
@@ -143,35 +143,35 @@ class Engine:
     # -- the one entry ---------------------------------------------------------------------
 
     def step(self, event: Event) -> tuple[Action, ...]:
-        """Take in one event and answer with what must be done about it."""
+        """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
         table, at_s = self._table, event.at_s
-        self._take_in(event, actions)
+        self._apply(event, actions)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
         if self._preemption.has_plans:
             self._preemption.advance(at_s, actions)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
-        for job_id, nothing in table.queue.end_pass():
-            table.wait_for_room(job_id, table.jobs[job_id], nothing, actions)
+        for job_id, failure in table.queue.end_pass():
+            table.wait_for_capacity(job_id, table.jobs[job_id], failure, actions)
         if table.running:
             self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
         actions += self._faults.take()
         return tuple(actions)
 
-    def _take_in(self, event: Event, actions: list[Action]) -> None:
-        match event:  # the frequent ones first: a case costs as much as it is far down
+    def _apply(self, event: Event, actions: list[Action]) -> None:
+        match event:  # frequent events first: cases are compared from the top
             case JobQueued():
-                self._table.take_job(event.job, event.at_s, actions)
+                self._table.queue_job(event.job, event.at_s, actions)
             case JobStarted():
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
             case JobEnded():
                 self._table.end(event)
             case Tick():
-                pass  # every event brings the time
+                pass  # every event carries the time
             case LoadSeen():
                 self.cluster.apply_load(event.name, event.load)
             case SpeedSeen():
@@ -182,7 +182,7 @@ class Engine:
                     running.note_links(event.nvlink_frac, event.pcie_frac, event.nic_frac)
             case JobsStopped():
                 for job_id in event.job_ids:
-                    self._preemption.take_back(job_id, event.at_s, actions)
+                    self._preemption.requeue(job_id, event.at_s, actions)
             case JobChanged():
                 self._table.change(event.job, event.at_s, actions)
             case JobWithdrawn():
@@ -238,7 +238,7 @@ class Engine:
             self._backfill(reservation.start_s, at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
-        """Whether a try would find no room, also after what this pass has placed."""
+        """Whether a try would find no capacity, also after what this pass has placed."""
         if group.is_blocked(reserved):
             return True
         if group.nothing is None or self.decision_count == placed_count:
@@ -251,7 +251,7 @@ class Engine:
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
     def _backfill(self, start_s: float, at_s: float, actions: list[Action]) -> None:
-        """Let jobs use reserved nodes that will be gone, by their time limit, when it starts."""
+        """Place jobs on reserved nodes if their time limits end before the reservation starts."""
         for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
             record = self._table.jobs[job_id]
             limit_s = record.spec.time_limit_s
@@ -260,8 +260,8 @@ class Engine:
                 assert found is not None
                 is_done = self._try(job_id, record, group, at_s, NO_NODES, actions)
                 if is_done and group.nothing is None:
-                    # There is room for more of its kind. They are reserved out as before, but those
-                    # who will be gone in time too may follow.
+                    # The nodes could hold more jobs of this group. The reservation still blocks
+                    # them, but for those that also end in time: they are offered next.
                     group.nothing = found
                     group.refresh_hints(self.cluster, self.policies.candidates)
 
@@ -274,13 +274,12 @@ class Engine:
         reserved: NodeSet,
         actions: list[Action],
     ) -> bool:
-        """Place, defer or let go of one job, or find that its group has no room.
+        """Place, defer or release one job, or find that its group has no capacity.
 
         Returns:
-            Whether the job is done with; otherwise there is no room.
+            Whether the job needs no more tries in this pass; if not, capacity is missing.
         """
         job, earlier = record.spec, group.nothing
-        assert job is not None
         group.forget()
         candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
         if candidates:
@@ -290,10 +289,10 @@ class Engine:
             return True
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.note_failure(candidates)
-            self._table.wait_for_room(job_id, record, candidates, actions)
+            self._table.wait_for_capacity(job_id, record, candidates, actions)
             return False
         never = f"no placement could ever hold it in partition {job.partition}"
-        self._table.let_go(
+        self._table.release_to_slurm(
             job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
         )
         return True
@@ -338,7 +337,7 @@ class Engine:
     # -- time ------------------------------------------------------------------------------
 
     def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
-        """Give up on placements that Slurm has not started in time; recall jobs that paused."""
+        """Refuse placements that Slurm has not started in time; offer GPUs to jobs that paused."""
         table = self._table
         while table.alarms and table.alarms[0][0] <= at_s:
             job_id = heappop(table.alarms)[1]

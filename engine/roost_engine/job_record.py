@@ -16,10 +16,10 @@ _SENTENCE_LIMIT = 1024  # shapes whose sentence is cached
 
 
 class JobState(StrEnum):
-    """Where a job stands, as far as the engine knows."""
+    """The state of a job, as far as the engine knows."""
 
     WAITING = "waiting"
-    CLEARING = "clearing"  # other jobs are being stopped to make room for it
+    CLEARING = "clearing"  # other jobs are being stopped to free GPUs for it
     PLACING = "placing"  # Slurm was asked to start it
     RUNNING = "running"
     STOPPING = "stopping"  # runs until Slurm has stopped it
@@ -110,7 +110,7 @@ class JobRecord:
 
     @property
     def is_binding(self) -> bool:
-        """Whether Slurm is told the placement: not in shadow and advise mode."""
+        """Whether Slurm must start the job on its placement: not in shadow and advise mode."""
         return self.spec.binding
 
     @property

@@ -1,4 +1,4 @@
-"""The job table: where every job stands, and what follows when that changes.
+"""The job table: the state of every job, and what follows when it changes.
 
 The engine and its preemption decide; the table keeps allocations, queue and alarms consistent, so
 that a job is in one state only.
@@ -44,7 +44,7 @@ class JobTable:
         observed: all other jobs that hold resources, likewise.
         waiting, clearing, placing: the jobs in that state.
         running: the jobs that a preemption policy may ask to stop.
-        stopping: the jobs that were asked.
+        stopping: the running jobs that a preemption policy asked to stop.
         ended: the jobs that ended last.
         alarms: heap of (engine time, job): when to examine a job again.
     """
@@ -68,7 +68,7 @@ class JobTable:
         self.placing: dict[JobId, None] = {}
         self.running: dict[JobId, None] = {}
         self.stopping: dict[JobId, None] = {}
-        self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest leaves soonest
+        self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest is forgotten first
         self.alarms: list[tuple[float, JobId]] = []
         self._run_ends = RunEnds()
         self._gate = gate
@@ -79,15 +79,15 @@ class JobTable:
         """Return what is known of a job, under Roost or not.
 
         Raises:
-            UnknownJob: the engine never heard of it, or it ended too long ago.
+            UnknownJob: no event named the job, or it ended too long ago.
         """
         found = self.jobs.get(job_id) or self.observed.get(job_id) or self.ended.get(job_id)
         if found is None:
             raise UnknownJob(job_id)
         return found
 
-    def take_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
-        """Let a job wait, one that is new or one that ran and came back."""
+    def queue_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
+        """Let a job wait: a new one, or one that ran and was requeued."""
         job_id = job.job_id
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
@@ -107,17 +107,17 @@ class JobTable:
             self.queue.add(record, at_s)
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
-        """Take in that a waiting job asks for something else, or only that its priority aged."""
+        """Apply a change of a waiting job: another request, or only an aged priority."""
         known = self.jobs.get(job.job_id)
         if known is None or not _asks_the_same(known.spec, job):
-            self.take_job(job, at_s, actions)
+            self.queue_job(job, at_s, actions)
             return
-        known.spec = job  # its priority aged
+        known.spec = job  # only its priority aged
         if job.job_id in self.queue:
             self.queue.add(known, at_s)
 
     def offer_later(self, job_id: JobId, at_s: float) -> None:
-        """Let the next pass try a waiting job, unless it is known to have no room."""
+        """Queue a waiting job for the next pass, if it may be offered GPUs by now."""
         record = self.jobs[job_id]
         if self.is_ready(record, at_s):
             self.queue.add(record, at_s)
@@ -137,7 +137,7 @@ class JobTable:
         self.queue.remove(job_id)
 
     def withdraw(self, event: JobWithdrawn) -> None:
-        """Give a job up that is no longer Roost's to place."""
+        """Stop placing a job that is no longer under Roost."""
         job_id, record = event.job_id, self.jobs.get(event.job_id)
         if record is not None:
             self.unqueue(job_id)
@@ -150,7 +150,7 @@ class JobTable:
         self._release(job_id)
 
     def start(self, event: JobStarted) -> JobRecord | None:
-        """Book what Slurm allocated. Returns the record when a run begins, not when it goes on."""
+        """Apply what Slurm allocated. Returns the record when a run begins, not when it resumes."""
         job_id, record = event.job_id, self.jobs.get(event.job_id)
         since_s = event.at_s if event.since_s is None else event.since_s
         if record is None:
@@ -190,7 +190,7 @@ class JobTable:
         self._run_ends.remove(job_id)
 
     def _observe(self, event: JobStarted, since_s: float) -> None:
-        """Book the allocation of a job that is not under Roost."""
+        """Record the allocation of a job that is not under Roost."""
         job_id = event.job_id
         job = self.observed.get(job_id)
         if job is None:
@@ -199,7 +199,7 @@ class JobTable:
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
 
     def end(self, event: JobEnded) -> None:
-        """Close a job's account."""
+        """Free what a job held, and keep its record with the ended jobs."""
         job_id = event.job_id
         self._release(job_id)
         self.unqueue(job_id)
@@ -218,7 +218,7 @@ class JobTable:
                 self.ended.popitem(last=False)
 
     def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
-        """Let a placed job wait again; after too many refusals hand it back to plain Slurm."""
+        """Let a placed job wait again; after too many refusals release it to Slurm."""
         record = self.jobs.get(job_id)
         if record is None or record.state is not JobState.PLACING:
             return
@@ -229,7 +229,7 @@ class JobTable:
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
-            self.let_go(job_id, record, refusals, at_s, actions)
+            self.release_to_slurm(job_id, record, refusals, at_s, actions)
             return
         pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
         record.state = JobState.WAITING
@@ -241,7 +241,7 @@ class JobTable:
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float
     ) -> None:
-        """Hold what a job was given until Slurm has started it there."""
+        """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
         self.cluster.hold(job_id, shares_of(placement))
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
@@ -256,7 +256,7 @@ class JobTable:
         at_s: float,
         actions: list[Action],
     ) -> None:
-        """Have a running job stopped. If it has not in time, it is left alone."""
+        """Ask for the stop of a running job. A job that has not stopped in time keeps running."""
         job_id = record.job_id
         self.running.pop(job_id, None)
         self.stopping[job_id] = None
@@ -265,11 +265,11 @@ class JobTable:
         self.alarm(record.safe_until_s, job_id)
         actions.append(Preempt(job_id=job_id, reason=reason, for_job=for_job))
 
-    def wait_for_room(
-        self, job_id: JobId, record: JobRecord, nothing: Candidates, actions: list[Action]
+    def wait_for_capacity(
+        self, job_id: JobId, record: JobRecord, failure: Candidates, actions: list[Action]
     ) -> None:
-        """Note why a job found no room."""
-        record.last_try = nothing
+        """Note that a job waits for capacity, and what its last try found."""
+        record.last_try = failure
         self.wait(job_id, record, capacity_wanted(record.spec.shapes[0]), None, actions)
 
     def wait(
@@ -280,27 +280,27 @@ class JobTable:
         until_s: float | None,
         actions: list[Action],
     ) -> None:
-        """Say why a job waits and until when, unless that is known."""
+        """Report why a job waits and until when, unless that was reported already."""
         if (record.reason, record.until_s) != (reason, until_s):
             record.reason, record.until_s = reason, until_s
             excluded = Lazy(partial(_exclusions, record.last_try))
             actions.append(Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded))
 
-    def let_go(
+    def release_to_slurm(
         self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]
     ) -> None:
-        """Hand a job back to plain Slurm."""
+        """Release a job to Slurm, which then places it by itself."""
         self.unqueue(job_id)
         self.note_unplaced(record, at_s)
         record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
         actions.append(LetGo(job_id=job_id, reason=reason))
 
     def alarm(self, at_s: float, job_id: JobId) -> None:
-        """Look at a job again at this time."""
+        """Examine a job again at this time."""
         heappush(self.alarms, (at_s, job_id))
 
     def is_awaited(self, alarm_s: float, job_id: JobId) -> bool:
-        """Whether an alarm still means something to its job."""
+        """Whether the state of its job still makes an alarm matter."""
         if job_id in self.running or job_id in self.stopping:
             return self.jobs[job_id].safe_until_s == alarm_s
         return job_id in self.placing or job_id in self.waiting or job_id in self.clearing
@@ -308,13 +308,13 @@ class JobTable:
     # -- what gate and predictors learn from --------------------------------------------------
 
     def pin(self, event: TimerPinned) -> None:
-        """Set a timer of the gate; jobs that wait by it are offered GPUs anew."""
+        """Set a timer of the gate, and offer GPUs again to the jobs that wait by it."""
         if self._timers is not None:
             self._timers.pin(event.timer, event.pinned_s)
             self.queue.recall_all()
 
     def _note_started(self, record: JobRecord, at_s: float) -> None:
-        """Report how a wait came out."""
+        """Report the outcome of a wait: the tier placed by the engine, or none."""
         if record.state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, at_s)

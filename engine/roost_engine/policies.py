@@ -1,8 +1,8 @@
 """The plug-ins of a pass over the queue: one Protocol for each decision.
 
-Orders and scores are pure: the same arguments give the same answer. A gate may learn from what it
-is told and candidates may remember what they were asked, but nothing else, so that a replay tells
-them the same. Learned policies live behind adapters and raise PolicyError when they cannot answer.
+Orders and scores are pure: the same arguments give the same answer. A gate may learn only
+from what the engine reports to it, and candidates may remember only what they were asked, so that
+a replay of the events gives them the same state. Learned policies live behind adapters and raise PolicyError when they cannot answer.
 Whatever a policy raises, `slots` counts it and asks the heuristic beside the policy.
 """
 
@@ -204,7 +204,7 @@ class TunableTimers(Protocol):
     """The timers of a gate that has some: operators read them and set them by hand."""
 
     def views(self, at_s: float) -> Sequence[TimerView]:
-        """Return every class that a job was seen of, or that is pinned."""
+        """Return every class that some job belonged to, or that is pinned."""
 
     def pinned_s(self, timer: str) -> float | None:
         """Return what a timer is pinned to; None where it is not pinned."""
@@ -287,17 +287,17 @@ class RowwiseScore(ScorePolicy, Protocol):
 
 
 class PreemptPolicy(Protocol):
-    """Which running jobs are stopped for which waiting job, and when?"""
+    """Chooses which running jobs are stopped for which waiting job, and when."""
 
     def lease_s(self, job: JobRecord) -> float:
         """Return for how many seconds a started job is safe; inf: it may never be stopped.
 
-        When `rebids` is true the job gives its GPUs up by then and bids anew.
+        When `renews_leases` is true the job frees its GPUs by then and is placed again.
         """
 
     @property
-    def rebids(self) -> bool:
-        """Whether a job whose lease has ended bids anew even if no other job wants its GPUs."""
+    def renews_leases(self) -> bool:
+        """Whether a job whose lease has ended is placed again even if no job wants its GPUs."""
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """Return the jobs that may be stopped now, the first victim first.
@@ -381,7 +381,7 @@ class NoPreemption:
     """A job that started runs until it ends."""
 
     name = "none"
-    rebids = False
+    renews_leases = False
 
     def lease_s(self, job: JobRecord) -> float:
         """See PreemptPolicy."""

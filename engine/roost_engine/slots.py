@@ -163,7 +163,7 @@ class OrderSlot(_Slot):
         return ranked
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
-        """Return whether the ranking must be made anew."""
+        """Return whether the queue must be ranked again."""
         refreshed = self._refreshed
         has_arrivals = ranked.arrival_count != now.arrival_count
         if refreshed is None:
@@ -230,11 +230,11 @@ class PreemptionSlot(_Slot):
     def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
         super().__init__("preemption", policy, faults)
         self._policy, self._heuristic = policy, NoPreemption()
-        # By the class: an isinstance would read `rebids`, which may fail.
+        # By the class: an isinstance would read `renews_leases`, which may fail.
         self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
         self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
-        self.rebids = self.ask(lambda: bool(policy.rebids), lambda: False)
+        self.renews_leases = self.ask(lambda: bool(policy.renews_leases), lambda: False)
 
     @property
     def migrates(self) -> bool:

@@ -947,7 +947,7 @@ def test_a_job_that_cannot_be_stopped_keeps_running(make_harness: HarnessFactory
 
 
 def test_a_job_that_has_not_stopped_in_time_keeps_running(make_harness: HarnessFactory) -> None:
-    policy = FakePreemption(lease_s=5.0, rebids=True)
+    policy = FakePreemption(lease_s=5.0, renews_leases=True)
     config = EngineConfig(stop_timeout_s=30.0)
     policies = Policies(preemption=policy)
     harness = make_harness([node("a")], bridges(), policies=policies, config=config)

@@ -185,7 +185,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     def check_preemption(self, action: Preempt) -> None:
         assert action.job_id in self.held
         if action.for_job is None:
-            assert self.preemption.rebids or isinstance(self.preemption, MovingPreemption)
+            assert self.preemption.renews_leases or isinstance(self.preemption, MovingPreemption)
         else:
             victim, job = self.jobs[action.job_id], self.jobs[action.for_job]
             assert victim.priority < job.priority
@@ -204,7 +204,7 @@ class DisplacingMachine(PreemptionMachine):
 class RebiddingMachine(PreemptionMachine):
     """Every running job is stopped at the end of its lease."""
 
-    preemption = FakePreemption(lease_s=40.0, rebids=True)
+    preemption = FakePreemption(lease_s=40.0, renews_leases=True)
 
 
 class MovingMachine(PreemptionMachine):

@@ -101,7 +101,7 @@ class BrokenRowwise(BrokenScore):
 
 class BrokenPreemption(Broken):
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         found: bool = self._fail()
         return found
 

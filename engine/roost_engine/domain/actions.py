@@ -109,7 +109,7 @@ class PolicyFailed:
     """A policy failed and the heuristic beside it answered: to be logged and counted.
 
     Attributes:
-        slot: "order", "gate" or "preemption"; a failed score is told in the Decision.
+        slot: "order", "gate" or "preemption"; the Decision tells of a failed score.
         policy: its name.
         reason: the first fault of this step.
     """

@@ -1,4 +1,4 @@
-"""What the engine is told about. Each event carries its time.
+"""What happened to the cluster and its jobs. Each event carries its time.
 
 `at_s` is engine time: seconds on a clock that never jumps. The driver chooses the origin of that
 clock and keeps it (the simulator starts at 0; roostd carries it across restarts in its journal).

@@ -14,7 +14,7 @@ For a job of class κ that is offered tier o, and for each closer tier t that it
 v(x): relative speed of the job on tier x; b is the closest tier that it could have.
 rest: remaining run time at v(b), seconds (prediction.run_time). Without leases, gain is
     rest · (v(b) / v(o) - v(b) / v(t)) seconds.
-lease: seconds until a running job is placed anew.
+lease: seconds until a running job renews its lease and is placed again.
 crowding, waiting, g, G: a weight; the number of waiting jobs; the GPUs of this job and of the
     cluster. A second in which g of G GPUs are not wasted brings each of the other waiting jobs
     forward by g / G of a second.
@@ -61,7 +61,8 @@ class DelayConfig:
         longest_s: longest wait of any job.
         crowding_weight: weight of a second by which other jobs start sooner.
         idle_frac: no job waits while this share of the cluster's GPUs is free.
-        lease_s: a started job is placed anew after this long; inf: it stays where it is.
+        lease_s: a started job renews its lease, and is placed again, after this long; inf: it stays
+            where it is.
     """
 
     timers: TimerConfig = field(default_factory=TimerConfig)
@@ -177,7 +178,7 @@ class DelayGate:
 
     def state(self) -> DelayState:
         """Return everything learned and every open wait, as plain data."""
-        # A copy: the gate goes on learning.
+        # A copy: the gate keeps learning.
         return deepcopy(DelayState(self.timers.state(), tuple(self._waits.items())))
 
     def restore(self, state: DelayState) -> None:

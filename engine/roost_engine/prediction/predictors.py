@@ -75,7 +75,7 @@ class Predictors:
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""
-        # A copy: the predictors go on learning.
+        # A copy: the predictors keep learning.
         return deepcopy(PredictorsState(speed=self.speed.state(), run_time=self.run_time.state()))
 
     def restore(self, state: PredictorsState) -> None:

@@ -117,7 +117,7 @@ class RunTimePredictor:
     """What is known of how long jobs run."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, RunSums] = {}  # the one that was told of last comes last
+        self._kinds: dict[str, RunSums] = {}  # the kind reported most recently is the last
         self._running: dict[JobId, RunningJob] = {}
         self._hour_s = -inf
         self._reached: dict[str, _Reached] = {}  # by kind, as of the hour
@@ -280,7 +280,7 @@ def _spend(spent_s: list[float], age_s: float) -> None:
 
 
 def _done_s(job: JobRecord, at_s: float) -> float:
-    """What it has run as if at full speed; where nobody told its speed, what it has run."""
+    """Seconds of full speed that the job has run; seconds it has run where its speed is unknown."""
     efficiency = job.efficiency(at_s)
     return job.run_s(at_s) * (min(efficiency, 1.0) if efficiency > 0 else 1.0)
 

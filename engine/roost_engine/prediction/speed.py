@@ -43,7 +43,7 @@ from roost_engine.policies import RunEnded
 from roost_engine.prediction.job_class import GPU_BUCKETS
 
 _FEW_COUNT = 2.0
-_COUNTERS_COUNT = 1.0  # counters of any number of runs are worth as much as one run that was seen
+_COUNTERS_COUNT = 1.0  # counters of any number of runs weigh as much as one run of known speed
 _PROFILE_CONFIDENCE_FRAC = 0.9
 _MOST_KINDS = 10_000
 _LEAST_SPEED_FRAC = 1e-3
@@ -112,7 +112,7 @@ class NoTable:
         return None
 
     def typical(self, gpu_count: int) -> TierSpeeds:
-        """See SpeedTable. One GPU communicates with nobody."""
+        """See SpeedTable. A job of one GPU does not communicate."""
         return UNKNOWN_SPEEDS if gpu_count > 1 else TierSpeeds(1.0, 1.0, 1.0)
 
 
@@ -166,7 +166,7 @@ class SeenRuns:
     Attributes:
         speed_sum, speed_count: by tier.
         busy_sum, busy_count: how busy links were in runs on one node, fractions.
-        run_count: runs that told anything.
+        run_count: runs that reported a speed or busy links.
     """
 
     speed_sum: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
@@ -191,7 +191,7 @@ class Stretch:
 
     @property
     def factor(self) -> float:
-        """1 before anything was seen; at least 1: links are never better than alone."""
+        """1 before the first run; at least 1: links are never faster than on an idle cluster."""
         return max((self.seen + _FEW_COUNT) / (self.believed + _FEW_COUNT), 1.0)
 
     def add(self, seen: float, believed: float, at_s: float) -> None:
@@ -219,7 +219,7 @@ class SpeedPredictor:
 
     def __init__(self, table: SpeedTable | None = None) -> None:
         self._table: SpeedTable = table or NoTable()
-        self._seen: dict[str, SeenRuns] = {}  # the one that was told of last comes last
+        self._seen: dict[str, SeenRuns] = {}  # the kind reported most recently is the last
         self._stretches = [Stretch() for _ in range(3)]
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
@@ -238,7 +238,7 @@ class SpeedPredictor:
         return _mixed(seen, typical)
 
     def achieved(self, job: JobRecord, tier: int, closest: int) -> Achieved:
-        """How fast a running job is believed to go on a tier; see the module.
+        """Return the speed that a running job is believed to reach on a tier; see the module.
 
         Args:
             job: whose spec is known.
@@ -326,7 +326,7 @@ def work_s(
 ) -> float:
     """How long a job's run would have been at full speed.
 
-    By the speeds it was told of; without any, by what it is believed to have on the tier it had.
+    From the speeds reported; without any, the speed that is believed on its tier.
     """
     efficiency = job.efficiency(at_s)
     if efficiency <= 0:
@@ -370,7 +370,7 @@ def _kind(job: JobSpec) -> str:
 def _busy_frac(run: RunEnded) -> float | None:
     """How busy the links of a job's GPUs were, 0 to 1: the busier kind of link.
 
-    In all of its run, where somebody has watched; else as they last were.
+    The mean of its whole run where probes measured it; otherwise the last load of its GPUs.
     """
     told = [frac for frac in (run.job.nvlink_frac, run.job.pcie_frac) if frac is not None]
     if told:

@@ -93,7 +93,7 @@ class NetworkPreemption:
             job counts as running at ideal speed.
     """
 
-    rebids = False
+    renews_leases = False
 
     def __init__(
         self, config: NetworkPreemptionConfig, sensitivity: SpeedPredictor | None = None

@@ -63,7 +63,7 @@ class Preemption:
 
     def _track_running(self, job_id: JobId, record: JobRecord) -> None:
         self._table.running[job_id] = None
-        if self._policy.rebids:
+        if self._policy.renews_leases:
             self._table.alarm(record.safe_until_s, job_id)
 
     def consider(self, reserved: NodeSet, at_s: float, actions: list[Action]) -> None:
@@ -74,7 +74,7 @@ class Preemption:
             at_s: engine time.
             actions: the requests to stop jobs are added to it.
         """
-        if self._policy.rebids or self._table.queue.has_blocked():
+        if self._policy.renews_leases or self._table.queue.has_blocked():
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             self._migration.consider(self._stoppable(at_s), reserved, at_s, actions)
@@ -84,7 +84,7 @@ class Preemption:
         if not stoppable:
             return
         ranked = policy.first_to_go(stoppable, at_s)
-        if policy.rebids:
+        if policy.renews_leases:
             for record in ranked:
                 self._table.ask_to_stop(record, "its lease ended", None, at_s, actions)
             return
@@ -202,12 +202,12 @@ class Preemption:
         free_now = vacated(cluster, job_id, shares_of(placement), record.awaited)
         cluster.hold(job_id, free_now)
 
-    def take_back(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+    def requeue(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
         """Let a running job that was stopped wait again."""
         record = self._table.jobs.get(job_id)
         stoppable = (JobState.RUNNING, JobState.STOPPING)
         if record is not None and record.state in stoppable:
-            self._table.take_job(record.spec, at_s, actions)
+            self._table.queue_job(record.spec, at_s, actions)
 
     def keep_running(self, job_id: JobId, at_s: float) -> None:
         """Withdraw the request to stop a job: it keeps running."""

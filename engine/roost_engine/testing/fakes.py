@@ -87,10 +87,10 @@ class FakePreemption:
     """
 
     def __init__(
-        self, *, lease_s: float = 0.0, rebids: bool = False, review_every_s: float = inf
+        self, *, lease_s: float = 0.0, renews_leases: bool = False, review_every_s: float = inf
     ) -> None:
         """Leave started jobs alone for `lease_s`; review them at multiples of `review_every_s`."""
-        self.rebids = rebids
+        self.renews_leases = renews_leases
         self.asked: list[tuple[JobId, ...]] = []
         self._lease_s, self._review_every_s = lease_s, review_every_s
 

@@ -392,7 +392,7 @@ def test_a_requeue_of_a_waiting_job_does_not_count_as_a_stop(make: HarnessFactor
 
 
 def test_a_lease_is_renewed_on_the_same_gpus(make: HarnessFactory) -> None:
-    harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
+    harness = make(policy=FakePreemption(lease_s=100.0, renews_leases=True))
     fill(harness, job("1", gpus=8))
     before = harness.gpus("1")
     actions = harness.advance(100.0)
@@ -404,7 +404,7 @@ def test_a_lease_is_renewed_on_the_same_gpus(make: HarnessFactory) -> None:
 
 
 def test_at_the_end_of_a_lease_the_first_in_order_gets_the_gpus(make: HarnessFactory) -> None:
-    harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
+    harness = make(policy=FakePreemption(lease_s=100.0, renews_leases=True))
     fill(harness, job("1", gpus=8))
     harness.now_s = 10.0
     harness.queue(job("2", gpus=8, priority=2))
@@ -415,7 +415,7 @@ def test_at_the_end_of_a_lease_the_first_in_order_gets_the_gpus(make: HarnessFac
 
 
 def test_jobs_whose_leases_end_together_stop_together(make: HarnessFactory) -> None:
-    harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
+    harness = make(policy=FakePreemption(lease_s=100.0, renews_leases=True))
     fill(harness, job("1", gpus=4), job("2", gpus=4))
     harness.queue(job("3", gpus=8, priority=3))
     assert list(preempted(harness.advance(100.0))) == ["1", "2"]
@@ -425,7 +425,7 @@ def test_jobs_whose_leases_end_together_stop_together(make: HarnessFactory) -> N
 def test_a_job_that_could_not_be_stopped_at_the_end_of_its_lease_is_stopped_later(
     make: HarnessFactory,
 ) -> None:
-    harness = make(policy=FakePreemption(lease_s=100.0, rebids=True))
+    harness = make(policy=FakePreemption(lease_s=100.0, renews_leases=True))
     fill(harness, job("1", gpus=8))
     harness.advance(100.0)
     harness.refuse_stop("1")
@@ -436,7 +436,8 @@ def test_a_job_that_could_not_be_stopped_at_the_end_of_its_lease_is_stopped_late
 
 def test_a_stop_that_slurm_does_not_answer_is_requested_again(make: HarnessFactory) -> None:
     harness = make(
-        policy=FakePreemption(lease_s=100.0, rebids=True), config=EngineConfig(stop_timeout_s=30.0)
+        policy=FakePreemption(lease_s=100.0, renews_leases=True),
+        config=EngineConfig(stop_timeout_s=30.0),
     )
     fill(harness, job("1", gpus=8))
     harness.advance(100.0)

@@ -19,7 +19,7 @@ from roost_sim.worlds.world import Change, Ended, Started
 class YoungestFirst:
     """Whoever came later displaces whoever came earlier, once that has run for a lease."""
 
-    rebids = False
+    renews_leases = False
 
     def __init__(self, lease_s: float = 0.0) -> None:
         self._lease_s = lease_s

@@ -43,7 +43,7 @@ class DisplaceBy:
     _asked_value: SortKey = field(default=(), init=False)
 
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
         return False
 
@@ -89,7 +89,7 @@ class TimeSlices:
     restart_s: Callable[[JobId, int], float]
 
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
         return False
 
@@ -134,7 +134,7 @@ class ShortestIfItPays:
     restart_s: Callable[[JobId, int], float]
 
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
         return False
 
@@ -186,9 +186,9 @@ class AndMoves:
         return JudgedAndMoves(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
 
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
-        return self.rule.rebids
+        return self.rule.renews_leases
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""
@@ -232,7 +232,7 @@ class Leases:
     length_s: float
 
     @property
-    def rebids(self) -> bool:
+    def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
         return True
 
