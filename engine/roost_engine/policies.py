@@ -1,9 +1,10 @@
 """The plug-ins of a pass over the queue: one Protocol for each decision.
 
-Orders and scores are pure: the same arguments give the same answer. A gate may learn only
-from what the engine reports to it, and candidates may remember only what they were asked, so that
-a replay of the events gives them the same state. Learned policies live behind adapters and raise PolicyError when they cannot answer.
-Whatever a policy raises, `slots` counts it and asks the heuristic beside the policy.
+Orders and scores are pure: the same arguments give the same answer. A gate may learn only from what
+the engine reports to it, and candidates may remember only what they were asked, so that a replay of
+the events gives them the same state. Learned policies live behind adapters and raise PolicyError
+when they cannot answer. Whatever a policy raises, `slots` counts it and asks the heuristic beside
+the policy.
 """
 
 from collections.abc import Sequence
