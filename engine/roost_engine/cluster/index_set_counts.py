@@ -19,6 +19,7 @@ from roost_engine.cluster.link_table import MAX_GPUS, popcounts, subsets
 from roost_engine.cluster.node_groups import NodeGroup
 
 _LANE_BITS = 24  # half of what they hold must exceed the number of nodes
+_LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
 _CHANGE_LIMIT = 32  # of nodes; for more it is quicker to count again
@@ -70,13 +71,11 @@ class LaneCounts:
 
     def reaching(self, count: int) -> NDArray[np.int64]:
         """Return the sets that are free on so many nodes, ascending; count is above 0."""
-        where, found = self._where(count), list[int]()
-        sets = _sets(self.size)
-        while where:
-            lowest = where & -where
-            found.append(sets[(lowest.bit_length() - 1) // _LANE_BITS])
-            where ^= lowest
-        return np.array(found, dtype=np.int64)
+        where = self._where(count)
+        lane_count = -(-where.bit_length() // _LANE_BITS)
+        lanes = np.frombuffer(where.to_bytes(lane_count * _LANE_BYTES, "little"), dtype=np.uint8)
+        # Little-endian: the highest bit of a lane is in its last byte.
+        return _sets(self.size)[np.flatnonzero(lanes[_LANE_BYTES - 1 :: _LANE_BYTES])]
 
     def _where(self, count: int) -> int:
         """The highest bit of each lane that holds as much."""
@@ -218,11 +217,10 @@ def _rank(mask: int) -> int:
 
 
 @cache
-def _sets(size: int) -> list[int]:
-    """The sets of one size, by rank, as far as they are counted in lanes."""
+def _sets(size: int) -> NDArray[np.int64]:
+    """The sets of one size, by rank, as far as they are counted in lanes: int64 [set]."""
     width = max(width for width in range(MAX_GPUS + 1) if comb(width, size) <= LANE_LIMIT)
-    listed: list[int] = _sets_in_array(width, size).tolist()
-    return listed
+    return _sets_in_array(width, size)
 
 
 @cache
