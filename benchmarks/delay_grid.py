@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from roost_sim.sweeps.intervals import Estimate, mean_of
+from roost_sim.sweeps.intervals import SeedMean, mean_of
 
 CONGESTED_OVERSUBSCRIPTION, CONGESTED_LOAD = 4.0, 0.9
 JOB_TIME, COMMUNICATION = "avg_jct_s", "avg_comm_s"
@@ -77,7 +77,7 @@ class Runs:
                 changed[seed] = self.found[cell, gate, seed][metric] / other[metric] - 1.0
         return changed
 
-    def over(self, cells: Iterable[Cell], gate: str, against: str) -> Estimate | None:
+    def over(self, cells: Iterable[Cell], gate: str, against: str) -> SeedMean | None:
         """Return the mean change of the average JCT over cells, then over seeds with all cells."""
         by_cell = [self.changes(gate, against, cell, JOB_TIME) for cell in cells]
         seeds = set(by_cell[0]).intersection(*by_cell) if by_cell else set()
@@ -122,7 +122,7 @@ def cells_table(runs: Runs, gate: str, against: str, metric: str) -> None:
     print()
 
 
-def _with_interval(found: Estimate | None) -> str:
+def _with_interval(found: SeedMean | None) -> str:
     if found is None:
         return "-"
     if found.ci95 is None:

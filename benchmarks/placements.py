@@ -15,8 +15,8 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.testing.builders import bridges, job, node, share
-from roost_sim.catalogue.placement_parts import PLACEMENTS
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.information.policy_information import PolicyInformation
 
 GPUS_PER_NODE, NODES_PER_RACK = 8, 16
 JOB_SIZES = (1, 8, 64)
@@ -34,20 +34,20 @@ def busy_cluster(node_count: int, busy_frac: float, seed: int) -> Cluster:
     return cluster
 
 
-def request(name: str, gpu_count: int, knowledge: Knowledge) -> JobSpec:
+def request(name: str, gpu_count: int, information: PolicyInformation) -> JobSpec:
     """A job of the shapes that a rule accepts."""
     part, job_id = PLACEMENTS[name], JobId("new")
     if part.shapes_by_job is not None:
-        return job(job_id, *part.shapes_by_job(knowledge)(job_id, gpu_count, GPUS_PER_NODE))
+        return job(job_id, *part.shapes_by_job(information)(job_id, gpu_count, GPUS_PER_NODE))
     return job(job_id, *part.shapes(gpu_count, GPUS_PER_NODE))
 
 
 def measure(name: str, cluster: Cluster, count: int) -> dict[str, float]:
     """Median milliseconds of a proposal, by size of the job."""
-    knowledge = Knowledge(work_s={}, seed=0)
-    policy, figures = PLACEMENTS[name].candidates(knowledge), dict[str, float]()
+    information = PolicyInformation(work_s={}, seed=0)
+    policy, figures = PLACEMENTS[name].candidates(information), dict[str, float]()
     for gpu_count in JOB_SIZES:
-        spec = request(name, gpu_count, knowledge)
+        spec = request(name, gpu_count, information)
         if len(policy.propose(cluster, spec, NO_NODES, 0.0)):
             propose = partial(policy.propose, cluster, spec, NO_NODES, 0.0)
             seconds = _harness.timings_s(propose, count)

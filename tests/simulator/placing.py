@@ -6,11 +6,11 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.policies import CandidatePolicy
 from roost_engine.testing.builders import job, node, nvswitch, share
-from roost_sim.catalogue.placement_parts import PLACEMENTS
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.traces.shapes import every_even_shape
 
-NOTHING_KNOWN = Knowledge(work_s={}, seed=0)
+NO_INFORMATION = PolicyInformation(work_s={}, seed=0)
 
 
 def drawn(*racks: str, links: LinkMatrix | None = None) -> Cluster:
@@ -44,9 +44,9 @@ def of_gpus(gpu_count: int, gpus_per_node: int = 8, job_id: str = "new") -> JobS
     return job(job_id, *every_even_shape(gpu_count, gpus_per_node))
 
 
-def rule(name: str, knowledge: Knowledge = NOTHING_KNOWN) -> CandidatePolicy:
+def rule(name: str, information: PolicyInformation = NO_INFORMATION) -> CandidatePolicy:
     """A placement rule by name."""
-    return PLACEMENTS[name].candidates(knowledge)
+    return PLACEMENTS[name].candidates(information)
 
 
 def put(

@@ -1,6 +1,6 @@
 """Policies by name: compositions of an order, a placement rule, a gate and a preemption rule.
 
-Keeping the four apart lets a comparison say which of them made the difference. Any composition can
+With four separate parts, a comparison shows which of them makes the difference. Any composition can
 be written `order+placement+gate+preemption`; parts left off at the end take the default.
 Page: docs/simulator/README.md.
 """
@@ -9,15 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from roost_engine.engine import EngineConfig
-from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins import Policies, delay_policies
-from roost_sim.catalogue.gate_parts import GATES, gate_part
-from roost_sim.catalogue.order_parts import ORDERS
-from roost_sim.catalogue.placement_parts import PLACEMENTS
-from roost_sim.catalogue.preemption_parts import PREEMPTIONS
+from roost_engine.engine import EngineConfig, Policies
+from roost_sim.catalogue.gates import GATES, gate_part
+from roost_sim.catalogue.orders import ORDERS
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import TUNABLE
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
 from roost_sim.worlds.fidelity import Regime
@@ -29,7 +27,7 @@ __all__ = [
     "POLICIES",
     "PREEMPTIONS",
     "Composition",
-    "Knowledge",
+    "PolicyInformation",
     "PolicyNameError",
     "Regime",
     "ShapeRule",
@@ -38,12 +36,12 @@ __all__ = [
 
 
 class PolicyNameError(SimError):
-    """No policy or part of one has this name."""
+    """No policy, and no part of a policy, has this name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composition:
-    """A policy: one part of each kind, by id."""
+    """A policy: one part of each kind, by name."""
 
     name: str
     order: str
@@ -53,7 +51,7 @@ class Composition:
 
     @property
     def regime(self) -> Regime:
-        """What it is told of run times: the most that any part is."""
+        """What it knows about run times: the most that any of its parts knows."""
         parts = (
             ORDERS[self.order].regime,
             PLACEMENTS[self.placement].regime,
@@ -64,27 +62,27 @@ class Composition:
 
     @property
     def asks_speed(self) -> bool:
-        """Whether a part of it goes by how fast jobs run."""
+        """Whether a part of it depends on how fast jobs run."""
         return ORDERS[self.order].asks_speed or gate_part(self.gate).asks_speed
 
     @property
     def asks_limits(self) -> bool:
-        """Whether jobs have time limits because a part of it goes by them."""
+        """Whether jobs need time limits, because a part of it depends on them."""
         return gate_part(self.gate).regime is Regime.LIMIT
 
     @property
     def shapes(self) -> ShapeRule:
-        """How GPU counts become shapes."""
+        """The rule by which GPU counts become shapes."""
         return PLACEMENTS[self.placement].shapes
 
-    def shapes_by_job(self, knowledge: Knowledge) -> JobShapeRule | None:
-        """How they do where it hangs on the job too; None: it does not."""
+    def shapes_by_job(self, information: PolicyInformation) -> JobShapeRule | None:
+        """Return the rule for shapes that depend on the job too; None: they do not."""
         rule = PLACEMENTS[self.placement].shapes_by_job
-        return None if rule is None else rule(knowledge)
+        return None if rule is None else rule(information)
 
     @property
     def source(self) -> str:
-        """Where its parts are defined."""
+        """The definitions of its parts, with the papers."""
         parts = [ORDERS[self.order].source, PLACEMENTS[self.placement].source]
         if self.gate != "open":
             parts.append(gate_part(self.gate).source)
@@ -92,27 +90,25 @@ class Composition:
             parts.append(PREEMPTIONS[self.preemption].source)
         return "; ".join(parts)
 
-    def build(self, knowledge: Knowledge) -> Policies:
+    def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins."""
-        gate = gate_part(self.gate).build(knowledge)
-        policies = delay_policies(gate) if isinstance(gate, DelayGate) else Policies(gate=gate)
-        return replace(
-            policies,
-            order=ORDERS[self.order].build(knowledge),
-            candidates=PLACEMENTS[self.placement].candidates(knowledge),
-            score=PLACEMENTS[self.placement].score(knowledge),
-            preemption=PREEMPTIONS[self.preemption].build(knowledge),
+        return Policies(
+            order=ORDERS[self.order].build(information),
+            gate=gate_part(self.gate).build(information),
+            candidates=PLACEMENTS[self.placement].candidates(information),
+            score=PLACEMENTS[self.placement].score(information),
+            preemption=PREEMPTIONS[self.preemption].build(information),
         )
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
-        """The engine's numbers, with what the policy is defined by."""
+        """Return the engine's numbers, with those that define the policy."""
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
         return replace(default, patience_s=patience_s, passing=gate.passing)
 
 
-# Which six TopDRL was compared with is not known; these are the best documented, and its own
-# choice of GPUs without learning. "DRF" and "Tetris" are what its laboratory calls them.
+# The six baselines of TopDRL's evaluation are not published; these are the best documented ones,
+# and TopDRL's own choice of GPUs without learning. "DRF" and "Tetris" are the laboratory's names.
 TOPDRL_BASELINES = (
     ("fcfs-ff", "fifo", "first-fit"),
     ("fcfs-lb", "fifo", "load-balance-tree"),
@@ -136,7 +132,7 @@ def _preemptive(name: str, order: str, preemption: str, placement: str = "") -> 
     )
 
 
-_STOPPING = (
+_PREEMPTIVE_ORDERS = (
     ("srtf", "srtf-pays-moves"),
     ("srsf", "srsf-moves"),
     ("las", "las-moves"),
@@ -144,8 +140,8 @@ _STOPPING = (
 )
 
 BASELINES = (
-    *(_preemptive(name, name, rule) for name, rule in _STOPPING),
-    *(_preemptive(f"{name}-strict", name, rule, "strict") for name, rule in _STOPPING),
+    *(_preemptive(name, name, rule) for name, rule in _PREEMPTIVE_ORDERS),
+    *(_preemptive(f"{name}-strict", name, rule, "strict") for name, rule in _PREEMPTIVE_ORDERS),
     _preemptive("tiresias", "tiresias", "tiresias-moves", "skew"),
     _preemptive("tiresias-scattered", "tiresias", "tiresias", "skew-scattered"),
     _preemptive("tiresias-consolidated", "tiresias", "tiresias-moves"),
@@ -175,7 +171,7 @@ BASELINES = (
     ),
 )
 
-# The best full stacks found that are told nothing of run times: docs/results/README.md.
+# The best compositions found that know nothing about run times: docs/results/README.md.
 ROOST = (
     Composition(
         name="roost", order="las", placement="consolidation", gate="delay", preemption="las-moves"
@@ -218,10 +214,10 @@ _KINDS: tuple[tuple[str, Mapping[str, object]], ...] = (
 
 
 def find_policy(name: str) -> Composition:
-    """Look a policy up by its name, or put it together from `order+placement+gate+preemption`.
+    """Return the policy of a name, or the composition `order+placement+gate+preemption`.
 
     Raises:
-        PolicyNameError: there is none, or no such part; names the nearest.
+        PolicyNameError: no policy or part has this name; the message has the nearest name.
     """
     if name in POLICIES:
         return POLICIES[name]

@@ -131,7 +131,7 @@ class ClusterSpec:
         """
         return self._node_of[name]
 
-    def tier_of(self, names: Iterable[NodeName]) -> NetworkTier:
+    def network_tier(self, names: Iterable[NodeName]) -> NetworkTier:
         """How far apart some nodes are.
 
         Raises:

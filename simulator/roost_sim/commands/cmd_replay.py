@@ -1,4 +1,4 @@
-"""`roost-sim replay`: a production journal again, as it was or under another policy."""
+"""`roost-sim replay`: replays a production journal, as it was or under another policy."""
 
 import json
 from collections.abc import Iterator
@@ -107,8 +107,8 @@ def _print(document: dict[str, object]) -> None:
 
 
 @contextmanager
-def _progress(what: str, event_count: int) -> Iterator[repeating.Progress]:
-    """A bar on stderr for a long journal, where somebody is looking."""
+def _progress(what: str, event_count: int) -> Iterator[repeating.EventCounter]:
+    """Show a bar on stderr for a long journal, if stderr is a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_silent = not console.is_terminal or event_count < _LONG_EVENTS

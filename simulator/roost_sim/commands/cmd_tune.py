@@ -11,7 +11,7 @@ from roost_sim.commands.inputs import load_option
 from roost_sim.commands.option_lists import seed_list
 from roost_sim.commands.run_options import RunOptions, run_options
 from roost_sim.exit_codes import EXIT_NO
-from roost_sim.sweeps.intervals import Estimate
+from roost_sim.sweeps.intervals import SeedMean
 from roost_sim.sweeps.process_engine import ProcessEngine, core_count
 from roost_sim.sweeps.sweep import InProcess, Sweep, SweepEngine
 from roost_sim.sweeps.sweep_runner import shown_progress
@@ -100,7 +100,7 @@ def fragment(tuned: Tuned, seed_count: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gain(ratio: Estimate) -> str:
+def _gain(ratio: SeedMean) -> str:
     percent = f"{100 * (ratio.mean - 1):+.1f} %"
     if ratio.ci95 is None:
         return percent

@@ -9,7 +9,7 @@ from typing import TypeVar
 import click
 
 from roost_sim.commands.option_numbers import FiniteRange
-from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Fidelity, Regime, Setting
+from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Fidelity, Regime, Setting
 from roost_sim.worlds.restart_cost import RestartRule
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
@@ -137,7 +137,7 @@ def _fidelity(
     restart: str | None,
     durations: str | None,
 ) -> Fidelity:
-    base = UNLESS_TOLD if regime is None else FIDELITIES[Setting(regime)]
+    base = DEFAULT_FIDELITY if regime is None else FIDELITIES[Setting(regime)]
     return replace(
         base,
         is_contended=base.is_contended if contention is None else contention,

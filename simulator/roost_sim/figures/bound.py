@@ -1,8 +1,8 @@
-"""The least average job completion time that any schedule could reach.
+"""A lower bound of the average job completion time over all schedules.
 
-Two relaxations, joined. Fluid: the whole cluster is one machine that works on one job at a time, at
-the speed of all its GPUs; shortest remaining work first is then optimal. Solo: each job runs alone
-from its submission. A set of jobs can be charged the first, the rest the second.
+Two relaxations, combined. Fluid: the whole cluster is one machine that works on one job at a time,
+at the speed of all its GPUs; shortest remaining work first is then optimal. Solo: each job runs
+alone from its submission. Any set of jobs can be bounded by the first, the others by the second.
 Proof: docs/simulator/bound.md.
 """
 
@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-# The set charged by the fluid relaxation: jobs with at least this quantile of the work.
+# The set bounded by the fluid relaxation: jobs with at least this quantile of the work.
 _QUANTILES = (0.0, 0.5, 0.75, 0.9, 0.95, 0.99)
 
 
@@ -35,7 +35,7 @@ class Demand:
     def of(
         cls, submit_s: Sequence[float], work_s: Sequence[float], gpu_count: Sequence[int]
     ) -> "Demand":
-        """Take columns in any order; they are sorted by submission."""
+        """Make a demand from columns in any order; they are sorted by submission."""
         submit = np.asarray(submit_s, dtype=np.float64)
         order = np.argsort(submit, kind="stable")
         return cls(
@@ -48,7 +48,7 @@ class Demand:
         return len(self.submit_s)
 
     def where(self, keep: NDArray[np.bool_]) -> "Demand":
-        """The jobs of a mask, bool [job]."""
+        """Return the jobs of a mask, bool [job]."""
         return Demand(self.submit_s[keep], self.work_s[keep], self.gpu_count[keep])
 
 
@@ -72,15 +72,15 @@ def average_jct_bound_s(demand: Demand, cluster_gpu_count: int) -> float | None:
 
 
 def fluid_flow_s(submit_s: NDArray[np.float64], machine_s: NDArray[np.float64]) -> float:
-    """Total completion time of jobs on one machine that may interrupt them: shortest rest first.
+    """Return the total completion time of jobs on one machine under preemptive SRPT.
 
     Args:
-        submit_s: [job], ascending.
-        machine_s: [job], how long each keeps the machine.
+        submit_s: float64 [job], ascending.
+        machine_s: float64 [job], how long each job needs the machine.
 
     Source: Schrage, Operations Research 16 (1968): the rule is optimal.
     """
-    waiting: list[tuple[float, float]] = []  # rest, submission
+    waiting: list[tuple[float, float]] = []  # remaining time, submission
     now_s = total_s = 0.0
     for arrives_s, whole_s in zip(submit_s.tolist(), machine_s.tolist(), strict=True):
         while waiting and now_s < arrives_s:

@@ -1,8 +1,8 @@
-"""How long jobs waited for the network: the part of their run time that was not their compute.
+"""Exposed communication: the part of the jobs' run time that is neither compute nor restart.
 
-The work of a job is its run time on the closest placement; so much of it is compute, wherever the
-job runs. What it ran longer, and the rest of the work, is exposed communication, loading
-checkpoints after a stop excepted. Dally counts the same: GPU time less compute time.
+The work of a job is its run time on the closest placement; a fixed fraction of it is compute,
+wherever the job runs. The other part of the run time, except restarts after preemptions, is exposed
+communication. Dally counts the same: GPU time minus compute time.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from roost_sim.figures.outcome import JobResult
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """Of the measured jobs.
+    """Exposed communication of the measured jobs.
 
     Attributes:
-        mean_s: exposed communication of one job.
+        mean_s: mean over jobs, in seconds.
         share_frac: GPU-seconds of it over GPU-seconds run, 0..1.
     """
 
@@ -30,23 +30,23 @@ def communication_of(
     compute_frac: Callable[[JobId, int], float] | None,
     restart_s: Callable[[JobId, int], float],
 ) -> Communication | None:
-    """Work out what the network cost.
+    """Compute the exposed communication of jobs.
 
     Args:
-        jobs: that ended.
-        compute_frac: (job, GPUs) to the part of its work that is compute; None: nobody knows.
+        jobs: jobs that ended.
+        compute_frac: (job, GPUs) to the fraction of its work that is compute; None: unknown.
         restart_s: (job, GPUs) to seconds of one restart.
 
     Returns:
-        None where compute is unknown or there is no job.
+        None if the compute is unknown or there is no job.
     """
     if compute_frac is None or not jobs:
         return None
     total_s = gpu_s = run_gpu_s = 0.0
     for job in jobs:
-        standing_s = job.preempted_count * restart_s(job.job_id, job.gpu_count)
+        restarts_s = job.preempted_count * restart_s(job.job_id, job.gpu_count)
         compute_s = job.work_s * compute_frac(job.job_id, job.gpu_count)
-        waited_s = max(job.ran_s - standing_s - compute_s, 0.0)
+        waited_s = max(job.ran_s - restarts_s - compute_s, 0.0)
         total_s += waited_s
         gpu_s += job.gpu_count * waited_s
         run_gpu_s += job.gpu_count * job.ran_s

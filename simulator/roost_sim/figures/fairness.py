@@ -1,9 +1,9 @@
-"""Finish-time fairness: how much longer a job took than with a fair part of the cluster.
+"""Finish-time fairness: a job's completion time over that with a fair share of the cluster.
 
 rho = completion time / (ideal run time * max(1, GPUs * n / cluster GPUs)), where n is the mean
-number of jobs in the system from the job's submission to its end. The denominator is the time with
-one n-th of the cluster to itself; a job of more GPUs than that would share their time. At 1 or
-below a job did as well as it was due. Source: Themis (Mahajan et al., NSDI 2020), T_shared over
+number of jobs in the system from the job's submission to its end. The denominator is the run time
+on one n-th of the cluster; a job of more GPUs would share them in time. A job with rho of 1 or less
+got at least its fair share. Source: Themis (Mahajan et al., NSDI 2020), T_shared over
 T_ideal, with the mean number of jobs as in Gavel (Narayanan et al., OSDI 2020).
 """
 
@@ -18,11 +18,11 @@ from roost_sim.figures.outcome import JobResult
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """rho of the measured jobs.
+    """Finish-time fairness, rho, of the measured jobs.
 
     Attributes:
-        mean, most: of rho.
-        jain: Jain's index of rho: 1 all alike, 1/jobs one job had it all.
+        mean, most: mean and largest rho.
+        jain: Jain's index of rho: 1 if all are equal, 1/jobs if all but one are 0.
     """
 
     mean: float
@@ -31,13 +31,13 @@ class Fairness:
 
 
 def fairness_of(jobs: Sequence[JobResult], begin: int, end: int, gpu_count: int) -> Fairness | None:
-    """Finish-time fairness of the jobs at some positions; None without any that ended.
+    """Compute the finish-time fairness of the measured jobs; None if none of them ended.
 
     Args:
-        jobs: all of a run, in order of arrival: they share the cluster.
-        begin: first position of the measured ones.
-        end: past the last.
-        gpu_count: of the cluster.
+        jobs: all jobs of a run, in order of arrival: they share the cluster.
+        begin: position of the first measured job.
+        end: position past the last measured job.
+        gpu_count: GPUs of the cluster.
     """
     rho = finish_time_ratios(jobs, begin, end, gpu_count)
     if not len(rho):
@@ -51,7 +51,7 @@ def fairness_of(jobs: Sequence[JobResult], begin: int, end: int, gpu_count: int)
 def finish_time_ratios(
     jobs: Sequence[JobResult], begin: int, end: int, gpu_count: int
 ) -> NDArray[np.float64]:
-    """Rho of each measured job that ended, float64 [job]."""
+    """Return rho of each measured job that ended, float64 [job]."""
     done = [job for job in jobs if job.ended_s is not None]
     measured = [job for job in jobs[begin:end] if job.ended_s is not None]
     came_s = np.array([job.submit_s for job in measured])
@@ -67,7 +67,7 @@ def finish_time_ratios(
 def _present(
     done: Sequence[JobResult], from_s: NDArray[np.float64], until_s: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Job-seconds in the system in each stretch of time, float64 [stretch]."""
+    """Job-seconds in the system in each interval, float64 [interval]."""
     moments = np.array([job.submit_s for job in done] + [job.ended_s or 0.0 for job in done])
     steps = np.repeat([1.0, -1.0], len(done))
     order = np.argsort(moments, kind="stable")

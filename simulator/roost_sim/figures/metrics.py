@@ -1,7 +1,7 @@
-"""What a simulation came to: completion times, queueing, use of the cluster, decisions.
+"""The metrics of a run: completion times, queueing, use of the cluster, decisions.
 
-Job times are means over the measured jobs: those that completed, less the first and the last tenth
-to arrive, while the cluster fills and empties. The jobs left out still load the cluster.
+Job times are over the measured jobs: the completed jobs without the first and the last tenth of the
+arrivals, while the cluster fills and empties. The jobs left out still load the cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ class Span:
     """Which arrivals are measured.
 
     Attributes:
-        warm_up_frac, cool_down_frac: of all arrivals by number, 0 to below 1 in all; rounded down,
-            so that a handful of jobs is measured whole.
+        warm_up_frac, cool_down_frac: fractions of all arrivals by number that are not measured;
+            together below 1; rounded down, so that of a few jobs all are measured.
     """
 
     warm_up_frac: float = 0.1
@@ -42,9 +42,9 @@ class Span:
             )
 
     def range_of(self, submit_s: Sequence[float] | NDArray[np.float64]) -> tuple[int, int]:
-        """First and past-the-last position of the measured ones of some arrivals, in order.
+        """Return the first and the past-the-last position of the measured arrivals.
 
-        A batch has no steady state: where all arrive at once, all are measured.
+        A batch has no steady state: if all jobs arrive at once, all are measured.
         """
         count = len(submit_s)
         if not count or submit_s[0] == submit_s[-1]:
@@ -54,28 +54,28 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The figures of one run. None: there is nothing to take it from.
+    """The figures of one run. None: no job has such a figure.
 
     Attributes:
-        jobs: that arrived.
-        completed: of those; the others were left out, see `left_out`.
-        measured: completed jobs that the job times are about.
+        jobs: jobs that arrived.
+        completed: jobs that completed; the others were left out, see `left_out`.
+        measured: completed jobs whose times are measured.
         avg_jct_s, median_jct_s, p95_jct_s, p99_jct_s: from submission to end.
         avg_queue_s: waiting for GPUs: before the first start and after each stop.
         makespan_s: from the first submission to the last end.
-        occupancy: GPU-seconds held over GPU-seconds there in the makespan, 0..1.
+        occupancy: GPU-seconds held over the cluster's GPU-seconds in the makespan, 0..1.
         occupancy_loss: GPU-seconds idle while jobs waited for as many, over the same, 0..1.
-        avg_comm_s: exposed communication of one measured job; None: the speed model has none.
+        avg_comm_s: mean exposed communication of a measured job; None: the speed model has none.
         comm_share: GPU-seconds of it over GPU-seconds run, of the measured jobs, 0..1.
         fairness: finish-time fairness of the measured jobs.
-        preemptions: jobs that were stopped and started again, each time.
+        preemptions: how often jobs were preempted and started again.
         tier_counts: placements on one node, in one rack, across racks.
-        link_frac: mean link score of a placement over that of the same shape on idle nodes, 0..1;
-            over placements that have links.
+        link_frac: mean of a placement's link score over that of the same shape on idle nodes,
+            0..1; over placements that have links.
         decisions: placements decided, of all jobs.
-        decision_p50_ms, decision_p99_ms: wall time of one.
-        bound_avg_jct_s: no schedule has a lower avg_jct_s of the measured jobs.
-        left_out: (reason, jobs), most first.
+        decision_p50_ms, decision_p99_ms: wall time of one decision.
+        bound_avg_jct_s: lower bound of avg_jct_s of the measured jobs over all schedules.
+        left_out: (reason, number of jobs), most first.
     """
 
     jobs: int
@@ -103,7 +103,7 @@ class Metrics:
 
 
 def no_restart_s(job_id: JobId, gpu_count: int) -> float:
-    """A job that is started again works at once."""
+    """A restarted job makes progress at once."""
     return 0.0
 
 
@@ -116,15 +116,15 @@ def measure(
     compute_frac: Callable[[JobId, int], float] | None = None,
     restart_s: Callable[[JobId, int], float] = no_restart_s,
 ) -> Metrics:
-    """Work out the figures of a run.
+    """Compute the figures of a run.
 
     Args:
-        outcome: of the driver.
+        outcome: what the driver returned.
         cluster_gpu_count: GPUs that can be used.
-        span: which jobs the job times are about.
-        holds: who held GPUs when; None: no job was ever stopped.
+        span: the jobs whose times are measured.
+        holds: how many GPUs were held when; None: no job was ever preempted.
         compute_frac: see roost_sim.worlds.world_spec.BuiltWorld.
-        restart_s: the same.
+        restart_s: see BuiltWorld.
     """
     done = [job for job in outcome.jobs if job.ended_s is not None]
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
@@ -194,9 +194,10 @@ def _jct_s(job: JobResult) -> float:
 
 
 def _queue_s(job: JobResult) -> float:
-    """How long a job that ended had no GPUs.
+    """How long a job that ended was without GPUs.
 
-    Who was never stopped held them from start to end; said so it is exact.
+    Start minus submission is exact for a job that was never preempted; the difference of completion
+    and run time has a rounding error.
     """
     if not job.preempted_count:
         return _start_s(job) - job.submit_s

@@ -1,4 +1,4 @@
-"""How many GPUs were held over time, and how many idled while jobs waited for as many."""
+"""Occupancy: GPU-seconds held by jobs, and GPU-seconds idle while jobs waited for GPUs."""
 
 from array import array
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from roost_sim.figures.outcome import JobResult
 
 @dataclass(slots=True)
 class Holds:
-    """Notes how many GPUs were held from when to when. It is a `roost_sim.runs.driver.HoldSeen`.
+    """Records when how many GPUs were held. A `roost_sim.runs.driver.HoldObserver`.
 
-    Three numbers a stretch, so that a million jobs fit into a few megabytes.
+    Three numbers an interval, so that a million jobs fit into a few megabytes.
     """
 
     _gpus: "array[float]" = field(default_factory=lambda: array("d"))
@@ -23,14 +23,14 @@ class Holds:
     _end_s: "array[float]" = field(default_factory=lambda: array("d"))
 
     def __call__(self, shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
-        """Take in one stretch."""
+        """Record one interval in which a job held these GPUs."""
         self._gpus.append(sum([len(share.gpu_indices) for share in shares]))
         self._begin_s.append(begin_s)
         self._end_s.append(end_s)
 
     @classmethod
     def of_jobs(cls, jobs: Sequence[JobResult]) -> "Holds":
-        """What jobs held that were never stopped."""
+        """Return the intervals of jobs that were never preempted."""
         holds = cls()
         for job in jobs:
             if job.started_s is not None and job.ended_s is not None:
@@ -40,18 +40,18 @@ class Holds:
         return holds
 
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """GPUs, begin and end of each stretch, float64 [stretch]."""
+        """GPUs, begin and end of each interval, float64 [interval]."""
         return np.array(self._gpus), np.array(self._begin_s), np.array(self._end_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Parts of all GPU-seconds from the first submission to the last end, 0..1.
+    """Fractions of all GPU-seconds from the first submission to the last end, 0..1.
 
     Attributes:
         held_frac: held by jobs.
-        lost_frac: idle while jobs waited for them: at each moment the lesser of the GPUs that were
-            idle and those that waiting jobs had asked for. Jobs that nothing could place count not.
+        lost_frac: idle while jobs waited for GPUs: at each moment the lesser of the idle GPUs and
+            the GPUs that waiting jobs asked for. Jobs that never started do not count.
     """
 
     held_frac: float
@@ -59,15 +59,15 @@ class Occupancy:
 
 
 def occupancy_of(jobs: Sequence[JobResult], holds: Holds, gpu_count: int) -> Occupancy | None:
-    """Work out how well the GPUs were used; None where nothing ended.
+    """Compute the occupancy of a run; None if no job ended.
 
-    A job in the system holds its GPUs or waits for them, so what waits is what is in the system
-    less what is held.
+    A job in the system holds its GPUs or waits for them, so the GPUs waited for are those of all
+    jobs in the system minus those held.
 
     Args:
-        jobs: all of a run, in order of arrival.
-        holds: of the run.
-        gpu_count: of the cluster.
+        jobs: all jobs of a run, in order of arrival.
+        holds: the intervals of the run.
+        gpu_count: GPUs of the cluster.
     """
     done = [job for job in jobs if job.ended_s is not None]
     if not done:

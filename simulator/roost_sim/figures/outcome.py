@@ -1,4 +1,4 @@
-"""What a simulation yields, before anything is worked out from it."""
+"""The outcome of a run: the result of each job, before any figure is computed."""
 
 from dataclasses import dataclass
 
@@ -7,15 +7,17 @@ from roost_engine.domain.model import JobId
 
 @dataclass(slots=True, kw_only=True)
 class JobResult:
-    """What became of one arrival. Times are engine times.
+    """The result of one arrival. Times are engine times.
 
     Attributes:
+        started_s: first start; None: it never started.
+        ended_s: None: it did not end.
         held_gpu_count: GPUs of the placement.
         tier: 0 one node, 1 one rack, 2 across racks.
         link_score, best_link_score: of the placement, and of the same shape on idle nodes.
-        preempted_count: how often it was stopped; a lease renewed on the same GPUs is none.
+        preempted_count: how often it was preempted, without leases renewed on the same GPUs.
         ran_s: how long it held GPUs, all runs together.
-        left_out: why the engine would not place it; "" for every other job.
+        left_out: why it did not complete; "" for a job that did.
     """
 
     job_id: JobId
@@ -35,12 +37,12 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Everything that one simulation yields.
+    """Everything that one run yields.
 
     Attributes:
         jobs: in order of arrival.
-        event_count: events that the engine took in, those that describe the cluster included.
-        decision_s: wall time of each decision: of a step that placed, shared by what it placed.
+        event_count: events fed to the engine, including those that describe the cluster.
+        decision_s: wall time of each decision: the time of the step over the jobs that it placed.
     """
 
     jobs: tuple[JobResult, ...]

@@ -1,11 +1,11 @@
-"""Run times as a site could predict them: by the jobs most like it that have ended by then.
+"""Predicted run times: the median of the most similar jobs that have ended so far.
 
-Users run much the same again and again (Helios, SC 2021; Philly, ATC 2019). Most alike are jobs of
-one user that run the same thing on as many GPUs; `_classes` has the whole ladder. Of a class the
-last twenty count, and their median is told. With jobs taken to end as in the trace, the mean of
+Users run similar jobs repeatedly (Helios, SC 2021; Philly, ATC 2019). The most similar jobs are of
+one user, with the same model or name, on as many GPUs; `_classes` lists all classes. The prediction
+is the median of the last twenty jobs of the closest class. If jobs end as in the trace, the mean of
 |ln(predicted / true)| is 1.79 on Helios, June, with its users, and 1.03 on the first 15,000 jobs of
-Philly, November, with virtual clusters for users. The last five or fifty, or geometric means, come
-to 1.79 to 1.84 and 1.04 to 1.07.
+Philly, November, with virtual clusters for users. With the last five or fifty jobs, or geometric
+means, it is 1.79 to 1.84 and 1.04 to 1.07.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -15,22 +15,22 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
-from roost_sim.information.progress import ProgressBook
+from roost_sim.information.progress import ProgressTable
 
 RECENT_COUNT = 20  # users change their habits
-SECONDS_OF_NOBODY = 3_600.0  # before any job has ended
+FIRST_GUESS_S = 3_600.0  # the prediction before any job has ended
 
 _Class: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class JobKind:
-    """What is known of a job when it is submitted.
+    """The attributes of a job that are known when it is submitted.
 
     Attributes:
         user_id: -1: unknown.
-        what: the model that it trains or the job's name; "": unknown.
-        gpu_count: that it asks for.
+        what: the model that the job trains, or the job's name; "": unknown.
+        gpu_count: GPUs that the job requests.
     """
 
     user_id: int
@@ -41,24 +41,25 @@ class JobKind:
 class Predictions(Mapping[JobId, float]):
     """The predicted run time of each job, in seconds.
 
-    It is made when a job is first asked about, and stays. Only jobs that have ended in the same
-    simulation by then are known, by the time for which they held GPUs, as accounting has it.
+    A prediction is made at the first look-up of a job and never changes. It is based on the jobs
+    that have ended in the same simulation by then, by the time for which they held GPUs, which a
+    site's accounting has.
     """
 
-    def __init__(self, kinds: Mapping[JobId, JobKind], book: ProgressBook) -> None:
-        """Predict for the jobs of `kinds`; `book` tells which of them have ended."""
-        self._kinds, self._book = kinds, book
+    def __init__(self, kinds: Mapping[JobId, JobKind], progress: ProgressTable) -> None:
+        """Predict for the jobs of `kinds`; `progress` has the jobs that have ended."""
+        self._kinds, self._progress = kinds, progress
         self._recent = defaultdict[_Class, _Recent](_Recent)
         self._seen_count = 0
-        self._told: dict[JobId, float] = {}
+        self._predicted_s: dict[JobId, float] = {}
         self._samples: dict[JobId, tuple[float, ...]] = {}
 
     def __getitem__(self, job_id: JobId) -> float:
-        told_s = self._told.get(job_id)
-        if told_s is None:
+        found_s = self._predicted_s.get(job_id)
+        if found_s is None:
             sample = self._sample(job_id)
-            told_s = self._told[job_id] = _upper_median(sample) if sample else SECONDS_OF_NOBODY
-        return told_s
+            found_s = self._predicted_s[job_id] = _upper_median(sample) if sample else FIRST_GUESS_S
+        return found_s
 
     def __iter__(self) -> Iterator[JobId]:
         return iter(self._kinds)
@@ -67,33 +68,34 @@ class Predictions(Mapping[JobId, float]):
         return len(self._kinds)
 
     def left_s(self, job_id: JobId, done_s: float) -> float:
-        """What is left of a job that has done so much, by those like it that took longer.
+        """Predict the remaining run time by the similar jobs that ran longer than `done_s`.
 
-        Where none did, twice the longest is told, then four times, and so on. It must fall while
-        the job runs, and rise in few steps: jobs of which it rose would take turns at every event.
+        If no similar job ran longer, the run time is taken as twice the longest of them, then four
+        times, and so on. The prediction must fall while the job runs and rise in few steps only:
+        jobs with a rising prediction would displace each other at every event.
         """
-        sample = self._sample(job_id) or (SECONDS_OF_NOBODY,)
+        sample = self._sample(job_id) or (FIRST_GUESS_S,)
         longer = sample[bisect_right(sample, done_s) :]
         if longer:
             return _upper_median(longer) - done_s
-        told_s = sample[-1]
-        while told_s <= done_s:
-            told_s *= 2
-        return told_s - done_s
+        whole_s = sample[-1]
+        while whole_s <= done_s:
+            whole_s *= 2
+        return whole_s - done_s
 
     def _sample(self, job_id: JobId) -> tuple[float, ...]:
         """Run times of the last jobs of the closest class that has any, ascending."""
         sample = self._samples.get(job_id)
         if sample is None:
-            self._learn()
+            self._update()
             classes = _classes(self._kinds[job_id])
             alike = (self._recent[each] for each in classes if each in self._recent)
             sample = next((recent.ascending() for recent in alike), ())
             self._samples[job_id] = sample
         return sample
 
-    def _learn(self) -> None:
-        past = self._book.past
+    def _update(self) -> None:
+        past = self._progress.past
         for run in past[self._seen_count :]:
             for each in _classes(self._kinds[run.job_id]):
                 self._recent[each].add(run.ran_s)

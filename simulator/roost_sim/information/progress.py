@@ -1,7 +1,7 @@
-"""How far each job has come: what the driver keeps, and all that a policy may know of it.
+"""The progress of jobs: work done and remaining, written by the driver, read by policies.
 
-Oracles look at work that is done or left. Predictors look at jobs that have ended, as a site's
-accounting would show them, and at nothing else.
+Oracles read the work done and remaining. Predictors read the ended jobs only, which a site's
+accounting would have too.
 """
 
 from dataclasses import dataclass, field
@@ -13,13 +13,14 @@ from roost_engine.domain.model import JobId
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """One job's way to its end.
+    """The progress of one job.
 
     Attributes:
-        work_s: of the whole job, in seconds at rate 1.
-        remaining_s: of that, left at `since_s`.
-        rate: since then.
-        stands_until_s: it loads its checkpoint until then.
+        work_s: work of the whole job, in seconds at rate 1.
+        remaining_s: work that remained at `since_s`.
+        rate: the job's rate since `since_s`.
+        since_s: when the progress was last brought up to date.
+        stands_until_s: end of its restart; the job makes no progress until then.
         user_id, gpu_count: of the job.
         is_running: whether it holds its GPUs.
     """
@@ -34,41 +35,41 @@ class Progress:
     is_running: bool = False
 
     def remaining_at(self, at_s: float) -> float:
-        """What is left of the work by then, if nothing changes."""
+        """Return the work that remains at a time, if the rate does not change."""
         ran_s = max(0.0, at_s - max(self.since_s, self.stands_until_s))
         return max(0.0, self.remaining_s - self.rate * ran_s)
 
     def advance(self, at_s: float) -> None:
-        """Bring what is left up to date."""
+        """Bring the remaining work up to date."""
         self.remaining_s = self.remaining_at(at_s)
         self.since_s = at_s
 
     def ends_at(self, at_s: float) -> float:
-        """When it will end, if nothing changes; `advance` to now first. inf: it stands."""
+        """Return when the job ends if its rate does not change; inf at rate 0. `advance` first."""
         if self.rate <= 0:
             return inf
         return max(at_s, self.stands_until_s) + self.remaining_s / self.rate
 
 
 class EndedJob(Protocol):
-    """A job that has ended, as accounting knows it."""
+    """A job that has ended, with what a site's accounting knows about it."""
 
     @property
     def job_id(self) -> JobId:
-        """Which."""
+        """Id of the job."""
 
     @property
     def gpu_count(self) -> int:
-        """What it asked for."""
+        """GPUs that it requested."""
 
     @property
     def ran_s(self) -> float:
-        """How long it held GPUs, all its runs together."""
+        """Seconds for which it held GPUs, all its runs together."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastRun:
-    """The least that is an EndedJob."""
+    """An EndedJob with nothing else."""
 
     job_id: JobId
     gpu_count: int
@@ -76,18 +77,18 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgressBook:
-    """Every job that has arrived and not ended, and those that have.
+class ProgressTable:
+    """The progress of all jobs in the system, and the jobs that have ended.
 
     Attributes:
-        jobs: to be read only, by everybody but the driver.
-        past: in the order in which they ended.
+        jobs: jobs that have arrived and not ended; only the driver writes.
+        past: ended jobs, in the order in which they ended.
     """
 
     jobs: dict[JobId, Progress] = field(default_factory=dict)
     past: list[EndedJob] = field(default_factory=list)
 
     def done_s(self, job_id: JobId, at_s: float) -> float:
-        """Work that a job has done by then, in seconds at rate 1; 0 before it arrives."""
+        """Return the work that a job has done, in seconds at rate 1; 0 before it arrives."""
         job = self.jobs.get(job_id)
         return 0.0 if job is None else job.work_s - job.remaining_at(at_s)

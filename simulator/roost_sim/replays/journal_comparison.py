@@ -1,4 +1,4 @@
-"""What a journal's jobs came to, and what they would have under another policy, side by side."""
+"""Compares a journal's jobs as recorded with a simulation of them under another policy."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,22 +6,22 @@ from dataclasses import asdict, dataclass
 
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.engine import EngineConfig
-from roost_sim.catalogue.compositions import Composition, Knowledge
+from roost_sim.catalogue.compositions import Composition, PolicyInformation
 from roost_sim.information.predictions import JobKind, Predictions
-from roost_sim.information.progress import ProgressBook
-from roost_sim.replays.journal_history import Fate, History, HistoryTaker
+from roost_sim.information.progress import ProgressTable
+from roost_sim.replays.journal_history import Fate, History, HistoryBuilder
 from roost_sim.replays.recording import ModelShelf, Recording, RecordingError, policies_of
-from roost_sim.replays.replay import Progress
+from roost_sim.replays.replay import EventCounter
 from roost_sim.replays.what_if import (
-    Figures,
-    Moves,
+    CompletedJob,
+    JobFigures,
+    PlacementChanges,
     Simulated,
-    Spell,
+    completed_in_record,
     figures_of,
     measured_restart_s,
-    moves_of,
     narrowed,
-    recorded_spells,
+    placement_changes,
     simulate_history,
     work_of,
 )
@@ -31,20 +31,21 @@ _NO_LIMIT_S = 365 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One way in which the jobs went.
+    """The jobs under one policy: recorded, or simulated.
 
     Attributes:
-        moves: against the record; None: it is the record.
-        preemptions: how often a job was stopped; None in the record.
+        placement_changes: against the record; None: this column is the record.
+        preemptions: how often jobs were preempted; None in the record.
         late_starts: compared jobs that start after the end of the journal, when no job arrives
             any more and the cluster empties.
-        all_jobs: those too that had not ended when the journal did; None in the record.
-        all_avg_wait_s, all_avg_jct_s: of these.
+        all_jobs: compared jobs and jobs that had not ended at the end of the journal; None in the
+            record.
+        all_avg_wait_s, all_avg_jct_s: of all_jobs.
     """
 
     policy: str
-    figures: Figures
-    moves: Moves | None = None
+    figures: JobFigures
+    placement_changes: PlacementChanges | None = None
     preemptions: int | None = None
     late_starts: int = 0
     all_jobs: int | None = None
@@ -53,14 +54,15 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Recorded beside simulated.
+class JournalComparison:
+    """The recorded jobs beside their simulations.
 
     Attributes:
-        history: what the journal tells.
+        history: what the journal recorded.
         recorded: what happened.
-        repeated: the recorded policy, simulated as the other one is: where it differs from the
-            record, the simulation does. None: its model is not at hand, as `repeated_fault` says.
+        repeated: a simulation of the recorded policy: its difference from the record is the error
+            of the simulation. None: the recorded model is not available, see `repeated_fault`.
+        repeated_fault: why the recorded policy was not simulated; "" where it was.
         simulated: the other policy.
         start_delay_s: from a placement to the start, in both simulations.
         unplaced: jobs that ended in the record and not in every simulation; they are not compared.
@@ -75,24 +77,24 @@ class Comparison:
     unplaced: int
 
     def fates(self) -> dict[str, int]:
-        """How many jobs ended, and so on, by the record."""
+        """Count the recorded jobs by fate."""
         counts = Counter(job.fate for job in self.history.jobs)
         return {fate.value: counts[fate] for fate in Fate}
 
 
-def read_history(recording: Recording, progress: Progress) -> History:
-    """Gather what happened from all runs of a journal.
+def read_history(recording: Recording, progress: EventCounter) -> History:
+    """Read the history of jobs and nodes from all runs of a journal.
 
     Raises:
         RecordingError: the journal is damaged.
     """
-    taker = HistoryTaker()
+    builder = HistoryBuilder()
     for run in recording.runs:
-        taker.begin_run(run.head.began_s)
+        builder.begin_run(run.head.began_s)
         for entry in recording.entries(run):
-            taker.take(recording.event(entry), recording.actions(entry))
+            builder.apply(recording.event(entry), recording.actions(entry))
             progress(1)
-    return taker.finish()
+    return builder.finish()
 
 
 def compare_with(
@@ -102,20 +104,20 @@ def compare_with(
     models: ModelShelf,
     *,
     seed: int = 0,
-) -> Comparison:
-    """Simulate a journal's jobs under a policy, and under the one of its last run.
+) -> JournalComparison:
+    """Simulate a journal's jobs under a policy, and under the policy of the journal's last run.
 
     Args:
         recording: the journal.
-        history: what was gathered from it.
-        policy: the other one.
+        history: read from the journal.
+        policy: to compare with.
         models: where the recorded model is found.
-        seed: of what the policy draws.
+        seed: for what the policy draws.
 
     Raises:
-        RecordingError: no job that Roost was asked for ended in it.
+        RecordingError: no job that waited for Roost ended in the journal.
     """
-    recorded = recorded_spells(history)
+    recorded = completed_in_record(history)
     if not recorded:
         raise RecordingError(
             f"{recording.path}: no job that waited for Roost has ended in it, so there is nothing"
@@ -131,11 +133,13 @@ def compare_with(
         again = simulate_history(history, policies, config, start_delay_s=delay_s)
     except RecordingError as error:
         fault = str(error)
-    everywhere = [job_id for job_id in other.spells if again is None or job_id in again.spells]
+    everywhere = [
+        job_id for job_id in other.completed if again is None or job_id in again.completed
+    ]
     job_ids = [job_id for job_id in everywhere if job_id in recorded]
     happened = figures_of([recorded[job_id] for job_id in job_ids], other.cluster)
     pairs = _Pairs(job_ids, everywhere, recorded, history.ended_s)
-    return Comparison(
+    return JournalComparison(
         history=history,
         recorded=Column(policy=run.head.policy, figures=happened),
         repeated=None if again is None else pairs.column(run.head.policy, again),
@@ -148,25 +152,25 @@ def compare_with(
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The compared jobs, and all that end in every simulation, in one order for every column."""
+    """The compared jobs, and all jobs that end in every simulation; every column has this order."""
 
     job_ids: Sequence[JobId]
     everywhere: Sequence[JobId]
-    recorded: Mapping[JobId, Spell]
+    recorded: Mapping[JobId, CompletedJob]
     ended_s: float
 
     def column(self, name: str, simulated: Simulated) -> Column:
-        spells = [simulated.spells[job_id] for job_id in self.job_ids]
-        every = [simulated.spells[job_id] for job_id in self.everywhere]
+        completed = [simulated.completed[job_id] for job_id in self.job_ids]
+        every = [simulated.completed[job_id] for job_id in self.everywhere]
         return Column(
             policy=name,
-            figures=figures_of(spells, simulated.cluster),
+            figures=figures_of(completed, simulated.cluster),
             all_jobs=len(every),
-            all_avg_wait_s=sum(spell.wait_s for spell in every) / len(every) if every else None,
-            all_avg_jct_s=sum(spell.jct_s for spell in every) / len(every) if every else None,
-            moves=moves_of(self.job_ids, self.recorded, simulated.spells),
+            all_avg_wait_s=sum(job.wait_s for job in every) / len(every) if every else None,
+            all_avg_jct_s=sum(job.jct_s for job in every) / len(every) if every else None,
+            placement_changes=placement_changes(self.job_ids, self.recorded, simulated.completed),
             preemptions=simulated.preemption_count,
-            late_starts=sum(spell.started_s > self.ended_s for spell in spells),
+            late_starts=sum(job.started_s > self.ended_s for job in completed),
         )
 
 
@@ -178,30 +182,30 @@ def _simulate(
     def shapes(asked: tuple[Shape, ...]) -> tuple[Shape, ...]:
         return narrowed(asked, policy.shapes(asked[0].gpu_count, largest))
 
-    knowledge = _knowledge(history, seed)
+    information = _information(history, seed)
     return simulate_history(
         history,
-        policy.build(knowledge),
+        policy.build(information),
         policy.engine_config(config),
         shapes=shapes,
         start_delay_s=delay_s,
-        book=knowledge.book,
+        progress=information.progress,
     )
 
 
-def _knowledge(history: History, seed: int) -> Knowledge:
-    """What a policy may ask of run times: oracles the truth, others what the site knew."""
+def _information(history: History, seed: int) -> PolicyInformation:
+    """What the policy may know: true run times for oracles, what the site knew for the others."""
     work_s = work_of(history)
     limits_s = {
         job.spec.job_id: job.spec.time_limit_s or _NO_LIMIT_S  # Slurm's UNLIMITED
         for job in history.jobs
     }
-    book = ProgressBook()
-    return Knowledge(
+    progress = ProgressTable()
+    return PolicyInformation(
         work_s=work_s,
         seed=seed,
-        predict=lambda: Predictions(_kinds(history), book),
-        book=book,
+        predict=lambda: Predictions(_kinds(history), progress),
+        progress=progress,
         limits=lambda: limits_s,
         restart_s=measured_restart_s,
         cluster_gpu_count=max(history.gpu_count(), 1),
@@ -216,7 +220,7 @@ def _kinds(history: History) -> dict[JobId, JobKind]:
     }
 
 
-def comparison_document(comparison: Comparison) -> dict[str, object]:
+def comparison_document(comparison: JournalComparison) -> dict[str, object]:
     """The JSON object of a comparison. Page: docs/simulator/replay.md."""
     history, repeated = comparison.history, comparison.repeated
     return {
@@ -227,7 +231,13 @@ def comparison_document(comparison: Comparison) -> dict[str, object]:
         "outsiders": history.outsider_count,
         "load_samples_left_out": history.load_count,
         "start_delay_s": comparison.start_delay_s,
-        "recorded": asdict(comparison.recorded),
-        "repeated": None if repeated is None else asdict(repeated),
-        "simulated": asdict(comparison.simulated),
+        "recorded": _column_document(comparison.recorded),
+        "repeated": None if repeated is None else _column_document(repeated),
+        "simulated": _column_document(comparison.simulated),
     }
+
+
+def _column_document(column: Column) -> dict[str, object]:
+    """The JSON object of a column; its `moves` are the placement changes."""
+    named = {"placement_changes": "moves"}
+    return {named.get(name, name): value for name, value in asdict(column).items()}

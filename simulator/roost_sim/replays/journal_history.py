@@ -1,8 +1,9 @@
-"""What happened on a cluster while roostd watched, gathered from all runs of a journal.
+"""The history of a cluster: what roostd observed, read from all runs of a journal.
 
-A job is *ours* when it waited for Roost and was then started, by Roost or, in shadow and advise, by
-Slurm. What Slurm started without asking (no lease, let go, held and taken over, no GPUs) is an
-*outsider*: a what-if leaves it where and when it was. Page: docs/simulator/replay.md.
+A job is *recorded* when it waited for Roost and was then started: by Roost or, in shadow and
+advise, by Slurm. A job that Slurm started without asking (no lease, released to Slurm, held by an
+operator, without GPUs) is an *outsider*: a what-if leaves its nodes and times as they were.
+Page: docs/simulator/replay.md.
 """
 
 from collections.abc import Iterable
@@ -29,28 +30,29 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, NodeS
 
 
 class Fate(StrEnum):
-    """How the journal leaves a job of ours."""
+    """How a recorded job stands at the end of the journal."""
 
     ENDED = "ended"
-    RUNNING = "running"  # at the end of the journal
-    WAITING = "waiting"  # at the end of the journal
-    LEFT = "left"  # the queue, without having run
-    LOST = "lost"  # it ran, and ended while no daemon watched
+    RUNNING = "running"
+    WAITING = "waiting"
+    LEFT = "left"  # it left the queue without having run
+    LOST = "lost"  # it ran, and ended while no daemon was running
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordedJob:
-    """A job of ours. Times are engine times.
+    """A job that waited for Roost. Times are engine times.
 
     Attributes:
-        spec: the request as it was when `arrived_s`; its id is made unique where one came twice.
-        arrived_s: when the engine heard of it, in the spell of waiting that led to its start.
-        since_s: from when on its wait counts: it was submitted, became eligible or was released.
+        spec: the request at `arrived_s`; the id is made unique if Slurm used it twice.
+        arrived_s: when the engine received the job, in the wait that led to its start.
+        since_s: when its wait begins: submission, eligibility or release from a hold.
+        fate: how it stands at the end of the journal.
         changes: of the request while it waited.
-        started_s: first; None: it never ran.
-        held_s: seconds it held GPUs, all starts together.
-        shares: what it held first.
-        ended_s: when it ended or left the queue; the end of the journal for those still there.
+        started_s: the first start; None: it never ran.
+        held_s: seconds it held GPUs, all its runs together.
+        shares: the GPUs of its first run.
+        ended_s: when it ended or left the queue; the end of the journal for a job that did not.
     """
 
     spec: JobSpec
@@ -66,15 +68,15 @@ class RecordedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a what-if starts from.
+    """Jobs and events of a journal: the input of a what-if.
 
     Attributes:
-        jobs: ours, in the order the engine heard of them.
-        outside: what happened to nodes and to outsiders, in order of time.
-        outsider_count: jobs among those that held GPUs.
-        load_count: load samples, which are left out: they tell of the placements of then.
-        start_delay_s: median time from a placement to the start of the job; None: none was seen.
-        began_s, ended_s: of the journal.
+        jobs: the recorded jobs, in the order in which the engine received them.
+        outside: events of nodes and of outsiders, in order of time.
+        outsider_count: outsiders that held GPUs.
+        load_count: load samples; they are left out, since they belong to the recorded placements.
+        start_delay_s: median time from a placement to the job's start; None: no job was started.
+        began_s, ended_s: first and last engine time of the journal.
     """
 
     jobs: tuple[RecordedJob, ...]
@@ -86,15 +88,15 @@ class History:
     ended_s: float
 
     def largest_node_gpu_count(self) -> int:
-        """GPUs of the largest node that was ever there."""
+        """GPUs of the largest node that was ever in the cluster."""
         return max(self._node_gpu_counts().values(), default=0)
 
     def gpu_count(self) -> int:
-        """GPUs of all nodes that were ever there."""
+        """GPUs of all nodes that were ever in the cluster."""
         return sum(self._node_gpu_counts().values())
 
     def _node_gpu_counts(self) -> dict[NodeName, int]:
-        """The most that each node had."""
+        """The most GPUs that each node ever had."""
         counts: dict[NodeName, int] = {}
         for event in self.outside:
             if isinstance(event, NodeSeen):
@@ -105,12 +107,15 @@ class History:
 
 @dataclass(slots=True)
 class _Follower:
-    """One job under way.
+    """A job that has not ended yet.
 
     Attributes:
+        job: None: an outsider, or a job that is only known by its start.
         is_outsider: Slurm started it without asking.
-        is_away: waiting, but not for Roost: held, let go.
+        is_away: it waits, but not for Roost: held, or released to Slurm.
         run_since_s: start of the present run; None while it waits.
+        placed_s: its latest placement; None: none, or refused.
+        shares: the GPUs of an outsider's run.
     """
 
     job: RecordedJob | None
@@ -121,8 +126,8 @@ class _Follower:
     shares: tuple[NodeShare, ...] = ()
 
 
-class HistoryTaker:
-    """Follows the jobs and nodes of a journal, run after run."""
+class HistoryBuilder:
+    """Builds the history of jobs and nodes from the steps of a journal, run after run."""
 
     def __init__(self) -> None:
         self._jobs: list[RecordedJob] = []
@@ -139,18 +144,18 @@ class HistoryTaker:
         self._named_nodes: set[NodeName] = set()
 
     def begin_run(self, began_s: float) -> None:
-        """A fresh engine took over; it is told of all there is anew."""
+        """Begin a run: a fresh engine, to which all nodes and jobs are reported again."""
         self._close_run()
         self._run_began_s = began_s
         self._named_jobs.clear()
         self._named_nodes.clear()
 
-    def take(self, event: Event, actions: Iterable[Action]) -> None:
-        """Take in one step."""
+    def apply(self, event: Event, actions: Iterable[Action]) -> None:
+        """Apply one step of the engine."""
         if self._began_s is None:
             self._began_s = event.at_s
         self._last_s = max(self._last_s, event.at_s)
-        self._take_event(event)
+        self._apply_event(event)
         for action in actions:
             match action:
                 case Place() if action.job_id in self._live:
@@ -159,7 +164,7 @@ class HistoryTaker:
                     self._turn_away(action.job_id, event.at_s)
 
     def finish(self) -> History:
-        """What it came to."""
+        """Return the history of all steps."""
         self._close_run()
         for follower in self._live.values():
             self._leave_open(follower)
@@ -174,7 +179,7 @@ class HistoryTaker:
             ended_s=self._last_s,
         )
 
-    def _take_event(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> None:
         match event:
             case NodeSeen():
                 self._named_nodes.add(event.node.name)
@@ -206,7 +211,7 @@ class HistoryTaker:
         self._named_jobs.add(spec.job_id)
         follower = self._live.get(spec.job_id)
         if follower is not None and follower.is_outsider:
-            self._end(spec.job_id, at_s, Fate.ENDED)  # requeued, and Roost's from now on
+            self._end(spec.job_id, at_s, Fate.ENDED)  # requeued; it waits for Roost from now on
             follower = None
         if follower is None:
             follower = self._live[spec.job_id] = _Follower(None)
@@ -231,7 +236,7 @@ class HistoryTaker:
         return spec if count == 1 else replace(spec, job_id=JobId(f"{spec.job_id}~{count}"))
 
     def _turn_away(self, job_id: JobId, at_s: float) -> None:
-        """The job waits on, but not for Roost."""
+        """Note that a job still waits, but no longer for Roost."""
         self._named_jobs.add(job_id)
         follower = self._live.get(job_id)
         if follower is None or follower.job is None or follower.run_since_s is not None:
@@ -249,7 +254,7 @@ class HistoryTaker:
             self._start_outsider(follower, event)
             return
         if follower.run_since_s is not None:
-            return  # a daemon that starts is told of every job that runs
+            return  # every running job is reported to a daemon that starts
         follower.run_since_s = event.at_s
         if follower.job.started_s is None:
             follower.job.started_s, follower.job.shares = event.at_s, event.shares
@@ -266,7 +271,7 @@ class HistoryTaker:
             self._outside.append(replace(event, job_id=_outsider_id(event.job_id)))
 
     def _stop(self, follower: _Follower | None, at_s: float) -> None:
-        """A running job waits again."""
+        """Note that a running job waits again."""
         if follower is None or follower.run_since_s is None:
             return
         if follower.job is not None:
@@ -304,9 +309,9 @@ class HistoryTaker:
             self._jobs.append(job)
 
     def _close_run(self) -> None:
-        """What a run's engine was never told of was gone when it was born."""
+        """End what was never reported to the run's engine: it was gone when the run began."""
         if not self._named_nodes:
-            return  # Slurm did not answer, so nothing can be said
+            return  # Slurm did not answer in this run, so nothing is known
         at_s = self._run_began_s
         for job_id in [job_id for job_id in self._live if job_id not in self._named_jobs]:
             self._end(job_id, at_s, Fate.LOST)
@@ -316,5 +321,5 @@ class HistoryTaker:
 
 
 def _outsider_id(job_id: JobId) -> JobId:
-    """An id that no job of ours has: the same job may be ours at another time."""
+    """An id that no recorded job has: the same Slurm job may be recorded at another time."""
     return JobId(f"{job_id}~outside")

@@ -1,8 +1,7 @@
-"""A journal of roostd as the simulator reads it: its runs, and an engine like that of each run.
+"""A recording: a journal of roostd with its runs, and an engine like that of each run.
 
-The only module of the simulator that knows roostd's adapters, by name in the import contract:
-a replay proves something only when it reads with the daemon's own reader and asks the daemon's own
-model loader. Both read files and nothing else.
+A replay proves something only if it reads the journal with the daemon's reader and loads models
+with the daemon's loader; both are in roost_formats and read files only.
 """
 
 import hashlib
@@ -36,7 +35,7 @@ _REASON, _NO_REASON = b'"fallback_reason":', b'"fallback_reason":""'
 
 
 class RecordingError(SimError):
-    """A journal cannot be used, or what it takes to repeat it is not at hand."""
+    """A journal cannot be used, or a model that a replay needs is not available."""
 
 
 class Recording:
@@ -46,7 +45,7 @@ class Recording:
         path: the file, or the folder that has it.
 
     Raises:
-        RecordingError: it cannot be read, or holds no run.
+        RecordingError: the journal cannot be read, or holds no event.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,16 +62,16 @@ class Recording:
             raise RecordingError(f"{self.path}: holds no event yet; let roostd run for a while")
 
     def __enter__(self) -> "Recording":
-        """Use it in a `with` block."""
+        """Return the recording for a `with` block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.close()
 
     @property
     def event_count(self) -> int:
-        """Of all runs."""
+        """Events of all runs."""
         return sum(run.step_count for run in self.runs)
 
     def entries(self, run: Run) -> Iterator[Entry]:
@@ -85,19 +84,19 @@ class Recording:
             yield from self._reader.entries(run)
 
     def event(self, entry: Entry) -> Event:
-        """What the engine was told.
+        """Decode the event of an entry.
 
         Raises:
-            RecordingError: it cannot be read.
+            RecordingError: the event cannot be read.
         """
         with _as_refusal():
             return self._reader.event(entry)
 
     def actions(self, entry: Entry) -> tuple[Action, ...]:
-        """What the engine answered.
+        """Decode the recorded actions of an entry.
 
         Raises:
-            RecordingError: it cannot be read.
+            RecordingError: the actions cannot be read.
         """
         with _as_refusal():
             return self._reader.actions(entry)
@@ -111,7 +110,7 @@ class Recording:
         return self._part_of_head(run, "configuration", run.head.config, EngineConfig)
 
     def plugins(self, run: Run) -> Plugins:
-        """Which gate and preemption a run had, and what they knew when it began.
+        """The gate and preemption of a run, and what they had learned when it began.
 
         Raises:
             RecordingError: they cannot be read.
@@ -120,7 +119,7 @@ class Recording:
         return self._part_of_head(run, "policies", told, Plugins) if told else Plugins()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._reader.close()
 
     def _part_of_head(self, run: Run, name: str, record: bytes, kind: type[_T]) -> _T:
@@ -134,10 +133,10 @@ class Recording:
 
 
 class RecordedScore:
-    """A run's model, which fails where it failed then.
+    """The model of a run, which fails wherever it failed in the record.
 
-    Whether a model answered in time hangs on the machine, not on the events. So the replay's model
-    is never too slow, and a failure is taken from the record like an event.
+    Whether a model answered in time depends on the machine, not on the events. So the model of a
+    replay is never too slow, and its failures are read from the record like events.
     """
 
     def __init__(self, model: ScorePolicy) -> None:
@@ -145,7 +144,7 @@ class RecordedScore:
         self._failures: list[str] = []
 
     def expect(self, recorded: Sequence[Action]) -> None:
-        """Take in what the next step was recorded to answer."""
+        """Set the recorded actions of the next step."""
         self._failures = [
             action.decision.get().fallback_reason
             for action in recorded
@@ -161,20 +160,20 @@ class RecordedScore:
 
 
 class ModelShelf:
-    """The models at hand for runs that a model scored.
+    """The models available to replay runs that a model scored.
 
     Args:
-        paths: of models, each with its manifest beside it; the packaged one is always there.
+        paths: model files, each with its manifest beside it; the packaged model need not be named.
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
         self._paths = (*paths, BUILTIN_MODEL)
 
     def score_of(self, run: Run, source: Path) -> ScorePolicy:
-        """The score policy that a run was recorded with.
+        """Load the score policy that a run was recorded with.
 
         Raises:
-            RecordingError: its model is not at hand, or does not load.
+            RecordingError: its model is not available, or does not load.
         """
         name = run.head.policy
         if name == HeuristicScore.name:
@@ -206,12 +205,13 @@ def policies_of(
 
     Args:
         recording: the journal.
-        run: whose plug-ins.
-        models: where its model is found.
-        knowledge_of: the run at whose beginning they are to know what they knew; None: `run`.
+        run: whose plug-ins to make.
+        models: where the run's model is found.
+        knowledge_of: the run whose knowledge, at its beginning, the plug-ins start with; None:
+            `run`.
 
     Raises:
-        RecordingError: its model is not at hand, or its head cannot be read.
+        RecordingError: the run's model is not available, or its head cannot be read.
     """
     score = models.score_of(run, recording.path)
     plugins = recording.plugins(run)
@@ -222,10 +222,10 @@ def policies_of(
 
 
 class RepeatedRun:
-    """A run that is repeated step by step by a fresh engine.
+    """Repeats a run step by step with a fresh engine.
 
     Raises:
-        RecordingError: what it takes is not at hand.
+        RecordingError: the run's model is not available.
     """
 
     def __init__(self, recording: Recording, run: Run, models: ModelShelf) -> None:
@@ -235,7 +235,7 @@ class RepeatedRun:
         self.engine = Engine(recording.config(run), policies)
 
     def step(self, entry: Entry, event: Event) -> tuple[Action, ...]:
-        """Give the engine the event of an entry, and a model what failed then.
+        """Feed the event of an entry to the engine, with the recorded failures of the model.
 
         Raises:
             RecordingError: the recorded actions are needed and cannot be read.
@@ -246,10 +246,10 @@ class RepeatedRun:
         return self.engine.step(event)
 
     def is_as_recorded(self, entry: Entry, got: tuple[Action, ...]) -> bool:
-        """Whether the engine answered, byte for byte, what was recorded.
+        """Whether the engine's actions are the recorded ones, byte for byte.
 
-        A record of an earlier version may lack fields that have a default now; it is then read and
-        written anew before it is compared.
+        A record of an earlier version may lack fields that have a default now; it is then decoded
+        and encoded again before it is compared.
 
         Raises:
             RecordingError: the recorded actions cannot be read.

@@ -1,4 +1,4 @@
-"""Repeats what a daemon did: the recorded events through a fresh engine, every answer compared."""
+"""Replays a journal: feeds its events to a fresh engine and compares every action."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,22 +13,23 @@ from roost_engine.domain.lazy import Lazy
 from roost_engine.job_record import shares_of
 from roost_sim.replays.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
 
-Progress = Callable[[int], None]  # told of so many more events
+EventCounter = Callable[[int], None]  # called with the number of events read since the last call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The first answer of an engine that is not the recorded one.
+    """The first step whose actions are not the recorded ones.
 
     Attributes:
         run: its number.
         event: number of the event in its run, from 1.
         entry: number of the journal's entry.
         at_s: engine time.
-        at: the wall clock then, UTC, ISO 8601.
-        told: the event, in words.
-        recorded, got: the answers in words, one an action.
-        fields: where the first actions that differ do so; empty where one is missing.
+        at: the wall clock at that time, UTC, ISO 8601.
+        told: the event as text.
+        recorded, got: the actions as text.
+        fields: the fields in which the first pair of unequal actions differs; empty where one
+            side has no more actions.
         recorded_version: of the daemon that wrote the run.
     """
 
@@ -46,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReplay:
-    """What repeating one run came to, up to the first difference."""
+    """How much of one run was replayed, up to the first difference."""
 
     number: int
     version: str
@@ -57,32 +58,32 @@ class RunReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What repeating a journal came to; it ends at the first difference."""
+    """The result of replaying a journal; it ends at the first difference."""
 
     runs: tuple[RunReplay, ...]
     difference: Difference | None
 
     @property
     def event_count(self) -> int:
-        """Events that were repeated."""
+        """Events that were replayed."""
         return sum(run.events for run in self.runs)
 
     @property
     def action_count(self) -> int:
-        """Actions that were as recorded."""
+        """Actions that were equal to the recorded ones."""
         return sum(run.actions for run in self.runs)
 
 
-def replay(recording: Recording, models: ModelShelf, progress: Progress) -> Replay:
-    """Repeat every run of a journal.
+def replay(recording: Recording, models: ModelShelf, progress: EventCounter) -> Replay:
+    """Replay every run of a journal, up to the first difference.
 
     Args:
         recording: the journal.
         models: where the models of its runs are found.
-        progress: called now and then.
+        progress: called after each event.
 
     Raises:
-        RecordingError: the journal is damaged, or a model is not at hand.
+        RecordingError: the journal is damaged, or a model is not available.
     """
     runs = list[RunReplay]()
     for run in recording.runs:
@@ -105,7 +106,7 @@ def replay_document(found: Replay) -> dict[str, object]:
 
 
 def _repeat(
-    recording: Recording, run: Run, models: ModelShelf, progress: Progress
+    recording: Recording, run: Run, models: ModelShelf, progress: EventCounter
 ) -> tuple[RunReplay, Difference | None]:
     again = RepeatedRun(recording, run, models)
     event_count = action_count = 0
@@ -156,7 +157,7 @@ def _difference(
 
 
 def differing_fields(one: object, other: object) -> tuple[str, ...]:
-    """Where two values differ, as paths: "decision.scores"; "" stands for the whole."""
+    """Return the paths at which two values differ: "decision.scores"; "" is the value itself."""
     if isinstance(one, Lazy) and isinstance(other, Lazy):
         return differing_fields(one.get(), other.get())
     if type(one) is not type(other):
@@ -174,7 +175,7 @@ def differing_fields(one: object, other: object) -> tuple[str, ...]:
 
 
 def in_words(value: Event | Action) -> str:
-    """An event or an action on one line, without its arrays."""
+    """Write an event or an action on one line, without its arrays."""
     if isinstance(value, Place):
         decision = value.decision.get()
         scored = f"{decision.policy}, score {float(decision.scores[0]):.9g}"
@@ -184,7 +185,7 @@ def in_words(value: Event | Action) -> str:
 
 
 def _where(action: Place) -> str:
-    """Nodes and GPUs; nodes that give the same ones are named together."""
+    """Nodes and GPUs of a placement; nodes with the same GPU indices are named together."""
     nodes_of: dict[tuple[int, ...], list[str]] = {}
     for share in shares_of(action.placement):
         nodes_of.setdefault(share.gpu_indices, []).append(share.node)

@@ -1,11 +1,11 @@
-"""What people see of a replay, line by line."""
+"""A replay and a comparison as lines of text for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from textwrap import wrap
 
 from roost_sim.figures.metrics import TIER_NAMES
-from roost_sim.replays.journal_comparison import Column, Comparison
+from roost_sim.replays.journal_comparison import Column, JournalComparison
 from roost_sim.replays.replay import Difference, Replay
 
 _NONE = "-"
@@ -13,7 +13,7 @@ _WIDTH = 100
 
 
 def replay_lines(found: Replay) -> Iterator[str]:
-    """A replay: its runs, and the verdict."""
+    """Yield the lines of a replay: its runs, then the verdict."""
     rows = [
         (str(run.number), run.version, run.policy, f"{run.events:,}", f"{run.actions:,}")
         for run in found.runs
@@ -47,8 +47,8 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
         )
 
 
-def comparison_lines(comparison: Comparison) -> Iterator[str]:
-    """A comparison: a table of figures, then what they do and do not cover."""
+def comparison_lines(comparison: JournalComparison) -> Iterator[str]:
+    """Yield the lines of a comparison: a table of figures, then what they do and do not cover."""
     columns = [comparison.recorded, comparison.repeated, comparison.simulated]
     shown = [column for column in columns if column is not None]
     heads = ["", "recorded"]
@@ -71,10 +71,10 @@ def _figure_rows(columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
     yield "link_frac", *(_number(one.link_frac, 3) for one in figures)
     for tier, name in enumerate(TIER_NAMES):
         yield name, *(f"{one.tier_counts[tier]:,}" for one in figures)
-    moves = [column.moves for column in columns]
-    yield "on the same GPUs", *(f"{one.same_gpus:,}" if one else _NONE for one in moves)
-    yield "on other GPUs there", *(f"{one.other_gpus:,}" if one else _NONE for one in moves)
-    yield "on other nodes", *(f"{one.other_nodes:,}" if one else _NONE for one in moves)
+    changes = [column.placement_changes for column in columns]
+    yield "on the same GPUs", *(f"{one.same_gpus:,}" if one else _NONE for one in changes)
+    yield "on other GPUs there", *(f"{one.other_gpus:,}" if one else _NONE for one in changes)
+    yield "on other nodes", *(f"{one.other_nodes:,}" if one else _NONE for one in changes)
     stops = [column.preemptions for column in columns]
     yield "preemptions", *(_NONE if count is None else f"{count:,}" for count in stops)
     counts = [column.all_jobs for column in columns]
@@ -83,7 +83,7 @@ def _figure_rows(columns: Sequence[Column]) -> Iterator[tuple[str, ...]]:
     yield "avg_jct_s of all", *(_number(column.all_avg_jct_s, 1) for column in columns)
 
 
-def _notes(comparison: Comparison) -> Iterator[str]:
+def _notes(comparison: JournalComparison) -> Iterator[str]:
     fates, history = comparison.fates(), comparison.history
     yield (
         f"Not compared: {fates['running']} running and {fates['waiting']} waiting at the end "
@@ -102,7 +102,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _aligned(heads: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
-    """Columns under their heads; the first `left` to the left, numbers to the right."""
+    """Align columns under their heads: the first `left` columns to the left, the others right."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
         cells = (

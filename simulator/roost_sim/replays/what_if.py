@@ -1,7 +1,7 @@
-"""The jobs of a journal under another policy, beside what happened to them.
+"""What if: simulates the jobs of a journal under another policy.
 
-Arrivals, requests, nodes, topology, faults and run times are the journal's; so are the outsiders,
-which stay where and when they were. What the simulation cannot know is said in
+Arrivals, requests, nodes, topology, faults and run times are the journal's. Outsiders, the jobs
+that Slurm started without asking, keep their recorded nodes and times. Limits of the simulation:
 docs/simulator/replay.md.
 """
 
@@ -15,9 +15,8 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
-from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
-from roost_sim.information.progress import ProgressBook
+from roost_engine.engine import Engine, EngineConfig, Policies
+from roost_sim.information.progress import ProgressTable
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
@@ -28,14 +27,14 @@ Shapes = Callable[[tuple[Shape, ...]], tuple[Shape, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spell:
-    """What became of one job.
+class CompletedJob:
+    """The wait, completion time and GPUs of one job that ended, in the record or in a simulation.
 
     Attributes:
-        wait_s: time without GPUs, from `RecordedJob.since_s` to its end.
-        jct_s: from there to its end.
-        started_s: first.
-        shares: what it held; first in the record, last in a simulation.
+        wait_s: time without GPUs between `RecordedJob.since_s` and the job's end.
+        jct_s: from `RecordedJob.since_s` to the job's end.
+        started_s: the first start.
+        shares: the GPUs of the first start in the record, of the last one in a simulation.
     """
 
     wait_s: float
@@ -49,24 +48,25 @@ class Simulated:
     """The journal's jobs under one policy.
 
     Attributes:
-        spells: of the jobs that ended here, but for those that left the queue in the record.
-        cluster: as it was in the end; only its links and racks are looked at.
-        preemption_count: of all jobs.
+        completed: the jobs that ended in the simulation, without those that left the queue or
+            ended unobserved in the record.
+        cluster: its state at the end; only links and racks are read.
+        preemption_count: preemptions of all jobs.
     """
 
-    spells: Mapping[JobId, Spell]
+    completed: Mapping[JobId, CompletedJob]
     cluster: Cluster
     preemption_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What a column of the comparison says. None: there is nothing to take it from.
+class JobFigures:
+    """The figures in one column of the comparison. None: no job has such a figure.
 
     Attributes:
-        jobs: that were compared; the same in every column.
-        avg_wait_s, median_wait_s, p95_wait_s: of their waits.
-        avg_jct_s, median_jct_s, p95_jct_s: from the same instant to the end.
+        jobs: compared jobs; the same in every column.
+        avg_wait_s, median_wait_s, p95_wait_s: of the jobs' waits.
+        avg_jct_s, median_jct_s, p95_jct_s: of the jobs' completion times.
         link_score: mean over jobs, summed over a job's nodes; docs/links.md.
         link_frac: mean of that score over the best that idle nodes could give, 0..1, over jobs
             that have links.
@@ -86,11 +86,17 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moves:
-    """Where a simulation puts the compared jobs, against the record."""
+class PlacementChanges:
+    """How many of the compared jobs a simulation places elsewhere than the record does.
+
+    Attributes:
+        same_gpus: jobs on the recorded GPUs.
+        other_gpus: jobs on the recorded nodes, on other GPUs.
+        other_nodes: jobs on other nodes.
+    """
 
     same_gpus: int
-    other_gpus: int  # of the same nodes
+    other_gpus: int
     other_nodes: int
 
 
@@ -101,54 +107,54 @@ def simulate_history(
     *,
     shapes: Shapes = lambda asked: asked,
     start_delay_s: float = 0.0,
-    book: ProgressBook | None = None,
+    progress: ProgressTable | None = None,
 ) -> Simulated:
     """Run a journal's jobs through a fresh engine.
 
     Args:
-        history: what the journal tells.
-        policies: of the engine.
-        config: its numbers.
-        shapes: which of the shapes that a job accepts the policy would use.
+        history: what the journal recorded.
+        policies: the engine's plug-ins.
+        config: the engine's numbers.
+        shapes: selects, of the shapes that a job accepts, those that the policy would use.
         start_delay_s: from a placement to the start.
-        book: that the policies look into; None: they look into none.
+        progress: the table that the policies read; None: they read none.
     """
-    kept_count = len(history.jobs) + len(history.outside)  # every record is read in the end
-    engine = Engine(replace(config, ended_job_count=kept_count), policies)
+    record_count = len(history.jobs) + len(history.outside)  # all records are read at the end
+    engine = Engine(replace(config, ended_job_count=record_count), policies)
     work_s = work_of(history)
     jobs = [job for job in history.jobs if _takes_part(job)]
     arrivals = [_arrival(job, work_s[job.spec.job_id], shapes) for job in jobs]
-    outside = sorted((*history.outside, *_told_of_jobs(jobs, shapes)), key=_at_s)
+    outside = sorted((*history.outside, *_job_events(jobs, shapes)), key=_at_s)
     driver = Driver(
         engine,
         FullSpeed(),
         start_delay_s=start_delay_s,
         restart_s=measured_restart_s,
-        book=book or ProgressBook(),
+        progress=progress or ProgressTable(),
     )
     outcome = driver.run((), arrivals, outside)
-    spells: dict[JobId, Spell] = {}
+    completed: dict[JobId, CompletedJob] = {}
     for job, found in zip(jobs, outcome.jobs, strict=True):
         if job.fate in _CUT_SHORT or found.ended_s is None or found.started_s is None:
             continue
         jct_s = found.ended_s - job.since_s
-        spells[job.spec.job_id] = Spell(
+        completed[job.spec.job_id] = CompletedJob(
             wait_s=jct_s - work_s[job.spec.job_id],
             jct_s=jct_s,
             started_s=found.started_s,
             shares=engine.record(job.spec.job_id).shares,
         )
     return Simulated(
-        spells=spells,
+        completed=completed,
         cluster=engine.cluster,
         preemption_count=sum(found.preempted_count for found in outcome.jobs),
     )
 
 
-def recorded_spells(history: History) -> dict[JobId, Spell]:
-    """What happened to the jobs that ended."""
+def completed_in_record(history: History) -> dict[JobId, CompletedJob]:
+    """Return the jobs that ended in the record, by id."""
     return {
-        job.spec.job_id: Spell(
+        job.spec.job_id: CompletedJob(
             wait_s=job.ended_s - job.since_s - job.held_s,
             jct_s=job.ended_s - job.since_s,
             started_s=job.started_s,
@@ -159,18 +165,18 @@ def recorded_spells(history: History) -> dict[JobId, Spell]:
     }
 
 
-def figures_of(spells: Sequence[Spell], cluster: Cluster) -> Figures:
-    """The figures of some jobs.
+def figures_of(completed: Sequence[CompletedJob], cluster: Cluster) -> JobFigures:
+    """Compute the figures of one column.
 
     Args:
-        spells: of the compared jobs.
-        cluster: knows the links and racks.
+        completed: the compared jobs.
+        cluster: for links and racks.
     """
-    waits_s, jcts_s = [spell.wait_s for spell in spells], [spell.jct_s for spell in spells]
-    scores = [_link_scores(spell.shares, cluster) for spell in spells]
-    tiers = [_tier(spell.shares, cluster) for spell in spells]
-    return Figures(
-        jobs=len(spells),
+    waits_s, jcts_s = [job.wait_s for job in completed], [job.jct_s for job in completed]
+    scores = [_link_scores(job.shares, cluster) for job in completed]
+    tiers = [_tier(job.shares, cluster) for job in completed]
+    return JobFigures(
+        jobs=len(completed),
         avg_wait_s=_mean(waits_s),
         median_wait_s=_percentile(waits_s, 50),
         p95_wait_s=_percentile(waits_s, 95),
@@ -183,33 +189,38 @@ def figures_of(spells: Sequence[Spell], cluster: Cluster) -> Figures:
     )
 
 
-def moves_of(
-    job_ids: Sequence[JobId], recorded: Mapping[JobId, Spell], simulated: Mapping[JobId, Spell]
-) -> Moves:
-    """How many jobs went elsewhere."""
+def placement_changes(
+    job_ids: Sequence[JobId],
+    recorded: Mapping[JobId, CompletedJob],
+    simulated: Mapping[JobId, CompletedJob],
+) -> PlacementChanges:
+    """Count the jobs that a simulation places elsewhere than the record does."""
     same = nodes = 0
     for job_id in job_ids:
-        here, there = (_gpus(spells[job_id].shares) for spells in (recorded, simulated))
-        same += here == there
-        nodes += here.keys() != there.keys()
-    return Moves(same_gpus=same, other_gpus=len(job_ids) - same - nodes, other_nodes=nodes)
+        before, after = (_gpus(completed[job_id].shares) for completed in (recorded, simulated))
+        same += before == after
+        nodes += before.keys() != after.keys()
+    return PlacementChanges(
+        same_gpus=same, other_gpus=len(job_ids) - same - nodes, other_nodes=nodes
+    )
 
 
-def narrowed(asked: tuple[Shape, ...], liked: tuple[Shape, ...]) -> tuple[Shape, ...]:
-    """The shapes that a job accepts and a policy likes; all it accepts where there is none.
+def narrowed(asked: tuple[Shape, ...], used: tuple[Shape, ...]) -> tuple[Shape, ...]:
+    """Return the shapes that a job accepts and a policy uses; all accepted ones if none is both.
 
-    A policy may be choosier than the job, never less so: the request is the user's.
+    A policy may use fewer shapes than the job accepts, never others: the request is the user's.
     """
-    counts = {(shape.node_count, shape.gpus_per_node) for shape in liked}
+    counts = {(shape.node_count, shape.gpus_per_node) for shape in used}
     both = tuple(shape for shape in asked if (shape.node_count, shape.gpus_per_node) in counts)
     return both or asked
 
 
 def work_of(history: History) -> dict[JobId, float]:
-    """How long each job runs, also in the simulation.
+    """Return the run time of each job in the simulation: its recorded run time.
 
-    As long as it did. Of a job that had not ended when the journal did, nobody knows: it gets the
-    median of the jobs that ended and ran at least as long as it had; where none did, that.
+    The run time of a job that was still running at the end of the journal is unknown: it gets the
+    median of the ended jobs that ran at least as long as it had by then, or what it had run by
+    then if no ended job ran longer.
     """
     known_s = sorted(job.held_s for job in history.jobs if job.fate is Fate.ENDED)
 
@@ -229,7 +240,7 @@ _CUT_SHORT = (Fate.LEFT, Fate.LOST)
 
 
 def _takes_part(job: RecordedJob) -> bool:
-    """Whether it was there for any time."""
+    """Whether the job was in the queue for any time."""
     return job.fate is not Fate.LEFT or job.ended_s > job.arrived_s
 
 
@@ -238,12 +249,12 @@ def _arrival(job: RecordedJob, work_s: float, shapes: Shapes) -> Arrival:
         spec=_bound(job.spec, shapes),
         work_s=work_s,
         gpu_count=job.spec.gpu_count,
-        told_s=job.arrived_s,
+        reported_s=job.arrived_s,
     )
 
 
-def _told_of_jobs(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event]:
-    """Changes of requests, and the ends of jobs that their owners cancelled while they waited."""
+def _job_events(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event]:
+    """Yield the changes of requests, and the ends of jobs that were cancelled while they waited."""
     for job in jobs:
         for change in job.changes:
             yield replace(change, job=_bound(change.job, shapes))
@@ -252,12 +263,12 @@ def _told_of_jobs(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event
 
 
 def _bound(spec: JobSpec, shapes: Shapes) -> JobSpec:
-    """The request with Roost in charge, also where it only watched."""
+    """The request with `binding` set, also where roostd ran in shadow or advise."""
     return replace(spec, binding=True, shapes=shapes(spec.shapes))
 
 
 def measured_restart_s(job_id: JobId, gpu_count: int) -> float:
-    """What a stop costs a job; its model's size is not known."""
+    """Seconds that a preemption costs a job; the size of its model is unknown."""
     return restart_s(RestartRule.MEASURED, None, gpu_count)
 
 
@@ -273,7 +284,7 @@ def _gpus(shares: tuple[NodeShare, ...]) -> dict[str, tuple[int, ...]]:
 
 
 def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, int]:
-    """The link score of what a job held, and of the best that its nodes have when idle."""
+    """The link score of a job's GPUs, and the best that its nodes offer when idle."""
     score = best = 0
     for share in shares:
         row = cluster.row.get(share.node)

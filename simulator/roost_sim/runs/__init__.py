@@ -1,5 +1,5 @@
-"""One run: a trace, a cluster and a policy in, what became of each job out.
+"""One run: simulates a trace on a cluster under a policy; the result of each job comes out.
 
-Lives here: the driver that plays Slurm for the engine, and its results.
-Does not belong here: figures worked out from results, and many runs.
+Lives here: the driver that takes Slurm's place for the engine, and its results.
+Does not belong here: figures computed from results, and many runs.
 """

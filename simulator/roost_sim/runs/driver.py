@@ -1,8 +1,8 @@
-"""Feeds the one engine from a heap of moments, and plays Slurm and the jobs for it.
+"""The driver: feeds the engine from a heap of moments, and takes the place of Slurm and the jobs.
 
-At one instant jobs that end come first, then jobs that start late, then what happens to nodes and
-jobs from outside, then arrivals; within each, who was scheduled earlier. So the same trace gives
-the same events, byte for byte.
+At one instant ends of jobs come first, then delayed starts, then events from outside, then
+arrivals; within each kind, in the order in which they were scheduled. So the same trace gives the
+same events, byte for byte.
 """
 
 import time
@@ -40,16 +40,16 @@ from roost_engine.engine import Engine
 from roost_engine.job_record import JobState, shares_of
 from roost_sim.errors import SimError
 from roost_sim.figures.outcome import JobResult, Outcome
-from roost_sim.information.progress import Progress, ProgressBook
+from roost_sim.information.progress import Progress, ProgressTable
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import Change, Ended, Started, World
 
 RestartCost: TypeAlias = Callable[[JobId, int], float]
-HoldSeen: TypeAlias = Callable[[tuple[NodeShare, ...], float, float], None]
+HoldObserver: TypeAlias = Callable[[tuple[NodeShare, ...], float, float], None]
 
 
 def no_restart_cost(job_id: JobId, gpu_count: int) -> float:
-    """A stopped job runs on at once, as several published simulators have it."""
+    """See RestartCost: a preempted job resumes at once, as in several published simulators."""
     return 0.0
 
 
@@ -65,9 +65,11 @@ class _Job(Progress):
     """A job in the simulation.
 
     Attributes:
+        result: filled while the job runs.
+        due: number of the moment at which it starts or ends; its older moments are void.
+        placement: its latest placement; None: none yet.
         run_since_s: start of the present run.
-        stopped: at which instant it was stopped, and on what, until it starts again.
-        due: number of the moment at which it starts or ends; older moments of it are void.
+        stopped: when it was preempted and what it held then; None: not preempted since its start.
     """
 
     result: JobResult
@@ -82,34 +84,35 @@ _Moment: TypeAlias = tuple[float, _Kind, int, "_Job | Arrival | Event"]
 
 @dataclass(slots=True)
 class Driver:
-    """One run of one engine; use a new one for the next.
+    """One run of one engine; each run needs a new driver.
 
     Attributes:
-        engine: already configured, knowing no job.
+        engine: configured, without jobs.
         world: how fast jobs run.
-        start_delay_s: between the decision and the start, as Slurm needs; below the engine's
+        start_delay_s: time that Slurm needs from a decision to the start; below the engine's
             start_timeout_s.
-        restart_s: what it takes a stopped job to run on, from (job, GPUs).
-        tells_speed: whether the engine hears how fast jobs run; only some policies ask.
-        book: how far jobs have come, for policies that are told.
-        hold_seen: told of each stretch for which a job held GPUs: which, from when, until when.
-        clock: seconds for decision times; they never influence the run.
+        restart_s: (job, GPUs) to seconds that a preempted job needs before it makes progress again.
+        reports_speed: whether the speed of jobs is reported to the engine; only some policies need
+            it.
+        progress: the progress of jobs, for policies that read it.
+        on_hold: called with each interval for which a job held GPUs: shares, begin, end.
+        clock: seconds, for decision times; these never influence the run.
     """
 
     engine: Engine
     world: World
     start_delay_s: float = 0.0
     restart_s: RestartCost = no_restart_cost
-    tells_speed: bool = False
-    book: ProgressBook = field(default_factory=ProgressBook)
-    hold_seen: HoldSeen | None = None
+    reports_speed: bool = False
+    progress: ProgressTable = field(default_factory=ProgressTable)
+    on_hold: HoldObserver | None = None
     clock: Callable[[], float] = time.perf_counter
     _moments: list[_Moment] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
     _active: dict[JobId, _Job] = field(default_factory=dict)
     _running: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
-    _news: deque[Event] = field(default_factory=deque)
-    _untold: dict[JobId, None] = field(default_factory=dict)
+    _events: deque[Event] = field(default_factory=deque)
+    _unreported: dict[JobId, None] = field(default_factory=dict)
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
     _event_count: int = 0
@@ -127,25 +130,25 @@ class Driver:
         arrivals: Iterable[Arrival],
         outside: Iterable[Event] = (),
     ) -> Outcome:
-        """Simulate until nothing is left to happen.
+        """Simulate until no event is left.
 
         Args:
             cluster: events that describe the nodes, at or before the first arrival.
-            arrivals: in the order in which the engine hears of them.
-            outside: what else happens, in order of time: to nodes; to jobs that are no arrivals;
-                the end of an arrival that its owner cancels; a change to one, which comes too
-                late if it does not wait then.
+            arrivals: in the order in which the engine receives them.
+            outside: other events in order of time: of nodes; of jobs that are not among the
+                arrivals; the end of an arrival that its user cancels; a change to an arrival,
+                which is ignored if the job does not wait at that time.
 
         Raises:
             ValueError: an arrival comes before its predecessor, or its id is in use.
         """
         for event in cluster:
             self._step(event)
-        source, happenings = iter(arrivals), iter(outside)
-        self._schedule_next(source)
-        self._schedule_outside(happenings)
+        queue, events = iter(arrivals), iter(outside)
+        self._schedule_arrival(queue)
+        self._schedule_outside(events)
         moments = self._moments
-        while moments or self._rouse():
+        while moments or self._advance_idle():
             if self._wake_s < moments[0][0]:
                 self._step(Tick(at_s=self._wake_s))
                 continue
@@ -155,12 +158,12 @@ class Driver:
                 if subject.due == number:
                     self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
             elif isinstance(subject, Arrival):
-                self._schedule_next(source)
+                self._schedule_arrival(queue)
                 self._arrive(subject, at_s)
             else:
-                self._schedule_outside(happenings)
-                self._happen(subject)
-        self._explain_the_rest()
+                self._schedule_outside(events)
+                self._apply_outside(subject)
+        self._explain_unfinished()
         return Outcome(
             jobs=tuple(self._results),
             event_count=self._event_count,
@@ -169,9 +172,9 @@ class Driver:
 
     # -- what happens to jobs --------------------------------------------------------------
 
-    def _schedule_next(self, source: Iterator[Arrival]) -> None:
-        """Keep one arrival in the heap: traces may be longer than memory is large."""
-        arrival = next(source, None)
+    def _schedule_arrival(self, queue: Iterator[Arrival]) -> None:
+        """Keep one arrival in the heap: a trace may not fit into memory."""
+        arrival = next(queue, None)
         if arrival is not None:
             at_s = arrival.at_s
             if at_s < self._now_s:
@@ -179,13 +182,13 @@ class Driver:
                 raise ValueError(f"job {job_id} comes at {at_s:g} s, after {self._now_s:g} s")
             heappush(self._moments, (at_s, _Kind.ARRIVAL, next(self._numbers), arrival))
 
-    def _schedule_outside(self, happenings: Iterator[Event]) -> None:
-        event = next(happenings, None)
+    def _schedule_outside(self, events: Iterator[Event]) -> None:
+        event = next(events, None)
         if event is not None:
             heappush(self._moments, (event.at_s, _Kind.OUTSIDE, next(self._numbers), event))
 
-    def _happen(self, event: Event) -> None:
-        """Take in what no job of the trace brings about."""
+    def _apply_outside(self, event: Event) -> None:
+        """Apply an event that no job of the trace causes."""
         if isinstance(event, JobChanged):
             job = self._active.get(event.job.job_id)
             if job is None or self.engine.record(event.job.job_id).state is not JobState.WAITING:
@@ -196,11 +199,11 @@ class Driver:
         self._step(event)
 
     def _cancel(self, job: _Job, at_s: float) -> None:
-        job.due = next(self._numbers)  # void: its end or, where it is about to, its start
+        job.due = next(self._numbers)  # voids its end or its delayed start
         if job.result.job_id in self._running:
             self._end(job, at_s)
             return
-        del self._active[job.result.job_id], self.book.jobs[job.result.job_id]
+        del self._active[job.result.job_id], self.progress.jobs[job.result.job_id]
         job.result.left_out = "cancelled before it could start"
         self._step(JobEnded(at_s=at_s, job_id=job.result.job_id))
 
@@ -220,14 +223,14 @@ class Driver:
             gpu_count=gpu_count,
             result=result,
         )
-        self.book.jobs[job_id] = self._active[job_id] = job
+        self.progress.jobs[job_id] = self._active[job_id] = job
         self._step(JobQueued(at_s=at_s, job=spec))
 
     def _start(self, job: _Job, at_s: float) -> None:
         assert job.placement is not None
         result = job.result
         job_id = result.job_id
-        # What the engine holds for it is the same, and need not be made again.
+        # The engine's shares are equal to the placement's, and already built.
         shares = self.engine.cluster.shares(job_id) or shares_of(job.placement)
         job.run_since_s = job.since_s = job.stands_until_s = at_s
         if result.started_s is None:
@@ -241,7 +244,7 @@ class Driver:
         self._step(JobStarted(at_s=at_s, job_id=job_id, shares=shares))
 
     def _stop(self, job_ids: list[JobId], at_s: float) -> None:
-        """Stop running jobs, which lose nothing but the time that they will need to start again."""
+        """Preempt running jobs; they lose no work, only the time of their restart."""
         for job_id in job_ids:
             job = self._active[job_id]
             job.advance(at_s)
@@ -254,8 +257,8 @@ class Driver:
         job_id = job.result.job_id
         job.result.ended_s = at_s
         self._release(job, at_s)
-        del self._active[job_id], self.book.jobs[job_id]
-        self.book.past.append(job.result)
+        del self._active[job_id], self.progress.jobs[job_id]
+        self.progress.past.append(job.result)
         self._change_rates(Ended(job_id), at_s)
         self._step(JobEnded(at_s=at_s, job_id=job_id))
 
@@ -263,8 +266,8 @@ class Driver:
         shares = self._running.pop(job.result.job_id)
         job.is_running = False
         job.result.ran_s += at_s - job.run_since_s
-        if self.hold_seen is not None:
-            self.hold_seen(shares, job.run_since_s, at_s)
+        if self.on_hold is not None:
+            self.on_hold(shares, job.run_since_s, at_s)
         return shares
 
     def _change_rates(self, change: Change, at_s: float) -> None:
@@ -276,36 +279,36 @@ class Driver:
             job.rate, job.due = rate, next(self._numbers)
             if rate > 0:
                 heappush(self._moments, (job.ends_at(at_s), _Kind.END, job.due, job))
-            if self.tells_speed:
-                self._untold[job_id] = None
+            if self.reports_speed:
+                self._unreported[job_id] = None
 
     # -- the engine ------------------------------------------------------------------------
 
     def _step(self, event: Event) -> None:
-        """Feed the engine and do what it asks for, and so on until it asks for nothing more.
+        """Feed an event to the engine and carry its actions out, until no event is left.
 
-        What is done about its answers is news in turn. It is told in order and never while the
-        engine's answer to something earlier is still being carried out.
+        Carrying out an action causes further events. They are fed in order, and never while the
+        actions of an earlier event are still being carried out.
         """
-        news = self._news
-        news.append(event)
-        if len(news) > 1:
+        events = self._events
+        events.append(event)
+        if len(events) > 1:
             return
-        while news:
-            self._tell(news[0])
-            news.popleft()
-            if self._untold and not news:
-                self._tell_speeds(event.at_s)
+        while events:
+            self._feed(events[0])
+            events.popleft()
+            if self._unreported and not events:
+                self._report_speeds(event.at_s)
 
-    def _tell_speeds(self, at_s: float) -> None:
-        """Tell of new speeds, after what brought them about."""
-        for job_id in self._untold:
+    def _report_speeds(self, at_s: float) -> None:
+        """Report changed speeds, after the events that caused them."""
+        for job_id in self._unreported:
             if job_id in self._running:
                 rate = self._active[job_id].rate
-                self._news.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
-        self._untold.clear()
+                self._events.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
+        self._unreported.clear()
 
-    def _tell(self, event: Event) -> None:
+    def _feed(self, event: Event) -> None:
         at_s = self._now_s = event.at_s
         if self._wake_s <= at_s:
             self._wake_s = inf
@@ -333,7 +336,7 @@ class Driver:
                     raise SimError(f"the {action.slot} {action.policy} failed: {action.reason}")
                 case LetGo():
                     self._active.pop(action.job_id).result.left_out = action.reason
-                    del self.book.jobs[action.job_id]
+                    del self.progress.jobs[action.job_id]
                 case _:
                     assert_never(action)
         if placed:
@@ -353,7 +356,7 @@ class Driver:
             result.link_score = int(decision.link_scores[0])
             result.best_link_score = decision.best_link_score
             return job
-        # From the cluster: quicker than computing the decision.
+        # Looked up in the cluster: faster than computing the lazy decision.
         cluster, mask = self.engine.cluster, mask_of(placement.gpu_indices)
         size, link_score, best_link_score = placement.shape.gpus_per_node, 0, 0
         for node in placement.nodes:
@@ -371,11 +374,11 @@ class Driver:
             job.due = next(self._numbers)
             heappush(self._moments, (at_s + self.start_delay_s, _Kind.START, job.due, job))
 
-    def _rouse(self) -> bool:
-        """Let time pass while nothing but the engine's own alarms could make a job start.
+    def _advance_idle(self) -> bool:
+        """Advance the time while only the engine's own wake-ups could start a job.
 
         Returns:
-            Whether anything is left to happen.
+            Whether a moment is left.
         """
         while not self._moments:
             waiting_count = len(self.engine.waiting())
@@ -384,14 +387,14 @@ class Driver:
             if self._wake_s < inf:
                 self._step(Tick(at_s=self._wake_s))
                 continue
-            # A pass tries so many jobs and leaves the rest for the next event.
+            # A pass tries `window_count` jobs and leaves the others to the next event.
             for _ in range(1 + waiting_count // self.engine.config.window_count):
                 self._step(Tick(at_s=self._now_s))
             if not self._moments and self._wake_s == inf:
                 return False
         return True
 
-    def _explain_the_rest(self) -> None:
+    def _explain_unfinished(self) -> None:
         for job in self._active.values():
             reason = self.engine.record(job.result.job_id).reason
             job.result.left_out = reason or "stands still: its rate stays 0"

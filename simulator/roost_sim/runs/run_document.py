@@ -1,4 +1,4 @@
-"""The figures of one run as the JSON object that `run` and `compare` print."""
+"""The JSON object of one run, which `run` and `compare` print."""
 
 from typing import TypeAlias
 
@@ -8,7 +8,7 @@ Figure: TypeAlias = float | int | str | None
 
 
 def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figure]:
-    """The JSON object of one run. Page: docs/simulator/README.md."""
+    """Return the JSON object of one run. Page: docs/simulator/README.md."""
     figures = report.metrics
     return {
         "policy": policy_name,
@@ -28,7 +28,7 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "decision_p99_ms": figures.decision_p99_ms,
         "bound_avg_jct_s": figures.bound_avg_jct_s,
         "wall_s": report.wall_s,
-        "regime": report.knowledge.value,
+        "regime": report.regime.value,
         "avg_comm_s": figures.avg_comm_s,
         "occupancy_loss": figures.occupancy_loss,
         "fairness_mean": None if figures.fairness is None else figures.fairness.mean,

@@ -1,4 +1,4 @@
-"""One run, whole: a trace, a cluster and a policy in, figures out."""
+"""A whole run: simulates a trace on a cluster under a policy and computes its figures."""
 
 import gc
 import time
@@ -15,11 +15,11 @@ from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Metrics, Span, measure
 from roost_sim.figures.occupancy import Holds
 from roost_sim.figures.outcome import Outcome
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import JobKind, Predictions
-from roost_sim.information.progress import ProgressBook
-from roost_sim.information.told_speeds import named_models
-from roost_sim.runs.driver import Driver, HoldSeen
+from roost_sim.information.profile_speeds import named_models
+from roost_sim.information.progress import ProgressTable
+from roost_sim.runs.driver import Driver, HoldObserver
 from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
@@ -29,19 +29,23 @@ from roost_sim.worlds.world_spec import BuiltWorld, WorldSpec
 
 PARTITION = "main"
 
-_COLLECT_EVERY = 100_000  # objects; Python's own 700 looks at each job's records a dozen times
+_COLLECT_EVERY = 100_000  # objects; Python's default of 700 scans each job's records a dozen times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What is to be simulated: plain data but for `hold_seen`, so that any process can do it.
+    """What to simulate: plain data except `on_hold`, so that any process can do it.
 
     Attributes:
-        world: how fast jobs run, and what hinders them.
-        seed: of the jobs' profiles and of whatever the policy draws.
-        start_delay_s: between a decision and the start.
-        span: which jobs the job times are about.
-        hold_seen: told of every stretch for which a job holds GPUs.
+        trace: the jobs.
+        cluster: where they run.
+        policy: how they are scheduled.
+        world: how fast jobs run, and what slows them.
+        seed: for the jobs' profiles and for what the policy draws.
+        start_delay_s: from a decision to the start.
+        span: the jobs whose times are measured.
+        engine_config: the engine's numbers; the policy may replace some.
+        on_hold: called with every interval for which a job held GPUs.
     """
 
     trace: Trace
@@ -52,27 +56,27 @@ class Run:
     start_delay_s: float = 0.0
     span: Span = field(default_factory=Span)
     engine_config: EngineConfig = field(default_factory=EngineConfig)
-    hold_seen: HoldSeen | None = None
+    on_hold: HoldObserver | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a run came to.
+    """The results of a run.
 
     Attributes:
-        knowledge: what the policy was told of run times.
-        wall_s: of the simulation alone, reading files excluded.
+        regime: what the policy knew about run times.
+        wall_s: wall time of the simulation without reading files.
     """
 
     outcome: Outcome
     metrics: Metrics
-    knowledge: Regime
+    regime: Regime
     wall_s: float
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Look for unreachable cycles less often: a run makes hardly any, and keeps all its results."""
+    """Collect garbage less often: a run makes hardly any cycles, and keeps all its results."""
     before = gc.get_threshold()
     gc.set_threshold(_COLLECT_EVERY, *before[1:])
     try:
@@ -83,7 +87,7 @@ def _few_collections() -> Iterator[None]:
 
 @_few_collections()
 def simulate(run: Run) -> Report:
-    """Run a fresh engine over a trace.
+    """Simulate a run with a fresh engine.
 
     Raises:
         ProfileError: the world excludes a model that does not exist, or all of them.
@@ -91,16 +95,16 @@ def simulate(run: Run) -> Report:
     began_s = time.perf_counter()
     trace, cluster, holds = run.trace, run.cluster, Holds()
     built = run.world.build(cluster, trace, run.seed)
-    told = _told(run)
-    knowledge = _knowledge(run, built, told)
+    regime = _regime(run)
+    information = _information(run, built, regime)
     driver = Driver(
-        Engine(_engine_config(run), run.policy.build(knowledge)),
+        Engine(_engine_config(run), run.policy.build(information)),
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
-        tells_speed=run.policy.asks_speed,
-        book=knowledge.book,
-        hold_seen=_both(holds, run.hold_seen),
+        reports_speed=run.policy.asks_speed,
+        progress=information.progress,
+        on_hold=_both(holds, run.on_hold),
     )
     models = named_models(built.profile_of, run.world.named_frac, run.seed)
     jobs = arrivals(
@@ -109,8 +113,8 @@ def simulate(run: Run) -> Report:
         cluster.largest_node_gpu_count,
         PARTITION,
         models,
-        run.policy.shapes_by_job(knowledge),
-        knowledge.limits() if run.policy.asks_limits else None,
+        run.policy.shapes_by_job(information),
+        information.limits() if run.policy.asks_limits else None,
     )
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(
@@ -122,45 +126,45 @@ def simulate(run: Run) -> Report:
         restart_s=built.restart_s,
     )
     wall_s = time.perf_counter() - began_s
-    return Report(outcome=outcome, metrics=metrics, knowledge=told, wall_s=wall_s)
+    return Report(outcome=outcome, metrics=metrics, regime=regime, wall_s=wall_s)
 
 
 def _engine_config(run: Run) -> EngineConfig:
-    """As the policy is defined. Nobody will ask about jobs that have ended: they are forgotten."""
+    """The numbers of the policy; ended jobs are dropped, since no caller looks them up."""
     return replace(run.policy.engine_config(run.engine_config), ended_job_count=0)
 
 
-def _told(run: Run) -> Regime:
-    """What the policy is told of run times: an oracle only as much as the fidelity allows."""
+def _regime(run: Run) -> Regime:
+    """What the policy knows about run times: an oracle only as much as the fidelity allows."""
     listed = run.policy.regime
     return run.world.fidelity.durations if listed is Regime.ORACLE else listed
 
 
-def _knowledge(run: Run, built: BuiltWorld, told: Regime) -> Knowledge:
-    book = ProgressBook()
-    predict, limits = partial(_predict, run.trace, book), partial(_limits, run.trace, run.seed)
+def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformation:
+    progress = ProgressTable()
+    predict, limits = partial(_predict, run.trace, progress), partial(_limits, run.trace, run.seed)
     work_s: Mapping[JobId, float]
-    match told:
+    match regime:
         case Regime.PREDICTED if run.policy.regime is Regime.ORACLE:
             work_s = predict()
         case Regime.LIMIT if run.policy.regime is Regime.ORACLE:
             work_s = limits()
         case _:
             work_s = _by_job(run.trace, run.trace.duration_s.tolist())
-    return Knowledge(
+    return PolicyInformation(
         work_s=work_s,
         seed=run.seed,
         profile_of=built.profile_of,
         tiers=TierEfficiency.of(run.cluster, run.world.compute_scale, run.world.congestion),
         predict=predict,
         limits=limits,
-        book=book,
+        progress=progress,
         restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,
     )
 
 
-def _predict(trace: Trace, book: ProgressBook) -> Predictions:
+def _predict(trace: Trace, progress: ProgressTable) -> Predictions:
     columns = trace.user_id.tolist(), trace.gpu_count.tolist()
     kinds = {
         job_id: JobKind(user_id, trace.model_name(position), gpu_count)
@@ -168,7 +172,7 @@ def _predict(trace: Trace, book: ProgressBook) -> Predictions:
             zip(job_ids(trace), *columns, strict=True)
         )
     }
-    return Predictions(kinds, book)
+    return Predictions(kinds, progress)
 
 
 def _limits(trace: Trace, seed: int) -> Mapping[JobId, float]:
@@ -179,19 +183,19 @@ def _by_job(trace: Trace, values: list[float]) -> Mapping[JobId, float]:
     return dict(zip(job_ids(trace), values, strict=True))
 
 
-def _both(first: HoldSeen, second: HoldSeen | None) -> HoldSeen:
+def _both(first: HoldObserver, second: HoldObserver | None) -> HoldObserver:
     if second is None:
         return first
 
-    def tell(shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
+    def observe(shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
         first(shares, begin_s, end_s)
         second(shares, begin_s, end_s)
 
-    return tell
+    return observe
 
 
 def introduce(cluster: ClusterSpec) -> Iterator[NodeSeen | TopologySeen]:
-    """Tell an engine of a cluster: each node as Slurm and its probe would."""
+    """Yield the events that describe a cluster: each node as Slurm and its probe report it."""
     for spec, node in zip(cluster.node_specs(PARTITION), cluster.nodes, strict=True):
         yield NodeSeen(at_s=0.0, node=spec)
         links = node.kind.links

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from roost_sim.runs.run_document import Figure
-from roost_sim.sweeps.intervals import Estimate, mean_of, ratio_of
+from roost_sim.sweeps.intervals import SeedMean, mean_of, ratio_of
 from roost_sim.sweeps.sweep import Done
 
 TIMES_BOUND = "times_bound"
@@ -31,8 +31,8 @@ class Summary:
     regime: str
     seeds: tuple[int, ...]
     baseline: str
-    metrics: Mapping[str, Estimate | None]
-    ratios: Mapping[str, Estimate | None]
+    metrics: Mapping[str, SeedMean | None]
+    ratios: Mapping[str, SeedMean | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +117,12 @@ def _figures(document: Mapping[str, Figure]) -> dict[str, float | None]:
 _BySeed = Mapping[int, Mapping[str, float | None]]
 
 
-def _mean(name: str, own: _BySeed) -> Estimate | None:
+def _mean(name: str, own: _BySeed) -> SeedMean | None:
     values = [figures.get(name) for figures in own.values()]
     return mean_of([value for value in values if value is not None])
 
 
-def _ratio(name: str, own: _BySeed, other: _BySeed) -> Estimate | None:
+def _ratio(name: str, own: _BySeed, other: _BySeed) -> SeedMean | None:
     pairs = [
         (value, base)
         for seed, figures in own.items()
@@ -136,8 +136,8 @@ def _summary_document(summary: Summary) -> dict[str, object]:
     metrics: dict[str, object] = {}
     for name, estimate in summary.metrics.items():
         metrics[name] = estimate and {
-            **_estimate_document(estimate),
-            "ratio": (ratio := summary.ratios[name]) and _estimate_document(ratio),
+            **_mean_document(estimate),
+            "ratio": (ratio := summary.ratios[name]) and _mean_document(ratio),
         }
     return {
         "policy": summary.policy,
@@ -150,7 +150,7 @@ def _summary_document(summary: Summary) -> dict[str, object]:
     }
 
 
-def _estimate_document(estimate: Estimate) -> dict[str, object]:
+def _mean_document(estimate: SeedMean) -> dict[str, object]:
     interval = estimate.ci95
     return {
         "mean": estimate.mean,

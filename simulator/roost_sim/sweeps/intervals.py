@@ -34,7 +34,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class SeedMean:
     """A mean over seeds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Estimate:
     most: float
 
 
-def mean_of(values: Sequence[float]) -> Estimate | None:
+def mean_of(values: Sequence[float]) -> SeedMean | None:
     """Mean and Student's t interval of independent values; None without any."""
     if not values:
         return None
@@ -60,10 +60,10 @@ def mean_of(values: Sequence[float]) -> Estimate | None:
         variance = sum((value - mean) ** 2 for value in values) / (count - 1)
         half = t975(count - 1) * sqrt(variance / count)
         interval = Interval(mean - half, mean + half)
-    return Estimate(mean, interval, min(values), max(values))
+    return SeedMean(mean, interval, min(values), max(values))
 
 
-def ratio_of(values: Sequence[float], baseline: Sequence[float]) -> Estimate | None:
+def ratio_of(values: Sequence[float], baseline: Sequence[float]) -> SeedMean | None:
     """Mean of the ratios of paired values, with the bootstrap percentile interval.
 
     Args:
@@ -79,7 +79,7 @@ def ratio_of(values: Sequence[float], baseline: Sequence[float]) -> Estimate | N
     count = len(ratios)
     mean = sum(ratios) / count
     interval = None if count == 1 else _bootstrap(np.asarray(ratios))
-    return Estimate(mean, interval, min(ratios), max(ratios))
+    return SeedMean(mean, interval, min(ratios), max(ratios))
 
 
 def t975(freedom: int) -> float:

@@ -54,10 +54,10 @@ class Curves:
 
 @dataclass(slots=True)
 class HoldLog:
-    """Notes how many GPUs of which node were held when. It is a `roost_sim.runs.driver.HoldSeen`.
+    """Records how many GPUs of each node were held when. A `roost_sim.runs.driver.HoldObserver`.
 
     Attributes:
-        cluster: whose nodes.
+        cluster: the cluster of the run.
     """
 
     cluster: ClusterSpec

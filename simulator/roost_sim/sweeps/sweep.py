@@ -110,7 +110,7 @@ class Sweep:
             trace=self.jobs_of(case),
             policy=policy,
             seed=case.seed,
-            hold_seen=holds,
+            on_hold=holds,
         )
         report = simulate(run)
         document = run_document(policy.name, case.seed, report)

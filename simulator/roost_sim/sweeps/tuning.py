@@ -15,7 +15,7 @@ from roost_sim.catalogue.compositions import Composition
 from roost_sim.errors import SimError, TraceError
 from roost_sim.policies.gate.delay_gates import name_of
 from roost_sim.runs.simulation import Run
-from roost_sim.sweeps.intervals import Estimate, ratio_of
+from roost_sim.sweeps.intervals import SeedMean, ratio_of
 from roost_sim.sweeps.sweep import Case, Done, Failed, Finished, Sweep, SweepEngine
 from roost_sim.traces.trace import Trace
 
@@ -49,9 +49,9 @@ class Tuned:
     """
 
     numbers: Mapping[str, float]
-    searched: Estimate
-    tuned: Estimate
-    default: Estimate
+    searched: SeedMean
+    tuned: SeedMean
+    default: SeedMean
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ def _metric(finished: Finished) -> float:
     return float(value)
 
 
-def _ratio(jct_s: Mapping[str, list[float]], gate: str) -> Estimate:
+def _ratio(jct_s: Mapping[str, list[float]], gate: str) -> SeedMean:
     found = ratio_of(jct_s[gate], jct_s[_OPEN])
     assert found is not None
     return found

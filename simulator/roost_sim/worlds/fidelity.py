@@ -59,5 +59,5 @@ FIDELITIES: Mapping[Setting, Fidelity] = {
         durations=Regime.PREDICTED,
     ),
 }
-UNLESS_TOLD = replace(FIDELITIES[Setting.FIELD], durations=Regime.ORACLE)
+DEFAULT_FIDELITY = replace(FIDELITIES[Setting.FIELD], durations=Regime.ORACLE)
 """Without `--regime`: the field, but a policy listed as an oracle is one, to measure others by."""

@@ -144,7 +144,7 @@ def _is_nvlinked(links: LinkMatrix) -> bool:
 def _spot(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> Spot:
     counts = [len(share.gpu_indices) for share in shares]
     return Spot(
-        tier=cluster.tier_of(share.node for share in shares),
+        tier=cluster.network_tier(share.node for share in shares),
         gpu_count=sum(counts),
         node_count=len(counts),
         fullest_gpu_count=max(counts),

@@ -13,7 +13,7 @@ from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import job_ids
 from roost_sim.worlds.dally_models import DALLY_MODELS
-from roost_sim.worlds.fidelity import UNLESS_TOLD, Fidelity
+from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, Fidelity
 from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.measured_world import MeasuredWorld
 from roost_sim.worlds.profiles import HasFamily, assign_profiles, select_profiles
@@ -78,7 +78,7 @@ class WorldSpec:
     """
 
     speed: Speed = Speed.MEASURED
-    fidelity: Fidelity = UNLESS_TOLD
+    fidelity: Fidelity = DEFAULT_FIDELITY
     exclude_families: tuple[str, ...] = ()
     compute_scale: float = 1.0
     congestion: float = 1.0

@@ -15,8 +15,8 @@ from roost_engine.policies import QueueView
 from roost_engine.testing.builders import waiting
 from roost_sim.catalogue.compositions import POLICIES, find_policy
 from roost_sim.figures.outcome import JobResult
-from roost_sim.information.knowledge import Knowledge
-from roost_sim.information.progress import PastRun, ProgressBook
+from roost_sim.information.policy_information import PolicyInformation
+from roost_sim.information.progress import PastRun, ProgressTable
 from roost_sim.policies.order.gittins import GittinsIndex, gittins_index
 from roost_sim.policies.order.job_values import Remaining, latest_start
 from roost_sim.policies.order.service_levels import TIRESIAS_LIMITS_GPU_S, ServiceLevels
@@ -27,13 +27,13 @@ from roost_sim.policies.order.speed_curve import (
     fit_curve,
 )
 from roost_sim.policies.order.themis import WorstOffFirst
-from roost_sim.policies.preemption.preemptions import next_round_s
+from roost_sim.policies.preemption.preemption_rules import next_round_s
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
 from roost_sim.traces.shapes import ShapeRule, tightest_shapes
 from roost_sim.worlds.world import FullSpeed
 
-NOTHING = Knowledge(work_s={}, seed=0)
+NOTHING = PolicyInformation(work_s={}, seed=0)
 Job = tuple[str, float, float, int]  # id, submission, work, GPUs
 
 
@@ -50,7 +50,7 @@ def run(
     arrivals = [_arrival(job, (users or {}).get(job[0]), policy.shapes) for job in jobs]
     work_s = {JobId(job_id): work for job_id, _, work, _ in jobs}
     told = {JobId(job_id): length for job_id, length in (predicted or {}).items()}
-    knowledge = Knowledge(
+    information = PolicyInformation(
         work_s=work_s,
         seed=0,
         predict=lambda: told or work_s,
@@ -58,11 +58,11 @@ def run(
         cluster_gpu_count=8 * nodes,
     )
     driver = Driver(
-        Engine(policy.engine_config(EngineConfig(patience_s=inf)), policy.build(knowledge)),
+        Engine(policy.engine_config(EngineConfig(patience_s=inf)), policy.build(information)),
         FullSpeed(),
         restart_s=lambda job_id, gpu_count: restart_s,
-        tells_speed=policy.asks_speed,
-        book=knowledge.book,
+        reports_speed=policy.asks_speed,
+        progress=information.progress,
     )
     outcome = driver.run(cluster(nodes), arrivals)
     driver.engine.check_invariants()
@@ -208,11 +208,11 @@ def test_gittins_index_by_hand() -> None:
 
 
 def test_gittins_learns_from_what_has_ended_and_nothing_else() -> None:
-    book = ProgressBook()
-    index = GittinsIndex(book, quantum_gpu_s=500.0)
+    progress = ProgressTable()
+    index = GittinsIndex(progress, quantum_gpu_s=500.0)
     new, old = running("1", gpus=1, started_s=1000.0), running("2", gpus=1, started_s=400.0)
     assert index.value(new, 1000.0)[0] == index.value(old, 1000.0)[0] == 0
-    book.past.extend(
+    progress.past.extend(
         PastRun(JobId(str(n)), 2, ran_s) for n, ran_s in enumerate((50.0, 100.0, 500.0))
     )
     # Services 100, 200, 1000. New: 2 / (100 + 200 + 500) = 1/400. Old, at 500 of its 600: one of
@@ -292,7 +292,7 @@ def test_s_rank_serves_whoever_achieved_least_at_the_end_of_a_lease() -> None:
 
 def test_themis_rho_by_hand() -> None:
     work_s = {JobId("1"): 100.0, JobId("2"): 1000.0, JobId("3"): 50.0}
-    order = WorstOffFirst(Remaining(work_s, ProgressBook()))
+    order = WorstOffFirst(Remaining(work_s, ProgressTable()))
     jobs = [waiting(arrival(str(n), 0, work_s[JobId(str(n))]).spec) for n in (1, 2)]
     jobs.append(waiting(arrival("3", 150, 50).spec))
     # At 200: (200 + 100) / 100 = 3, (200 + 1000) / 1000 = 1.2, (50 + 50) / 50 = 2.
@@ -353,7 +353,7 @@ def test_speed_curve_is_found_again_from_its_own_points() -> None:
 
 def test_a_job_that_does_not_scale_comes_late_in_optimus() -> None:
     flat = SpeedCurve(0.1, 1.0, 0.0)
-    remaining = Remaining({JobId("1"): 100.0, JobId("2"): 100.0}, ProgressBook())
+    remaining = Remaining({JobId("1"): 100.0, JobId("2"): 100.0}, ProgressTable())
     gain = MarginalGain(remaining, lambda job: flat if job.job_id == "1" else PERFECT_SCALING)
     values = [gain.value(waiting(arrival(name, 0, 100, 4).spec), 0.0) for name in ("1", "2")]
     # 1: 100 / 1.025 * (0.1/3 - 0.1/4) = .81 s; 2: 100 * 4 * (1/3 - 1/4) = 33.3 s.

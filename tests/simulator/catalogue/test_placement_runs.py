@@ -3,7 +3,7 @@
 import pytest
 
 from roost_sim.catalogue.compositions import POLICIES, find_policy
-from roost_sim.catalogue.placement_parts import PLACEMENTS
+from roost_sim.catalogue.placements import PLACEMENTS
 from roost_sim.clusters.presets import preset
 from roost_sim.figures.metrics import Metrics
 from roost_sim.runs.simulation import Run, simulate

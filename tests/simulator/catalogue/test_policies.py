@@ -14,7 +14,7 @@ from roost_engine.testing.builders import shape, waiting
 from roost_sim.catalogue.compositions import (
     ORDERS,
     POLICIES,
-    Knowledge,
+    PolicyInformation,
     PolicyNameError,
     Regime,
     find_policy,
@@ -43,7 +43,7 @@ def starts(name: str, *jobs: tuple[str, float, float, int], seed: int = 0) -> di
     outcome = simulate(
         cluster(1),
         *arrivals,
-        policies=policy.build(Knowledge(work_s=work_s, seed=seed)),
+        policies=policy.build(PolicyInformation(work_s=work_s, seed=seed)),
         config=policy.engine_config(EngineConfig()),
     )
     return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}
@@ -94,9 +94,9 @@ def test_consolidation_takes_a_wider_shape_where_strict_waits(name: str, starts_
 
 def test_an_order_keeps_its_keys_or_looks_at_all_jobs_at_once() -> None:
     work_s = {JobId("1"): 1.0}
-    knowledge = Knowledge(work_s=work_s, seed=0, predict=lambda: work_s)
+    information = PolicyInformation(work_s=work_s, seed=0, predict=lambda: work_s)
     for name, part in ORDERS.items():
-        order = part.build(knowledge)
+        order = part.build(information)
         job = waiting(arrival("1", 0, 1).spec)
         view = QueueView(jobs=[job], cluster=Cluster(), at_s=5.0)
         assert order.rank(view) == ["1"]

@@ -51,13 +51,13 @@ def test_sample_of_the_page_loads(sample: Path) -> None:
 
 def test_tier_is_the_farthest_pair(sample: Path) -> None:
     cluster = read_cluster(sample)
-    assert cluster.tier_of(names(3)) == NetworkTier.NODE
-    assert cluster.tier_of(names(3, 3)) == NetworkTier.NODE
-    assert cluster.tier_of(names(3, 4)) == NetworkTier.RACK
-    assert cluster.tier_of(names(3, 20)) == NetworkTier.POD
-    assert cluster.tier_of(names(3, 20, 40)) == NetworkTier.CORE
+    assert cluster.network_tier(names(3)) == NetworkTier.NODE
+    assert cluster.network_tier(names(3, 3)) == NetworkTier.NODE
+    assert cluster.network_tier(names(3, 4)) == NetworkTier.RACK
+    assert cluster.network_tier(names(3, 20)) == NetworkTier.POD
+    assert cluster.network_tier(names(3, 20, 40)) == NetworkTier.CORE
     with pytest.raises(ValueError, match="has a node"):
-        cluster.tier_of([])
+        cluster.network_tier([])
 
 
 def test_uplinks_carry_what_is_below_over_the_oversubscription(sample: Path) -> None:
@@ -126,9 +126,9 @@ def test_clos_map_in_a_file(tmp_path: Path) -> None:
     path.write_text(text)
     cluster = read_cluster(path)
     h0, h1, h2, h3 = (node.name for node in cluster.nodes)
-    assert cluster.tier_of([h0, h1]) == NetworkTier.RACK
-    assert cluster.tier_of([h0, h2]) == NetworkTier.POD
-    assert cluster.tier_of([h0, h3]) == NetworkTier.CORE
+    assert cluster.network_tier([h0, h1]) == NetworkTier.RACK
+    assert cluster.network_tier([h0, h2]) == NetworkTier.POD
+    assert cluster.network_tier([h0, h3]) == NetworkTier.CORE
     path.write_text(text.replace("node_kind: big", "node_kind: bug"))
     with pytest.raises(ClusterError, match=r"clos\.yaml:10: no node kind bug"):
         read_cluster(path)

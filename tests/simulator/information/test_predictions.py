@@ -7,7 +7,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_sim.information.predictions import RECENT_COUNT, JobKind, Predictions
-from roost_sim.information.progress import PastRun, Progress, ProgressBook
+from roost_sim.information.progress import PastRun, Progress, ProgressTable
 from roost_sim.policies.order.job_values import Remaining
 from roost_sim.policies.order.virtual_srpt import VirtualSrpt
 from roost_sim.runs.driver import Driver
@@ -19,12 +19,12 @@ ANN, BOB, NEW = 1, 2, JobId("new")
 
 def predictions(*past: tuple[Kind, float], new: Kind = (ANN, "", 1)) -> Predictions:
     """Of jobs that ended, in this order, and one that comes then."""
-    book = ProgressBook()
+    progress = ProgressTable()
     kinds = {NEW: JobKind(*new)}
     for number, (kind, ran_s) in enumerate(past):
         kinds[JobId(str(number))] = JobKind(*kind)
-        book.past.append(PastRun(JobId(str(number)), kind[2], ran_s))
-    return Predictions(kinds, book)
+        progress.past.append(PastRun(JobId(str(number)), kind[2], ran_s))
+    return Predictions(kinds, progress)
 
 
 PAST: tuple[tuple[Kind, float], ...] = (
@@ -73,18 +73,18 @@ def test_who_ran_longer_than_told_goes_by_those_that_took_longer_still() -> None
 
 def test_what_is_left_is_never_nothing_while_a_job_goes_on() -> None:
     found = predictions(*(((ANN, "", 1), float(ran_s)) for ran_s in (10, 20, 30, 70, 90)))
-    book = ProgressBook()
-    book.jobs[NEW] = Progress(work_s=500.0, remaining_s=500.0, rate=1.0, is_running=True)
-    told = Remaining(found, book, found.left_s)
+    progress = ProgressTable()
+    progress.jobs[NEW] = Progress(work_s=500.0, remaining_s=500.0, rate=1.0, is_running=True)
+    told = Remaining(found, progress, found.left_s)
     assert [told.seconds(NEW, at_s) for at_s in (0.0, 29.0, 30.0, 80.0)] == [30, 1, 60, 10]
-    assert Remaining(found, book).seconds(NEW, 80.0) == 0
+    assert Remaining(found, progress).seconds(NEW, 80.0) == 0
 
 
 def test_what_was_told_once_stays() -> None:
-    book = ProgressBook()
-    found = Predictions({NEW: JobKind(ANN, "", 1), JobId("1"): JobKind(ANN, "", 1)}, book)
+    progress = ProgressTable()
+    found = Predictions({NEW: JobKind(ANN, "", 1), JobId("1"): JobKind(ANN, "", 1)}, progress)
     assert found[NEW] == 3600
-    book.past.append(PastRun(JobId("1"), 1, 7.0))
+    progress.past.append(PastRun(JobId("1"), 1, 7.0))
     assert (found[NEW], found[JobId("1")]) == (3600, 7)
 
 
@@ -92,8 +92,8 @@ def test_jobs_that_still_wait_tell_nothing_though_they_are_short() -> None:
     # One node. 1 runs 0-100; 2 and 3 take 5 s and, on an idle cluster, would have ended by 10. 4
     # comes at 50 and is looked at when there is room again, at 100: 1 is all that is known then.
     rows = (("1", 0, 100, 8), ("2", 1, 5, 8), ("3", 2, 5, 8), ("4", 50, 1, 8))
-    book = ProgressBook()
-    found = Predictions({JobId(row[0]): JobKind(ANN, "", 8) for row in rows}, book)
+    progress = ProgressTable()
+    found = Predictions({JobId(row[0]): JobKind(ANN, "", 8) for row in rows}, progress)
     engine = Engine(EngineConfig(), Policies(order=VirtualSrpt(lambda: found, gpu_count=8)))
-    Driver(engine, FullSpeed(), book=book).run(cluster(1), [arrival(*row) for row in rows])
+    Driver(engine, FullSpeed(), progress=progress).run(cluster(1), [arrival(*row) for row in rows])
     assert (found[JobId("2")], found[JobId("4")]) == (3600, 100)

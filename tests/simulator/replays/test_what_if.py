@@ -21,7 +21,7 @@ from roost_formats.models.score import load_onnx_score
 from roost_formats.testing.onnx_models import ModelParts, install_model
 from roost_sim.catalogue.compositions import GATES, POLICIES, find_policy
 from roost_sim.cli import cli
-from roost_sim.replays.journal_comparison import Comparison, compare_with, read_history
+from roost_sim.replays.journal_comparison import JournalComparison, compare_with, read_history
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.what_if import narrowed
 from roostd.testing.slurm_stand_in import SlurmStandIn
@@ -31,7 +31,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(cli, ["replay", *(str(argument) for argument in arguments)])
 
 
-def compared(path: Path, policy: str = "sjf", *models: Path) -> Comparison:
+def compared(path: Path, policy: str = "sjf", *models: Path) -> JournalComparison:
     with Recording(path) as recording:
         history = read_history(recording, lambda count: None)
         return compare_with(recording, history, find_policy(policy), ModelShelf(models))
@@ -60,9 +60,9 @@ def test_the_record_and_another_policy_by_hand(three_jobs: Path) -> None:
     assert other.avg_jct_s == pytest.approx((100 + 210 + 120) / 3)
     assert recorded.tier_counts == other.tier_counts == (3, 0, 0)
     assert recorded.link_frac == other.link_frac == 1.0
-    moves = found.simulated.moves
-    assert moves is not None
-    assert (moves.same_gpus, moves.other_gpus, moves.other_nodes) == (3, 0, 0)
+    changes = found.simulated.placement_changes
+    assert changes is not None
+    assert (changes.same_gpus, changes.other_gpus, changes.other_nodes) == (3, 0, 0)
 
 
 def test_the_recorded_policy_simulated_is_what_was_recorded(three_jobs: Path) -> None:
@@ -97,10 +97,10 @@ def test_jobs_that_go_elsewhere_are_counted_and_scored(tmp_path: Path) -> None:
     assert recorded.link_score < other.link_score
     assert (recorded.link_frac, other.link_frac) != (1.0, 1.0)
     assert other.link_frac == 1.0
-    moves = found.simulated.moves
-    assert moves is not None
-    assert (moves.other_gpus + moves.same_gpus, moves.other_nodes) == (2, 0)
-    assert moves.other_gpus >= 1
+    changes = found.simulated.placement_changes
+    assert changes is not None
+    assert (changes.other_gpus + changes.same_gpus, changes.other_nodes) == (2, 0)
+    assert changes.other_gpus >= 1
 
 
 def test_another_node_is_no_mere_other_gpu(tmp_path: Path) -> None:
@@ -109,9 +109,9 @@ def test_another_node_is_no_mere_other_gpu(tmp_path: Path) -> None:
         journal.queue(1.0, job("1", gpus=8))
         journal.start(1.0, "1", share("n2", *range(8)))
         journal.end(9.0, "1")
-    moves = compared(journal.path, "fifo").simulated.moves
-    assert moves is not None
-    assert (moves.same_gpus, moves.other_gpus, moves.other_nodes) == (0, 0, 1)
+    changes = compared(journal.path, "fifo").simulated.placement_changes
+    assert changes is not None
+    assert (changes.same_gpus, changes.other_gpus, changes.other_nodes) == (0, 0, 1)
 
 
 def test_gangs_are_told_apart_by_racks(tmp_path: Path) -> None:

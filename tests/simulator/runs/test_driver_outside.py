@@ -67,7 +67,7 @@ def test_a_change_counts_while_the_job_waits_and_comes_too_late_afterwards() -> 
 
 
 def test_a_job_that_the_engine_hears_of_late_keeps_its_time_of_submission() -> None:
-    late = replace(arrival("1", 3.0, 10.0), told_s=8.0)
+    late = replace(arrival("1", 3.0, 10.0), reported_s=8.0)
     outcome = new_driver().run(cluster(1), [late])
     found = result(outcome, "1")
     assert (found.submit_s, found.started_s) == (3.0, 8.0)

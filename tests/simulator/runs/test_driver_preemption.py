@@ -91,7 +91,7 @@ def test_a_restart_that_is_free_costs_nothing() -> None:
 
 def test_the_engine_hears_of_speeds_after_what_brought_them_about() -> None:
     engine = RecordingEngine(Policies(preemption=YoungestFirst()))
-    driver = Driver(engine, SharedSpeed(), tells_speed=True)
+    driver = Driver(engine, SharedSpeed(), reports_speed=True)
     driver.run(
         cluster(2), [arrival("1", 0, 100, 8), arrival("2", 0, 100, 8), arrival("3", 10, 30, 8)]
     )
@@ -109,16 +109,18 @@ def test_the_engine_hears_of_speeds_after_what_brought_them_about() -> None:
     assert isinstance(last, JobEnded)
 
 
-@pytest.mark.parametrize("tells_speed", [False, True])
-def test_a_crowd_that_displaces_each_other_at_one_instant_comes_to_rest(tells_speed: bool) -> None:
+@pytest.mark.parametrize("reports_speed", [False, True])
+def test_a_crowd_that_displaces_each_other_at_one_instant_comes_to_rest(
+    reports_speed: bool,
+) -> None:
     jobs = [arrival(str(number), 5.0 * (number > 4), 60, 1 + number % 3) for number in range(1, 30)]
     engine = Engine(EngineConfig(), Policies(preemption=YoungestFirst(lease_s=3.0)))
-    driver = Driver(engine, SharedSpeed(), tells_speed=tells_speed)
+    driver = Driver(engine, SharedSpeed(), reports_speed=reports_speed)
     outcome = driver.run(cluster(2, 4), jobs)
     engine.check_invariants()
     assert all(job.ended_s is not None for job in outcome.jobs)
-    assert not driver.book.jobs
-    assert len(driver.book.past) == len(jobs)
+    assert not driver.progress.jobs
+    assert len(driver.progress.past) == len(jobs)
 
 
 def test_the_book_tells_how_far_a_job_has_come() -> None:
@@ -126,10 +128,10 @@ def test_the_book_tells_how_far_a_job_has_come() -> None:
 
     class Peeking(YoungestFirst):
         def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-            seen.append(driver.book.done_s(JobId("1"), at_s))
+            seen.append(driver.progress.done_s(JobId("1"), at_s))
             return super().first_to_go(running, at_s)
 
     driver = Driver(Engine(EngineConfig(), Policies(preemption=Peeking())), SharedSpeed())
     driver.run(cluster(1), [arrival("1", 0, 100, 8), arrival("2", 10, 30, 8)])
     assert seen[0] == 10.0
-    assert driver.book.done_s(JobId("1"), 0.0) == 0.0
+    assert driver.progress.done_s(JobId("1"), 0.0) == 0.0

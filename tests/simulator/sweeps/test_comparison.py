@@ -7,7 +7,7 @@ from tests.simulator.sweeps.cases import done
 
 from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
 from roost_sim.sweeps.comparison_table import print_tables, time_text
-from roost_sim.sweeps.intervals import Estimate, Interval
+from roost_sim.sweeps.intervals import Interval, SeedMean
 
 RUNS = [
     done("sjf", 1, avg_jct_s=30.0, bound_avg_jct_s=20.0, comm_share=None),
@@ -22,7 +22,7 @@ def comparison() -> Comparison:
     return Comparison.of(RUNS, ["fifo", "sjf"], [None], "fifo")
 
 
-def estimate(found: Mapping[str, Estimate | None], name: str) -> Estimate:
+def estimate(found: Mapping[str, SeedMean | None], name: str) -> SeedMean:
     chosen = found[name]
     assert chosen is not None
     return chosen

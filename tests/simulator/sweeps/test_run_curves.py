@@ -47,7 +47,7 @@ def job(
 def curves(*jobs: JobResult, holds: HoldLog | None = None) -> Curves:
     outcome = Outcome(jobs=jobs, event_count=0, decision_s=())
     metrics = measure(outcome, SMALL.gpu_count, WHOLE, holds=Holds())
-    report = Report(outcome=outcome, metrics=metrics, knowledge=Regime.NONE, wall_s=0)
+    report = Report(outcome=outcome, metrics=metrics, regime=Regime.NONE, wall_s=0)
     return curves_of(report, WHOLE, holds or holds_of(*jobs))
 
 
@@ -131,7 +131,7 @@ def test_nothing_at_all_has_curves() -> None:
 
 def test_the_heat_of_a_run_adds_up_to_its_occupancy() -> None:
     holds = HoldLog(SMALL)
-    report = simulate(replace(template(), hold_seen=holds))
+    report = simulate(replace(template(), on_hold=holds))
     jobs = report.outcome.jobs
     busy = holds.busy_frac(0.0, max(job.ended_s or 0.0 for job in jobs))
     assert report.metrics.occupancy == pytest.approx(busy.mean())

@@ -12,7 +12,7 @@ from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
 from roost_sim.traces.trace import make_trace
-from roost_sim.worlds.fidelity import FIDELITIES, UNLESS_TOLD, Regime, Setting
+from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Regime, Setting
 from roost_sim.worlds.measured_world import MeasuredWorld
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.restart_cost import RestartRule
@@ -110,7 +110,7 @@ def test_compute_is_what_the_closest_placement_leaves() -> None:
 def test_an_oracle_is_told_what_the_fidelity_allows() -> None:
     def told(policy: str, spec: WorldSpec) -> Regime:
         run = Run(trace=JOBS, cluster=SMALL, policy=find_policy(policy), world=spec)
-        return simulate(run).knowledge
+        return simulate(run).information
 
     assert told("sjf", WorldSpec()) is Regime.ORACLE
     assert told("sjf", WorldSpec(fidelity=FIELD)) is Regime.PREDICTED
@@ -128,7 +128,7 @@ def test_predictions_and_limits_change_who_goes_first() -> None:
                 cluster=SMALL,
                 policy=find_policy("sjf"),
                 world=WorldSpec(
-                    speed=Speed.TRACE, fidelity=replace(UNLESS_TOLD, durations=durations)
+                    speed=Speed.TRACE, fidelity=replace(DEFAULT_FIDELITY, durations=durations)
                 ),
             )
         ).metrics.avg_jct_s

@@ -1,5 +1,5 @@
-"""Gates as simulations build them, and Slurm's own wait for one switch.
+"""Gates of simulations: the engine's delay gates with simulated profiles, and Slurm's switch wait.
 
-Lives here: what differs from the engine's gates.
+Lives here: gates, and configurations of gates, that only simulations run.
 Does not belong here: the engine's gates themselves (roost_engine.gate).
 """

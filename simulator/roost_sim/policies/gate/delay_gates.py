@@ -1,7 +1,8 @@
-"""The delay gates of the daemon, as simulations build them.
+"""The delay gates of the daemon, built from names of gates and simulated profiles.
 
 A name may carry numbers: `delay:longest_s=14400:delay_weight=0.5` is the gate of roostd with these
-keys of its configuration's gate section. That is how one tunes it, and compares what came out.
+keys in the gate section of its configuration. `roost-sim tune` and comparisons use such names.
+Source: docs/delay.md.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from roost_engine.gate.fixed_delay import FixedDelay
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.prediction.predictors import Predictors
 from roost_sim.errors import SimError
-from roost_sim.information.told_speeds import ToldSpeeds
+from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
 TUNABLE = "delay"
@@ -30,7 +31,7 @@ FIXED_TIMERS_S: Mapping[str, float] = {
 
 
 class GateNumbersError(SimError):
-    """The numbers behind a gate's name cannot be used."""
+    """The numbers in a gate's name cannot be used."""
 
 
 def delay_gate(
@@ -38,23 +39,26 @@ def delay_gate(
     tiers: TierEfficiency | None,
     profile_of: Mapping[JobId, JobProfile],
 ) -> DelayGate:
-    """The production gate, with the profiles of the simulation for its speed table."""
+    """Make the production gate, with the profiles of the simulation as its speed table."""
     profiles = [profile_of[job_id] for job_id in profile_of]
     if tiers is None or not profiles:
         return DelayGate(config)
-    return DelayGate(config, Predictors(ToldSpeeds.of(tiers, profiles)))
+    return DelayGate(config, ProfileSpeeds.of(tiers, profiles))
 
 
 def fixed_gate(timer_s: float) -> FixedDelay:
-    """A timer for a node, and as long again for a rack: Dally's manual timers are 1 and 2."""
+    """Make a gate that waits `timer_s` for one node and twice that for one rack.
+
+    Source: Dally's manual timers are in the ratio 1 to 2 (Sharma et al., arXiv 2401.16492).
+    """
     return FixedDelay(timer_s, 2 * timer_s)
 
 
 def delay_config(numbers: Mapping[str, float]) -> DelayConfig:
-    """The gate's numbers, the given ones in place of the defaults.
+    """Return the gate's configuration: the given numbers, and defaults for the others.
 
     Raises:
-        GateNumbersError: there is no such number, or it cannot be that.
+        GateNumbersError: a key is unknown, or its value out of range.
     """
     for key in numbers:
         if key not in (*_GATE_KEYS, *_TIMER_KEYS):
@@ -87,5 +91,5 @@ def parse_numbers(name: str) -> dict[str, float]:
 
 
 def name_of(numbers: Mapping[str, float]) -> str:
-    """The name of the gate with these numbers."""
+    """Return the name of the gate with these numbers."""
     return ":".join((TUNABLE, *(f"{key}={value:.10g}" for key, value in numbers.items())))

@@ -1,7 +1,7 @@
 """Slurm's own delay scheduling: `--switches=1` waits some time for one leaf switch.
 
 Source: sbatch's manual page, --switches, and SchedulerParameters=max_switch_wait, 300 s unless
-configured. The clock starts when Slurm first finds room for the job, not when it is submitted.
+configured. The wait begins when Slurm first finds capacity for the job, not at its submission.
 """
 
 from roost_engine.domain.model import JobId
@@ -12,12 +12,12 @@ MAX_SWITCH_WAIT_S = 300.0
 
 
 class SwitchWait:
-    """Takes an offer within one rack, any other when it has waited. See policies.GatePolicy.
+    """Accepts an offer within one rack, any other after the wait. See policies.GatePolicy.
 
-    Slurm makes a job wait that no leaf switch could ever hold, too; so does this.
+    A job that no leaf switch could ever hold waits too, as in Slurm.
 
     Args:
-        max_wait_s: how long.
+        max_wait_s: how long to refuse offers across racks.
     """
 
     def __init__(self, max_wait_s: float = MAX_SWITCH_WAIT_S) -> None:

@@ -1,4 +1,4 @@
-"""Orders of the literature: which job is offered GPUs next.
+"""Orders of the literature: in which order waiting jobs are offered GPUs.
 
 Lives here: sort keys and rankings.
 Does not belong here: which GPUs a job gets.

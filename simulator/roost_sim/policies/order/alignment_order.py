@@ -1,4 +1,4 @@
-"""Tetris' order: what fits the free resources best, weighed against what is left to do.
+"""Tetris' order: jobs by alignment with the free resources minus remaining work.
 
 Source: Grandl et al., Tetris, SIGCOMM 2014: alignment is the product of demand and free resources,
 and a job's score is its alignment minus its remaining work, both over their means.
@@ -15,24 +15,27 @@ from roost_sim.policies.order.job_values import Remaining
 
 @dataclass(frozen=True, slots=True)
 class AlignmentOrder:
-    """Highest score first. The free resources of the best node are common to all, and cancel.
+    """Highest score first.
+
+    The free resources of the best node are a factor that all jobs share, so alignment comes down
+    to demand: GPUs a node.
 
     Attributes:
-        remaining: of each job.
+        remaining: remaining work of each job.
     """
 
     remaining: Remaining
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        came = sorted(view.jobs, key=lambda job: submission_key(job.spec))
-        demand = [float(_gpus_per_node(job)) for job in came]
-        work = [float(self.remaining.service(job, view.at_s)[0]) for job in came]
+        queue = sorted(jobs, key=lambda job: submission_key(job.spec))
+        demand = [float(_gpus_per_node(job)) for job in queue]
+        work = [float(self.remaining.service(job, at_s)[0]) for job in queue]
         mean_demand = sum(demand) / max(len(demand), 1)
         mean_work = sum(work) / max(len(work), 1) or 1.0
         cost = {
             job.job_id: left / mean_work - wanted / mean_demand
-            for job, wanted, left in zip(came, demand, work, strict=True)
+            for job, wanted, left in zip(queue, demand, work, strict=True)
         }
         return sorted(cost, key=lambda job_id: cost[job_id])
 

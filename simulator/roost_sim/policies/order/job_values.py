@@ -1,4 +1,4 @@
-"""What orders and preemption rules go by: a value of each job, the lowest is served first."""
+"""Values of jobs, by which orders and preemption rules rank them: the lowest is served first."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
-from roost_sim.information.progress import ProgressBook
+from roost_engine.policies import SortKey, ranked_by_key, submission_key
+from roost_sim.information.progress import ProgressTable
 
-Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of a job, at an engine time
+Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderByValue:
-    """Lowest value first, then as Slurm would: priority, submission, id.
+    """Lowest value first, then in Slurm's order: priority, submission, id.
 
     Attributes:
-        value: of a waiting job the same at any time.
+        value: the value of a job; it must not change while the job waits.
     """
 
     value: Value
@@ -33,62 +33,65 @@ class OrderByValue:
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """Seconds of work that are left, by what is told of the whole and seen of what is done.
+    """Remaining work of jobs: known or predicted work minus the work done.
 
     Attributes:
-        work_s: of every job: its true run time, or what somebody thinks it is.
-        book: how far view.jobs have come.
-        beyond: of a job and the work it has done: what is left, where that is more than was told.
-            None: nothing.
+        work_s: work of every job: its true run time or an estimate of it.
+        progress: the work that jobs have done.
+        beyond: (job, work done) to remaining work, for a job that has done more than `work_s`;
+            None: 0.
     """
 
     work_s: Mapping[JobId, float]
-    book: ProgressBook
+    progress: ProgressTable
     beyond: Callable[[JobId, float], float] | None = None
 
     def seconds(self, job_id: JobId, at_s: float) -> float:
-        """At ideal speed."""
-        told_s = self.work_s[job_id]
-        job = self.book.jobs.get(job_id)
+        """Return the remaining seconds of work at ideal speed."""
+        work_s = self.work_s[job_id]
+        job = self.progress.jobs.get(job_id)
         if job is None:
-            return told_s
-        # Asked of every running job at every event: no further calls than this one.
+            return work_s
+        # Called for every running job at every event, so Progress.remaining_at is written out.
         begin_s = job.since_s if job.since_s > job.stands_until_s else job.stands_until_s
         ran_s = at_s - begin_s if at_s > begin_s else 0.0
-        left_s = told_s - job.work_s + job.remaining_s - job.rate * ran_s
+        left_s = work_s - job.work_s + job.remaining_s - job.rate * ran_s
         if left_s > 0.0:
             return left_s
-        return 0.0 if self.beyond is None else self.beyond(job_id, told_s - left_s)
+        return 0.0 if self.beyond is None else self.beyond(job_id, work_s - left_s)
 
     def time(self, job: JobRecord, at_s: float) -> SortKey:
-        """A Value: the seconds alone."""
+        """See Value: remaining seconds."""
         return (self.seconds(job.job_id, at_s),)
 
     def service(self, job: JobRecord, at_s: float) -> SortKey:
-        """A Value: the seconds times the GPUs."""
+        """See Value: remaining GPU-seconds."""
         return (self.seconds(job.job_id, at_s) * job.spec.gpu_count,)
 
 
 def attained_service(job: JobRecord, at_s: float) -> SortKey:
-    """GPU-seconds that a job has had."""
+    """See Value: GPU-seconds that a job has received."""
     return (job.attained_gpu_s(at_s),)
 
 
 def attained_time(job: JobRecord, at_s: float) -> SortKey:
-    """Seconds for which a job has had GPUs, however many."""
+    """See Value: seconds for which a job has held GPUs, however many."""
     return (job.run_s(at_s),)
 
 
 def ideal_speed_achieved(job: JobRecord, at_s: float) -> SortKey:
-    """Dally's S: ideal time of the work done over the time it took, 0 before a job has run."""
+    """See Value: Dally's S, the ideal time of the work done over the run time; 0 before any run."""
     return (job.efficiency(at_s),)
 
 
 def longest_waiting(job: JobRecord, at_s: float) -> SortKey:
-    """Since when a job waits, in this spell: whoever was stopped goes to the end of the line."""
+    """See Value: begin of the present wait, so a preempted job goes to the end of the queue."""
     return (job.queued_s,)
 
 
 def latest_start(job: JobRecord, at_s: float) -> SortKey:
-    """Whoever was served last comes first, whoever never was last: Gandiva as Dally codes it."""
+    """See Value: the job that was preempted last comes first, jobs that never ran come last.
+
+    Source: Gandiva as Dally's simulator codes it (Sharma et al., arXiv 2401.16492).
+    """
     return (0, -job.queued_s) if job.run_s(at_s) > 0 else (1, job.queued_s)

@@ -1,4 +1,4 @@
-"""Tiresias' queues: whoever has had little service comes before whoever has had more.
+"""Tiresias' queues: jobs by the service that they have received, in a few levels.
 
 Source: Gu et al., Tiresias, NSDI 2019, discretised two-dimensional least attained service; limits
 of its released simulator. Differences: docs/simulator/policies.md.
@@ -18,7 +18,7 @@ LUCID_LIMITS_GPU_S = (18000.0,)
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevels:
-    """The queue that a job is in, by its GPU-seconds; first come, first served within one.
+    """The queue of a job by its GPU-seconds; within a queue, the earliest submission comes first.
 
     Attributes:
         limits_gpu_s: ascending; a job that has reached one is in the next queue.
@@ -31,10 +31,10 @@ class ServiceLevels:
         return bisect_right(self.limits_gpu_s, job.attained_gpu_s(at_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:
-        """When the first of some running jobs falls into the next queue."""
-        return min((self._falls_s(job, at_s) for job in running), default=inf)
+        """When the first of the running jobs enters the next queue."""
+        return min((self._level_end_s(job, at_s) for job in running), default=inf)
 
-    def _falls_s(self, job: JobRecord, at_s: float) -> float:
+    def _level_end_s(self, job: JobRecord, at_s: float) -> float:
         attained_gpu_s = job.attained_gpu_s(at_s)
         level = bisect_right(self.limits_gpu_s, attained_gpu_s)
         if level == len(self.limits_gpu_s):

@@ -1,4 +1,4 @@
-"""Optimus' speed curve, and the order that follows from it for whole gangs.
+"""Optimus' speed curve, and the order of whole gangs by the time that their last GPU saves.
 
 Source: Peng et al., Optimus, EuroSys 2018: the time of a step on w workers is fitted to
 a/w + b + d*w with no coefficient below 0 (its curve for synchronous training at a fixed batch,
@@ -11,7 +11,7 @@ from math import inf
 
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import SortKey
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.order.job_values import Remaining
 
 _SAMPLED_GPU_COUNTS = (1, 2, 4, 8, 16, 32)
@@ -28,7 +28,7 @@ class SpeedCurve:
     d: float
 
     def step_s(self, gpu_count: int) -> float:
-        """Time of a step."""
+        """Return the time of a step on `gpu_count` GPUs."""
         return self.a / gpu_count + self.b + self.d * gpu_count
 
 
@@ -36,7 +36,7 @@ PERFECT_SCALING = SpeedCurve(1.0, 0.0, 0.0)
 
 
 def fit_curve(samples: Sequence[tuple[int, float]]) -> SpeedCurve:
-    """Least squares with no coefficient below 0, by one coefficient at a time.
+    """Fit a curve: non-negative least squares by coordinate descent.
 
     Args:
         samples: (GPUs, seconds of a step), at least one.
@@ -47,15 +47,16 @@ def fit_curve(samples: Sequence[tuple[int, float]]) -> SpeedCurve:
         [float(gpus) for gpus, _ in samples],
     ]
     found = [0.0, 0.0, 0.0]
-    rest = [step_s for _, step_s in samples]
+    residuals = [step_s for _, step_s in samples]
     for _ in range(_SWEEP_COUNT):
         moved = 0.0
         for which, column in enumerate(columns):
             norm = sum(value * value for value in column)
-            pull = sum(value * left for value, left in zip(column, rest, strict=True)) / norm
-            change = max(found[which] + pull, 0.0) - found[which]
+            pairs = list(zip(column, residuals, strict=True))
+            step = sum(value * residual for value, residual in pairs) / norm
+            change = max(found[which] + step, 0.0) - found[which]
             found[which] += change
-            rest = [left - change * value for value, left in zip(column, rest, strict=True)]
+            residuals = [residual - change * value for value, residual in pairs]
             moved = max(moved, abs(change))
         if moved < _SETTLED:
             break
@@ -64,13 +65,13 @@ def fit_curve(samples: Sequence[tuple[int, float]]) -> SpeedCurve:
 
 @dataclass(frozen=True, slots=True)
 class MarginalGain:
-    """How much remaining time a job's last GPU saves: the gang has them all or none.
+    """The remaining time that a job's last GPU saves; a gang has all its GPUs or none.
 
-    A job of one GPU comes first, as in Optimus everybody has one worker before anybody has two.
+    Jobs of one GPU come first: in Optimus every job has one worker before any has two.
 
     Attributes:
-        remaining: of each job.
-        curve_of: the curve of a job.
+        remaining: remaining work of each job.
+        curve_of: the speed curve of a job.
     """
 
     remaining: Remaining
@@ -86,19 +87,19 @@ class MarginalGain:
         return (-steps * (curve.step_s(gpus - 1) - curve.step_s(gpus)),)
 
 
-def curves_of(knowledge: Knowledge) -> Callable[[JobRecord], SpeedCurve]:
-    """Curves fitted to the speeds of each model as close together as the cluster allows.
+def curves_of(information: PolicyInformation) -> Callable[[JobRecord], SpeedCurve]:
+    """Return the curve of each job, fitted to its model's speed on the closest placements.
 
-    Jobs of no known model scale perfectly.
+    A job without a known model scales perfectly.
     """
     known: dict[str, SpeedCurve] = {}
 
     def curve_of(job: JobRecord) -> SpeedCurve:
-        profile = knowledge.profile_of.get(job.job_id)
-        if profile is None or knowledge.tiers is None:
+        profile = information.profile_of.get(job.job_id)
+        if profile is None or information.tiers is None:
             return PERFECT_SCALING
         if profile.name not in known:
-            efficient = knowledge.tiers.efficiencies
+            efficient = information.tiers.efficiencies
             samples = [
                 (gpus, 1.0 / (gpus * efficient(profile, gpus)[0])) for gpus in _SAMPLED_GPU_COUNTS
             ]

@@ -1,8 +1,8 @@
-"""A-SRPT's order: as jobs would end on one fast machine that always runs the shortest.
+"""A-SRPT's order: the order in which jobs end on a virtual machine under preemptive SRPT.
 
-Source: Luo et al., A-SRPT, INFOCOM 2025: predicted GPU-seconds over the GPUs of the cluster are the
-length of a job on a single machine under preemptive shortest remaining time first; jobs start, and
-are never stopped, in the order in which they end there. Differences: docs/simulator/policies.md.
+Source: Luo et al., A-SRPT, INFOCOM 2025. The length of a job on the virtual machine is its
+predicted GPU-seconds over the GPUs of the cluster. Jobs start in the order in which they end on the
+virtual machine, and are never preempted. Differences: docs/simulator/policies.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,11 +16,11 @@ from roost_engine.policies import QueueView, submission_key
 
 @dataclass(slots=True)
 class VirtualSrpt:
-    """Remembers the single machine between calls.
+    """The virtual machine and its jobs; its state stays between calls.
 
     Attributes:
-        predicted_s: run time of each job, as it can be predicted when it is first asked about.
-        gpu_count: of the cluster.
+        predicted_s: the predicted run time of each job, looked up when the job is first ranked.
+        gpu_count: GPUs of the cluster.
     """
 
     predicted_s: Callable[[], Mapping[JobId, float]]
@@ -31,27 +31,27 @@ class VirtualSrpt:
     _left: list[tuple[float, int, JobId]] = field(default_factory=list)
     _now_s: float = -inf
 
-    def rank(self, view: QueueView) -> Sequence[JobId]:
-        """See policies.OrderPolicy: those that ended there, then those with the least left."""
-        came = sorted(view.jobs, key=lambda job: submission_key(job.spec))
-        new = [job.spec for job in came if job.job_id not in self._arrived and job.spec]
+    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+        """See policies.OrderPolicy: jobs that ended on the machine, then the shortest remaining."""
+        queue = sorted(jobs, key=lambda job: submission_key(job.spec))
+        new = [job.spec for job in queue if job.job_id not in self._arrived and job.spec]
         for spec in sorted(new, key=lambda spec: spec.submit_s):
-            self._work_until(spec.submit_s)
-            self._take(spec)
-        self._work_until(view.at_s)
+            self._advance(spec.submit_s)
+            self._add(spec)
+        self._advance(at_s)
         place = dict(self._ended)
         for _, _, job_id in sorted(self._left):
             place[job_id] = len(place)
-        return sorted((job.job_id for job in came), key=lambda job_id: place[job_id])
+        return sorted((job.job_id for job in queue), key=lambda job_id: place[job_id])
 
-    def _take(self, spec: JobSpec) -> None:
+    def _add(self, spec: JobSpec) -> None:
         if self._lengths is None:
             self._lengths = self.predicted_s()
         length_s = self._lengths[spec.job_id] * spec.gpu_count / self.gpu_count
         heappush(self._left, (length_s, len(self._arrived), spec.job_id))
         self._arrived[spec.job_id] = None
 
-    def _work_until(self, at_s: float) -> None:
+    def _advance(self, at_s: float) -> None:
         while self._left and self._now_s < at_s:
             left_s, number, job_id = heappop(self._left)
             if self._now_s + left_s > at_s:

@@ -1,7 +1,7 @@
-"""Consolidation as papers have it: the smallest domain that holds the job, the fullest of those.
+"""Consolidation as papers define it: the smallest domain that holds the job, the fullest of those.
 
-Unlike Roost's own, it may take any GPUs of any nodes: 12 are 8 on one node and 4 on another, where
-Slurm would have to give 6 on each of two.
+Unlike Roost's own consolidation, it may take any GPUs of any nodes: 12 GPUs are 8 on one node and 4
+on another, where Slurm would have to give 6 on each of two. Source: docs/simulator/placements.md.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 
 
 class BestFit:
-    """The tightest node, else fewest nodes of the tightest rack, else fewest racks; never waits.
+    """The fullest node that holds the job, else the fewest nodes of the fullest rack, else racks.
 
-    See scatter.ScatterRule. Ties go to the first.
+    Never waits. Ties go to the first node. See scatter.ScatterRule.
     """
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
@@ -29,7 +29,10 @@ class BestFit:
 
 
 def _fewest(counts: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
-    """How many of each: all of the largest ones, the rest of the tightest that holds the rest."""
+    """Return how many GPUs each domain gives: the fewest domains, the last one the fullest.
+
+    Example: 5 of counts [2, 4, 1] are [0, 4, 1].
+    """
     left, taken = counts.copy(), np.zeros_like(counts)
     while True:
         holds = np.flatnonzero(left >= wanted)

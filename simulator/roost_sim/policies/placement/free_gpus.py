@@ -1,4 +1,4 @@
-"""The GPUs that one job could be scattered over now, node by node."""
+"""The free GPUs from which a placement rule chooses, node by node."""
 
 from dataclasses import dataclass, replace
 
@@ -13,15 +13,15 @@ from roost_engine.placement.eligibility import POPCOUNT, Capacity, capacity_for,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FreeGpus:
-    """What a placement rule chooses from.
+    """The free GPUs that one job could take, on any nodes.
 
     Attributes:
-        cluster: to be read only.
-        job: who asks.
+        cluster: read-only.
+        job: the waiting job.
         wanted: how many GPUs to take; no more than are free.
-        rows: int64 [node], ascending: nodes with at least one GPU for it.
-        masks: int64 [node], those GPUs.
-        counts: int64 [node], how many they are.
+        rows: int64 [node], ascending node indices: nodes with at least one GPU for the job.
+        masks: int64 [node], bit masks of those GPUs.
+        counts: int64 [node], the number of those GPUs.
     """
 
     cluster: Cluster
@@ -44,7 +44,7 @@ class FreeGpus:
         return counts
 
     def without(self, taken: NDArray[np.int64]) -> "FreeGpus":
-        """What is left to choose, and to choose from, after some are taken: int64 [node]."""
+        """Return the GPUs left to choose from after `taken`, int64 [node], were taken."""
         masks = self.masks & ~taken
         rest = masks != 0
         return replace(
@@ -57,12 +57,12 @@ class FreeGpus:
 
 
 def exact_shape(job: JobSpec) -> Shape:
-    """The shape that stands for the job's totals: the preferred of those that round up least."""
+    """Return the shape with the job's totals: the preferred one of those with the fewest GPUs."""
     return min(job.shapes, key=lambda shape: shape.gpu_count)
 
 
 def one_gpu_of(shape: Shape) -> Shape:
-    """What each GPU of a shape asks for, as tasks of one GPU, parts rounded up."""
+    """Return the shape as tasks of one GPU each, with CPUs and memory a GPU rounded up."""
     size = shape.gpus_per_node
     return Shape(
         node_count=shape.gpu_count,
@@ -75,15 +75,15 @@ def one_gpu_of(shape: Shape) -> Shape:
 def find_free_gpus(
     cluster: Cluster, job: JobSpec, reserved: NodeSet
 ) -> tuple[FreeGpus | None, Capacity]:
-    """Look for enough GPUs anywhere.
+    """Find the free GPUs that a job could take, on any nodes.
 
     Args:
         cluster: the nodes.
-        job: whose partition, features and node lists count; of its shapes only the totals.
-        reserved: nodes kept free for a job that is served before this one.
+        job: its partition, features and node lists apply; of its shapes only the totals.
+        reserved: nodes reserved for a job that is served before this one.
 
     Returns:
-        The GPUs, None where they are too few; and which nodes have capacity for one.
+        The GPUs, None if they are too few; and the nodes with capacity for one GPU.
     """
     shape = exact_shape(job)
     capacity = capacity_for(cluster, job, one_gpu_of(shape), reserved)
@@ -95,7 +95,7 @@ def find_free_gpus(
 
 
 def _affordable(cluster: Cluster, among: NodeSet, shape: Shape) -> NDArray[np.int64]:
-    """The free GPUs of each node for which it also has CPUs and memory, the lowest of them."""
+    """The lowest free GPUs of each node, as many as it has CPUs and memory for."""
     rows = node_array(among)
     masks = cluster.free_mask[rows]
     counts = limit = POPCOUNT[masks]
@@ -104,13 +104,13 @@ def _affordable(cluster: Cluster, among: NodeSet, shape: Shape) -> NDArray[np.in
         (cluster.cpu_free, shape.cpus_per_node),
         (cluster.memory_free, shape.memory_per_node_bytes),
     ):
-        if among & ~free.at_least[-(-most * per_node // size)]:  # some could not give all GPUs
+        if among & ~free.at_least[-(-most * per_node // size)]:  # some nodes have too little
             limit = np.minimum(limit, free.of(rows) * size // per_node)
     return masks if limit is counts else lowest_of(masks, limit)
 
 
 def lowest_of(masks: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The lowest so many GPUs of each mask.
+    """Return masks of the lowest `counts` GPUs of each mask; 3 of 0b101101 are 0b001101.
 
     Args:
         masks: int64 [node].

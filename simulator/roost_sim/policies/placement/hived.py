@@ -1,4 +1,4 @@
-"""HiveD's choice: buddy cells, the fullest nodes first.
+"""HiveD's placement: buddy cells, the fullest nodes first.
 
 Source: Zhao et al., HiveD, OSDI 2020, and its released scheduler, for one virtual cluster. A job is
 made of pods, each on one node; a node's GPUs are cells of 1, 2, 4, ... that split like buddies.
@@ -16,10 +16,10 @@ _CELL_SIZES = (1, 2, 4, 8, 16)  # up to MAX_GPUS
 
 
 class BuddyCells:
-    """Pods of whole nodes, the rest in the smallest cell of a node. See scatter.ScatterRule.
+    """Pods of whole nodes, the remainder in the smallest cell of a node. See scatter.ScatterRule.
 
-    A pod is never split: the job waits. The nodes come from the rack with the fewest free GPUs
-    that holds all pods, if one does.
+    A pod is never split; the job waits instead. The nodes come from the rack with the fewest free
+    GPUs that holds all pods, if there is one.
     """
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
@@ -54,8 +54,8 @@ def _seat(free: FreeGpus, pods: list[int], among: NDArray[np.bool_]) -> NDArray[
 def _cell(free_mask: int, gpu_count: int) -> int:
     """The lowest GPUs of the smallest cell that has enough free ones.
 
-    Of cells of one size that with the fewest free GPUs, then that whose buddies, the cell that it
-    is a half of and so on have the fewest: large free cells stay whole.
+    Of several cells of that size, the one with the fewest free GPUs; of those, the one whose
+    parent cell, grandparent and so on have the fewest. So large free cells stay whole.
     """
 
     def free_within(start: int, size: int) -> int:

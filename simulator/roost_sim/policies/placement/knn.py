@@ -1,8 +1,8 @@
-"""TopDRL's choice of GPUs: those closest to each other, large holes protected.
+"""TopDRL's placement: a seed node and the GPUs closest to it, fullest nodes first.
 
 Source: Ayadi et al., JPDC 2025, by the released code of the same laboratory's predecessor
-(Proximity-DRL); its machines have four GPUs, which is where the rule changes. Here it changes at
-the GPUs of the largest node.
+(Proximity-DRL). Its machines have four GPUs, and its rule differs above that size; here it differs
+above the GPUs of the largest node.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 
 
 class ClosestGpus:
-    """Seeds a node, then grows: same node, same rack, elsewhere. See scatter.ScatterRule."""
+    """A seed node, then the fullest nodes of its rack, then of others. See scatter.ScatterRule."""
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See ScatterRule."""

@@ -1,9 +1,9 @@
-"""LWF-k: least workload first, jobs of more than k GPUs together.
+"""LWF-k: nodes with the least remaining work first, jobs of more than k GPUs consolidated.
 
 Source: Wang et al., "Communication Contention Aware Scheduling of Multiple Deep Learning Training
-Jobs", arXiv 2002.10105. There jobs share GPUs, a GPU's workload is what its jobs have left, and a
-large job fills whole servers. Here a free GPU has none, so that the workload of its node decides;
-and a server that is partly taken is none to fill, unless it holds its part of the job whole.
+Jobs", arXiv 2002.10105. In the paper jobs share GPUs, a GPU's workload is the remaining work of its
+jobs, and a large job fills whole servers. Here a free GPU has no workload, so that of its node
+decides; and a partly used server is taken only if it holds a whole part of the job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,28 +23,28 @@ from roost_sim.policies.placement.residents import Residents, Shares
 from roost_sim.policies.placement.scatter import Scattered
 from roost_sim.policies.placement.whole_pieces import WholePieces
 
-_MS_PER_S = 1000  # workloads are summed as ints: what is added and taken off again leaves 0
+_MS_PER_S = 1000  # workloads are summed as ints, so that adding and subtracting one leaves 0
 
 
 class LeastWorkload:
-    """The nodes whose jobs have the least left to do. See policies.CandidatePolicy.
+    """The nodes whose jobs have the least remaining work. See policies.CandidatePolicy.
 
-    Remembers when it was last asked for each job: that is when the job started. A job is taken to
-    run at its ideal speed, and what it had done before it was stopped is not known here.
+    A job's start is the time of the last call for it. The job is assumed to run at its ideal
+    speed, and work that it did before a preemption is unknown here.
 
     Args:
-        work_s: ideal run time of each job; what is missing counts as none.
-        apart_gpus: k. A job of at most so many GPUs takes each where there is the least to do;
-            a larger one takes nodes that hold its parts whole.
+        work_s: ideal run time of each job; a missing job counts 0.
+        apart_gpus: k. A job of at most so many GPUs takes each GPU on the node with the least
+            work; a larger job takes nodes that hold its parts whole.
     """
 
     def __init__(self, work_s: Mapping[JobId, float], apart_gpus: int) -> None:
         self._work_s, self._apart_gpus = work_s, apart_gpus
         self._residents = Residents()
         self._asked_s: dict[JobId, float] = {}
-        self._ends_ms: dict[JobId, int] = {}  # of those that have something left
-        self._next_ends: list[tuple[int, JobId]] = []  # a heap; those that left stay in
-        # By row, over the jobs that have something left: sums of end times, and of GPUs.
+        self._ends_ms: dict[JobId, int] = {}  # of jobs with remaining work
+        self._next_ends: list[tuple[int, JobId]] = []  # a heap; jobs that have left stay in it
+        # By node, over the jobs with remaining work: sums of end times, and of GPUs.
         self._end_sums = self._gpu_sums = np.zeros(0, dtype=np.int64)
         self._together, self._apart = WholePieces(self), Scattered(self)
 
@@ -78,22 +78,22 @@ class LeastWorkload:
         return lowest_of(free.masks, counts)
 
     def _workloads(self, cluster: Cluster, job: JobSpec, at_s: float) -> NDArray[np.float64]:
-        """By row, now that a job asks."""
+        """Remaining GPU-milliseconds by node index, at the time at which `job` is placed."""
         now_ms = _ms(at_s)
-        self._look(cluster, now_ms)
+        self._update(cluster, now_ms)
         self._asked_s[job.job_id] = at_s
         return (self._end_sums - now_ms * self._gpu_sums).astype(np.float64)
 
-    def _look(self, cluster: Cluster, now_ms: int) -> None:
-        """Bring the sums up to date: who left, who came, who ought to have ended by now."""
+    def _update(self, cluster: Cluster, now_ms: int) -> None:
+        """Apply the jobs that left, that arrived, and whose work should have ended by now."""
         missing = (0, len(cluster) - len(self._end_sums))
         self._end_sums, self._gpu_sums = (
             np.pad(sums, missing) for sums in (self._end_sums, self._gpu_sums)
         )
-        left, come = self._residents.changes(cluster)
+        left, arrived = self._residents.changes(cluster)
         for job_id, shares in left:
             self._take_off(cluster, job_id, shares)
-        for job_id in come:
+        for job_id in arrived:
             begun_ms = _ms(self._asked_s.pop(job_id)) if job_id in self._asked_s else now_ms
             end_ms = begun_ms + _ms(self._work_s.get(job_id, 0.0))
             self._ends_ms[job_id] = end_ms

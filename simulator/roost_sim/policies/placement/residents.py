@@ -1,4 +1,4 @@
-"""Who holds what, reserved up to date between two looks at a cluster."""
+"""The jobs on a cluster, as changes since the last look at it: for rules that keep sums by node."""
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -11,16 +11,16 @@ Shares: TypeAlias = tuple[NodeShare, ...]
 
 @dataclass(slots=True)
 class Residents:
-    """The jobs that held something when last looked at."""
+    """The jobs that held GPUs at the last call of `changes`, and what they held."""
 
     _known: dict[JobId, Shares] = field(default_factory=dict)
 
     def changes(self, cluster: Cluster) -> tuple[list[tuple[JobId, Shares]], list[JobId]]:
-        """Look again.
+        """Return what has changed since the last call.
 
         Returns:
-            Jobs that left what they held, with what that was; and jobs that hold something now.
-            One that holds something else than before is in both.
+            Jobs that left, with what they held; and jobs that arrived. A job that holds other
+            GPUs than before is in both.
         """
         known = self._known
         left = [
@@ -30,7 +30,7 @@ class Residents:
         ]
         for job_id, _ in left:
             del known[job_id]
-        come = [job_id for job_id in cluster.held_jobs() if job_id not in known]
-        for job_id in come:
+        arrived = [job_id for job_id in cluster.held_jobs() if job_id not in known]
+        for job_id in arrived:
             known[job_id] = cluster.shares(job_id)
-        return left, come
+        return left, arrived

@@ -1,8 +1,9 @@
-"""Placements of the literature, which take GPUs wherever they like.
+"""Scattered placements of the literature: a job may take any free GPUs of any nodes.
 
-Slurm gives every node of a job as many GPUs, Roost even the same ones, and the daemon offers
-nothing else. Published baselines know no such bound: so that they can be simulated as defined, a
-rule says which GPUs of each node a job takes, and that is the one candidate.
+Slurm gives a job the same number of GPUs on every node, Roost even the same indices, and the daemon
+proposes nothing else. Published baselines have no such restriction. To simulate them as defined, a
+rule chooses the GPUs of each node, and that choice is the only candidate.
+Sources: docs/simulator/placements.md.
 """
 
 from collections.abc import Sequence
@@ -32,26 +33,26 @@ from roost_sim.policies.placement.free_gpus import (
 
 
 class ScatterRule(Protocol):
-    """Which of the free GPUs does a job take?"""
+    """Chooses the GPUs of one job among the free ones."""
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         """Choose `free.wanted` GPUs.
 
         Args:
-            free: what there is, enough of it.
+            free: at least `free.wanted` GPUs.
             at_s: engine time.
 
         Returns:
-            int64 [node], the GPUs taken of each, all of them free; 0 where none. None: it would
-            rather wait than take any of these; it takes some where every node is idle.
+            int64 [node], a mask of the GPUs taken of each node, all of them free; 0: none. None:
+            the job waits for better GPUs. A rule must not return None on an idle cluster.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Scattered:
-    """The one placement that a rule makes. See policies.CandidatePolicy.
+    """Proposes the one placement that a rule chooses. See policies.CandidatePolicy.
 
-    A node that the job requires gives its lowest free GPU; the rule chooses the rest.
+    A node that the job requires gives its lowest free GPU; the rule chooses the other GPUs.
     """
 
     rule: ScatterRule
@@ -95,7 +96,7 @@ def _any_of(shape: Shape, rows: NodeSet) -> tuple[Hint, ...]:
 def nothing(
     cluster: Cluster, job: JobSpec, capacity: Capacity, hints: tuple[Hint, ...]
 ) -> Candidates:
-    """Return no candidates, and when it is worth searching again."""
+    """Return no candidates, with the reason and the hints for the next search."""
     return failure(cluster, [NoCapacity(exact_shape(job), capacity)], hints)
 
 
@@ -106,16 +107,16 @@ def the_one(
     masks: NDArray[np.int64],
     capacity: Capacity,
 ) -> Candidates:
-    """Return the only candidate: these GPUs.
+    """Return these GPUs as the only candidate.
 
-    Its features are means over its nodes, but for those of loads: no rule here reads them.
+    Its features are means over its nodes; load features are 0, since no rule here reads them.
 
     Args:
         cluster: the nodes.
         shape: the job holds its totals.
-        nodes: int64 [node], ascending.
-        masks: int64 [node], none of them 0.
-        capacity: which nodes have some, and why the others have none.
+        nodes: int64 [node], ascending node indices.
+        masks: int64 [node], the GPUs of each node; none of them 0.
+        capacity: which nodes have capacity, and why the others have none.
     """
     racks = cluster.rack_id[nodes]
     several = Tier.RACK if (racks == racks[0]).all() else Tier.CLUSTER

@@ -1,4 +1,4 @@
-"""Rules that look at nothing but what is free: first fit, random, load balance, alignment.
+"""Scatter rules that depend on free GPUs only: first fit, random, load balance, alignment.
 
 Definitions and sources: docs/simulator/placements.md.
 """
@@ -25,12 +25,12 @@ class FirstFit:
 
 @dataclass(frozen=True, slots=True)
 class RandomGpus:
-    """Any free GPUs, each set as likely. See scatter.ScatterRule.
+    """Any free GPUs; every set is equally likely. See scatter.ScatterRule.
 
-    Every GPU has a number that the seed, the job and its own place decide; the smallest are taken.
+    Each GPU gets a hash of seed, job and position; the GPUs with the smallest hashes are taken.
 
     Attributes:
-        seed: the same seed draws the same.
+        seed: of the hashes.
     """
 
     seed: int
@@ -50,37 +50,37 @@ class RandomGpus:
 
 @dataclass(frozen=True, slots=True)
 class MachineOrRandom:
-    """The first node with room for the whole job, without one any free GPUs. See ScatterRule.
+    """The first node that holds the whole job; without one, any free GPUs. See ScatterRule.
 
     Attributes:
-        scattered: for those that find no node.
+        scattered: places the jobs that no node holds.
     """
 
     scattered: RandomGpus
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See ScatterRule."""
-        roomy = np.flatnonzero(free.counts >= free.wanted)
-        if not len(roomy):
+        holds = np.flatnonzero(free.counts >= free.wanted)
+        if not len(holds):
             return self.scattered.take(free, at_s)
         counts = np.zeros_like(free.counts)
-        counts[roomy[0]] = free.wanted
+        counts[holds[0]] = free.wanted
         return lowest_of(free.masks, counts)
 
 
 class LoadBalance:
-    """Again and again one GPU of the node with the most free ones, ties to the first node."""
+    """GPU by GPU, the node with the most free GPUs; ties go to the first node."""
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See ScatterRule.
 
-        A node with f free GPUs is drawn from when it has f, f-1, ... left, so what is taken are
-        the highest of these numbers over all nodes.
+        A node with f free GPUs gives GPUs when it has f, f-1, ... left, so the GPUs taken are
+        those with the highest of these numbers over all nodes.
         """
         levels = np.arange(int(free.counts.max()), 0, -1)
         drawn_at = (free.counts[:, None] >= levels).sum(axis=0)
         full = int(np.searchsorted(np.cumsum(drawn_at), free.wanted, side="right"))
-        floor = int(levels[0]) - full  # every node goes down to that many
+        floor = int(levels[0]) - full  # every node is left with at most so many
         counts = np.maximum(free.counts - floor, 0)
         left = free.wanted - int(counts.sum())
         counts[np.flatnonzero(free.counts >= floor)[:left]] += 1
@@ -88,7 +88,7 @@ class LoadBalance:
 
 
 class TreeLoadBalance:
-    """Again and again one GPU: of the rack with the most free ones, of its node with the most."""
+    """GPU by GPU, the rack with the most free GPUs, and in it the node with the most."""
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See ScatterRule."""
@@ -101,10 +101,10 @@ class TreeLoadBalance:
 
 
 class Alignment:
-    """Task by task, a GPU of the node whose free resources point most where the task's needs do.
+    """GPU by GPU, the node whose free resources align best with the demand of one GPU: Tetris.
 
-    The score is the dot product of what is free and what is asked for, in GPUs, CPUs and memory,
-    each as a part of what the node has. Ties go to the first node.
+    The score is the dot product of free resources and demand, in GPUs, CPUs and memory, each as a
+    fraction of the node's. Ties go to the first node.
     """
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
@@ -121,15 +121,15 @@ class Alignment:
             ),
         )
         score, step = np.zeros(len(rows)), np.zeros(len(rows))
-        for there, whole, asked in parts:
+        for idle, whole, asked in parts:
             if asked:
-                score += there / whole * (asked / whole)
-                step += (asked / whole) ** 2  # what a task takes away from its node's score
+                score += idle / whole * (asked / whole)
+                step += (asked / whole) ** 2  # each GPU taken lowers its node's score by this
         return lowest_of(free.masks, _greedily(score, step, free.counts, free.wanted))
 
 
 def fill(counts: NDArray[np.int64], wanted: int) -> NDArray[np.int64]:
-    """How many of each, when each in turn gives all that it has until it is enough."""
+    """Return how many each gives if each in turn gives all it has: 5 of [2, 4, 1] are [2, 3, 0]."""
     before = np.cumsum(counts) - counts
     given: NDArray[np.int64] = np.clip(wanted - before, 0, counts)
     return given
@@ -141,7 +141,7 @@ def _greedily(
     counts: NDArray[np.int64],
     wanted: int,
 ) -> NDArray[np.int64]:
-    """One at a time from the node with the highest score, which goes down by its step."""
+    """One at a time from the node with the highest score, which then falls by the node's step."""
     taken = np.zeros_like(counts)
     base, score = score, score.copy()
     for _ in range(wanted):
@@ -155,7 +155,7 @@ def _greedily(
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Spread numbers evenly over all 64-bit ones: the finalizer of splitmix64 (Steele, 2014)."""
+    """Hash numbers to 64 bits: the finalizer of splitmix64 (Steele et al., OOPSLA 2014)."""
     mixed = numbers * _GAMMA
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

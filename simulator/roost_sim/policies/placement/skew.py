@@ -1,7 +1,7 @@
-"""Tiresias' rule: only models with a skewed tensor are reserved together, the others go anywhere.
+"""Tiresias' skew rule: only models with one dominant tensor are consolidated.
 
-Source: Gu et al., Tiresias, NSDI 2019. Its profiler looks at the sizes of the messages of a model;
-models whose gradient is mostly one tensor (AlexNet, VGG) suffer when spread, others do not.
+Source: Gu et al., Tiresias, NSDI 2019. Its profiler measures message sizes of a model: models whose
+gradient is mostly one tensor (AlexNet, VGG) are slow when spread, others are not.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,15 +16,15 @@ from roost_engine.policies import CandidatePolicy, ShapeByShape
 from roost_sim.traces.shapes import every_even_shape, tightest_shapes
 from roost_sim.worlds.model_sizes import size_of
 
-# The largest tensor is 0.45 of ShuffleNet and less of all that Tiresias leaves alone, 0.62 of
-# AlexNet and more of all that it consolidates.
+# The largest tensor is 0.45 of ShuffleNet and less of all models that Tiresias spreads, 0.62 of
+# AlexNet and more of all models that it consolidates.
 SKEW_LIMIT_FRAC = 0.5
 
 _TOGETHER = ShapeByShape()
 
 
 def is_skewed(family: str) -> bool:
-    """Whether a model must be consolidated; one of unknown size need not be."""
+    """Whether a model must be consolidated; False for a model of unknown size."""
     size = size_of(family)
     return size is not None and size.skew_frac > SKEW_LIMIT_FRAC
 
@@ -33,19 +33,19 @@ def is_skewed(family: str) -> bool:
 class SkewRule:
     """Strict consolidation for some jobs, another rule for the others.
 
-    See policies.CandidatePolicy. Jobs of both sorts must never ask for the same shapes, as
-    `shapes` sees to: the engine takes the failure of one job for that of all that ask alike.
+    See policies.CandidatePolicy. A bound and an unbound job must never have the same shapes, which
+    `shapes` ensures: the engine applies the failure of one job to all jobs of the same demand.
 
     Attributes:
         is_bound: whether a job must be consolidated.
-        anywhere: where the others go.
+        anywhere: places the other jobs.
     """
 
     is_bound: Callable[[JobId], bool]
     anywhere: CandidatePolicy
 
     def shapes(self, job_id: JobId, gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
-        """What a job asks for: see roost_sim.traces.shapes."""
+        """Return the shapes of a job: see roost_sim.traces.shapes.JobShapeRule."""
         if self.is_bound(job_id):
             return tightest_shapes(gpu_count, gpus_per_node)
         shapes = every_even_shape(gpu_count, gpus_per_node)

@@ -1,8 +1,8 @@
-"""Plain Slurm's choice of nodes and of GPUs on each, without a planner beside it.
+"""Stock Slurm's placement: its choice of nodes, and of GPUs on each node.
 
 Nodes as select/cons_tres takes them when all weigh the same: without a topology plugin from the
 best-fitting run of consecutive nodes, with topology/tree from the best-fitting leaf switches. GPUs
-as measured (roost_sim.policies.placement.stock_slurm). Each node of a job may give different ones.
+as measured (roost_sim.policies.placement.stock_gpus); each node may give different indices.
 Rules and source: docs/simulator/placements.md.
 """
 
@@ -27,18 +27,18 @@ NodeRule: TypeAlias = Callable[[Cluster, Rows, Shape], Rows]
 
 
 class GpuRule(Protocol):
-    """Which GPUs of one node?"""
+    """Chooses the GPUs of one node."""
 
     def __call__(self, links: LinkMatrix, free: Sequence[int], gpu_count: int) -> tuple[int, ...]:
-        """Choose so many of the free ones. Ascending."""
+        """Return `gpu_count` of the free GPUs, ascending."""
 
 
-class StockSlurm:
-    """The one placement that plain Slurm makes. See policies.CandidatePolicy.
+class StockPlacement:
+    """Proposes the one placement that stock Slurm makes. See policies.CandidatePolicy.
 
     Args:
-        nodes: which of the nodes with capacity.
-        gpus: which GPUs of a node.
+        nodes: chooses among the nodes with capacity.
+        gpus: chooses the GPUs of a node.
     """
 
     def __init__(self, nodes: NodeRule, gpus: GpuRule) -> None:
@@ -64,7 +64,7 @@ class StockSlurm:
         return hints_in(cluster, job, rows)
 
     def _choose(self, cluster: Cluster, rows: NodeSet, required: NodeSet, shape: Shape) -> Rows:
-        """Required nodes first; the rule fills up."""
+        """Return the required nodes and, chosen by the rule, the missing ones."""
         missing = shape.node_count - required.bit_count()
         chosen = node_array(required)
         if missing:
@@ -84,16 +84,16 @@ class StockSlurm:
 
 
 def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
-    """Nodes from the runs of consecutive ones that fit best.
+    """Choose nodes from the best-fitting runs of consecutive nodes.
 
-    A run that suffices, in nodes and in CPUs, goes before one that does not; of those that do the
-    one with the fewest CPUs, of those that do not the one with the most; ties to the first. When
-    one node is wanted, it is the one of the run with the fewest CPUs; else they are taken in order.
+    A run with enough nodes and CPUs goes before a run without. Of several with enough, the one
+    with the fewest CPUs; of several without, the one with the most; ties go to the first. If one
+    node is missing, it is the node of the run with the fewest CPUs; else nodes go in order.
 
     Args:
-        cluster: whose rows are in the order of Slurm's nodes.
-        rows: [node], ascending, those with room; enough of them.
-        shape: how many are wanted.
+        cluster: its node indices are in the order of Slurm's nodes.
+        rows: int64 [node], ascending node indices with capacity; enough of them.
+        shape: how many nodes are wanted, and CPUs a node.
     """
     cpus = cluster.cpu_free.of(rows)
     begins = np.concatenate(([0], np.flatnonzero(np.diff(rows) > 1) + 1))
@@ -113,15 +113,16 @@ def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
 
 
 def leaf_switches(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
-    """Nodes from the leaf switches, here racks, that fit best.
+    """Choose nodes from the best-fitting leaf switches; a leaf is a rack here.
 
-    A leaf with enough nodes goes before one without; of those with enough the one with the fewest,
-    of the others the one with the most; ties to the first. A leaf's nodes are taken in order.
+    A leaf with enough nodes goes before one without. Of several with enough, the one with the
+    fewest nodes; of several without, the one with the most; ties go to the first. The nodes of a
+    leaf are taken in order.
 
     Args:
         cluster: the nodes.
-        rows: [node], ascending, those with room; enough of them.
-        shape: how many are wanted.
+        rows: int64 [node], ascending node indices with capacity; enough of them.
+        shape: how many nodes are wanted.
     """
     leaves = cluster.rack_id[rows]
     left = np.bincount(leaves)

@@ -1,9 +1,10 @@
-"""Published rules about nodes, with a job's part of a node as the task that they place.
+"""Node rules of the literature, applied to a gang's equal parts: one part a node.
 
-Tetris, LIF and LWF say which server a task goes to. Papers that train with parameter servers have
-tasks of one GPU, and a gang of GPUs placed so is spread over many nodes. A gang is together first
-here: it is cut into as few equal parts as it can, a part goes where the rule likes it best among
-the nodes that hold it whole, and where there are too few of those the job waits.
+Tetris, LIF and LWF choose the server of a task. Papers that train with parameter servers have tasks
+of one GPU; a gang placed like that is spread over many nodes. Here consolidation comes first: a
+gang is cut into as few equal parts as possible, each part goes to the node of least cost among the
+nodes that hold a whole part, and if these are too few, the job waits.
+Sources: docs/simulator/placements.md.
 """
 
 from collections.abc import Sequence
@@ -23,32 +24,31 @@ from roost_sim.policies.placement.scatter import nothing, the_one
 
 
 class NodeCost(Protocol):
-    """How much a rule dislikes each node for a part of a job."""
+    """The cost of each node for one part of a job."""
 
     def costs(
         self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
     ) -> NDArray[np.float64]:
-        """Judge nodes.
+        """Compute the cost of nodes.
 
         Args:
-            cluster: to be read only.
-            job: who asks.
-            shape: in which; every part of it is alike.
-            rows: int64 [node], ascending: each holds a part.
+            cluster: read-only.
+            job: the waiting job.
+            shape: the shape of the job; its parts are equal.
+            rows: int64 [node], ascending node indices; each node holds a part.
             at_s: engine time.
 
         Returns:
-            float64 [node], finite; the least is best.
+            float64 [node], finite; the lowest is best.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class WholePieces:
-    """The first of a job's shapes that has capacity, on the nodes that a rule likes best.
+    """The first of a job's shapes that has capacity, on the nodes of least cost.
 
-    Within one rack where one has enough of these nodes, the one that costs least; else in as few
-    racks as hold it. Of nodes that cost the same the fullest, then the first. See
-    policies.CandidatePolicy.
+    Within one rack if one has enough nodes, the rack of least cost; else in as few racks as
+    possible. Of nodes of equal cost the fullest, then the first. See policies.CandidatePolicy.
     """
 
     rule: NodeCost
@@ -78,10 +78,10 @@ class WholePieces:
 
 
 class WholeFreeNode:
-    """Tetris: the node whose free resources point most where the part's needs do.
+    """Tetris: the node whose free resources align best with the demand of a part.
 
-    The score is the dot product of what is free and what is asked for, in GPUs, CPUs and memory,
-    each as a part of what the node has. See NodeCost.
+    The score is the dot product of free resources and demand, in GPUs, CPUs and memory, each as a
+    fraction of the node's. See NodeCost.
     """
 
     def costs(
@@ -106,7 +106,7 @@ def _best(
     cost: NDArray[np.float64],
     required: tuple[int, ...],
 ) -> NDArray[np.int64]:
-    """The rows of the parts, ascending."""
+    """Return the node index of each part, ascending; required nodes are among them."""
     left = POPCOUNT[cluster.free_mask[rows]]
     order = np.lexsort((rows, left, cost, ~np.isin(rows, required)))  # best first
     wanted = shape.node_count

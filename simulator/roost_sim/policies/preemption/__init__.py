@@ -1,5 +1,5 @@
-"""Preemption rules of the literature: which jobs are stopped for which.
+"""Preemption rules of the literature: which running jobs are preempted for a waiting job.
 
 Lives here: rules over running jobs.
-Does not belong here: carrying a stop out (the engine, and runs).
+Does not belong here: plans and their execution (the engine, and runs).
 """

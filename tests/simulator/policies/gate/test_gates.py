@@ -9,17 +9,17 @@ from roost_engine.gate.dally import DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import FixedDelay
 from roost_engine.prediction.speed import TierSpeeds
-from roost_sim.catalogue.compositions import Knowledge, find_policy
-from roost_sim.catalogue.gate_parts import GATES, gate_part
+from roost_sim.catalogue.compositions import PolicyInformation, find_policy
+from roost_sim.catalogue.gates import GATES, gate_part
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
-from roost_sim.information.told_speeds import ToldSpeeds, named_models
+from roost_sim.information.profile_speeds import ProfileSpeeds, named_models
 from roost_sim.policies.gate.delay_gates import delay_config, name_of, parse_numbers
 from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.profiles import Profile
 from roost_sim.worlds.tier_efficiency import TierEfficiency
 
-NOTHING = Knowledge(work_s={}, seed=0)
+NOTHING = PolicyInformation(work_s={}, seed=0)
 
 
 class TestNames:
@@ -65,9 +65,9 @@ class TestNames:
             find_policy(f"fifo+consolidation+{gate}")
 
 
-class TestToldSpeeds:
+class TestProfileSpeeds:
     tiers = TierEfficiency.of(load_cluster("small"))
-    table = ToldSpeeds.of(tiers, PROFILES)
+    table = ProfileSpeeds.of(tiers, PROFILES)
 
     def test_a_profile_is_known_by_its_name(self) -> None:
         profile = PROFILES[0]

@@ -1,6 +1,7 @@
 """Every placement rule, on clusters that change at random: only what is free and allowed is
 proposed, and who could be placed after a release is always recalled."""
 
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,8 @@ from roost_engine.policies import CandidatePolicy, PriorityOrder
 from roost_engine.queue.job_queue import JobQueue
 from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import bridges, job, node, topology, waiting
-from roost_sim.catalogue.placement_parts import PLACEMENTS
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.worlds.profiles import Profile
 
 GIB = 1 << 30
@@ -63,10 +64,10 @@ class Site:
     def __post_init__(self) -> None:
         families = {JobId(str(n)): profile("vgg16" if n % 2 else "resnet50") for n in range(99)}
         work_s = {job_id: 10.0 * int(job_id) for job_id in families}
-        self.knowledge = Knowledge(work_s=work_s, seed=3, profile_of=families)
+        self.information = PolicyInformation(work_s=work_s, seed=3, profile_of=families)
         part = PLACEMENTS[self.name]
-        self.policy: CandidatePolicy = part.candidates(self.knowledge)
-        self.shapes_by_job = part.shapes_by_job and part.shapes_by_job(self.knowledge)
+        self.policy: CandidatePolicy = part.candidates(self.information)
+        self.shapes_by_job = part.shapes_by_job and part.shapes_by_job(self.information)
         for spec in NODES:
             self.cluster.apply_node(spec)
             links = bridges(spec.gpu_count)
@@ -250,7 +251,7 @@ def test_the_answers_do_not_hang_on_the_order_of_hashes() -> None:
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", _PRINT],
-            env={"PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
             text=True,

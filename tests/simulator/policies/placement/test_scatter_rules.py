@@ -13,7 +13,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import shares_of
 from roost_engine.placement.eligibility import RESERVED
 from roost_engine.testing.builders import bridges, job, shape, share
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.traces.shapes import every_even_shape
 
 
@@ -70,7 +70,7 @@ def test_random_takes_what_seed_and_job_say() -> None:
     drawn_once = put(rule("random"), cluster, of_gpus(4, 4))
     assert drawn_once == put(rule("random"), cluster, of_gpus(4, 4))
     others = [
-        put(rule("random", Knowledge(work_s={}, seed=seed)), cluster, of_gpus(4, 4))
+        put(rule("random", PolicyInformation(work_s={}, seed=seed)), cluster, of_gpus(4, 4))
         for seed in range(20)
     ]
     assert len({str(found) for found in others}) > 15

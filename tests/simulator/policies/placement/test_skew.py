@@ -6,8 +6,8 @@ from tests.simulator.simulated import cluster, simulate
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job, shape
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.catalogue.placement_parts import PLACEMENTS
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.placement.scatter import Scattered
 from roost_sim.policies.placement.scatter_rules import FirstFit
 from roost_sim.policies.placement.skew import SkewRule, is_skewed
@@ -22,10 +22,10 @@ def profile(family: str) -> Profile:
     )
 
 
-def known(**families: str) -> Knowledge:
+def known(**families: str) -> PolicyInformation:
     """Which model each job trains."""
     profile_of = {JobId(name): profile(family) for name, family in families.items()}
-    return Knowledge(work_s={}, seed=0, profile_of=profile_of)
+    return PolicyInformation(work_s={}, seed=0, profile_of=profile_of)
 
 
 def test_the_models_that_tiresias_names_are_the_skewed_ones() -> None:
@@ -58,15 +58,15 @@ def test_both_sorts_never_ask_for_the_same() -> None:
 
 def test_one_that_waits_does_not_hold_up_its_like() -> None:
     # Half of each node is taken until 100. Both want 8 GPUs: v waits, r starts at once.
-    knowledge = known(v="vgg16", r="resnet50")
+    information = known(v="vgg16", r="resnet50")
     rule_of_shapes = PLACEMENTS["skew"].shapes_by_job
     assert rule_of_shapes is not None
-    shapes = rule_of_shapes(knowledge)
+    shapes = rule_of_shapes(information)
     arrivals = [
         Arrival(spec=job("a", shape(4, 2)), work_s=100.0, gpu_count=8),
         Arrival(spec=job("v", *shapes(JobId("v"), 8, 8), submit_s=1.0), work_s=10.0, gpu_count=8),
         Arrival(spec=job("r", *shapes(JobId("r"), 8, 8), submit_s=2.0), work_s=10.0, gpu_count=8),
     ]
-    policies = find_policy("fifo+skew").build(knowledge)
+    policies = find_policy("fifo+skew").build(information)
     outcome = simulate(cluster(2), *arrivals, policies=policies)
     assert {found.job_id: found.started_s for found in outcome.jobs} == {"a": 0, "v": 100, "r": 2}

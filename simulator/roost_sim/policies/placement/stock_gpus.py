@@ -1,16 +1,16 @@
-"""Which GPUs of a node plain Slurm takes for --gres=gpu:N, as measured; to compare with.
+"""Stock Slurm's choice of GPUs on a node for --gres=gpu:N, as measured.
 
 Measured on Debian's 22.05.8, 24.11.5 and 26.05.5 with Links= and Cores= in gres.conf, the last two
 alike; tests/daemon/test_stock_slurm.py has the table. Slurm looks at NVLink lanes only, and only
 where GPUs also have Cores= or Type=; without them it takes the lowest indices. Requests per job
-(--gpus=N) go another way through Slurm and are not modelled.
+(--gpus=N) take another path through Slurm and are not modelled.
 """
 
 from collections.abc import Callable, Sequence
 
 from roost_engine.domain.topology import Level, LinkMatrix
 
-_SELF_LINK = -1  # what Slurm writes on the diagonal of Links=
+_SELF_LINK = -1  # Slurm's value on the diagonal of Links=
 
 
 def choose_since_24_05(
@@ -19,16 +19,16 @@ def choose_since_24_05(
     gpu_count: int,
     sockets: Sequence[Sequence[int]] | None = None,
 ) -> tuple[int, ...]:
-    """The GPUs that Slurm 24.05 and all later releases take.
+    """Return the GPUs that Slurm 24.05 and all later releases take.
 
-    A request that fits a socket gets one socket, that with the most free GPUs. A larger one
-    empties the later sockets and takes the rest from the first; this was measured for two.
+    A request that fits on a socket gets the socket with the most free GPUs. A larger request
+    takes all GPUs of the later sockets and the others from the first; measured for two sockets.
 
     Args:
-        links: of the node.
+        links: link matrix of the node.
         free: indices of the free GPUs.
-        gpu_count: how many are asked for.
-        sockets: GPU indices by socket, as Cores= tells them; None reads them from `links`.
+        gpu_count: how many GPUs the job requests.
+        sockets: GPU indices by socket, as Cores= gives them; None: derived from `links`.
 
     Returns:
         Ascending indices.
@@ -45,7 +45,7 @@ def choose_22_05(
     gpu_count: int,
     sockets: Sequence[Sequence[int]] | None = None,
 ) -> tuple[int, ...]:
-    """The GPUs that Slurm 22.05 takes; see choose_since_24_05."""
+    """Return the GPUs that Slurm 22.05 takes; see choose_since_24_05."""
     return _choose(_linked_to_first, links, free, gpu_count, sockets)
 
 
@@ -72,13 +72,13 @@ def _choose(
 
 
 def sockets_of(links: LinkMatrix) -> tuple[tuple[int, ...], ...]:
-    """GPUs by CPU socket: those whose traffic to each other stays on one side of it."""
-    rest, sockets = list(range(links.gpu_count)), list[tuple[int, ...]]()
-    while rest:
-        row = links.links[rest[0]]
-        here = tuple(gpu for gpu in rest if (link := row[gpu]) is None or link.level < Level.SYSTEM)
-        sockets.append(here)
-        rest = [gpu for gpu in rest if gpu not in here]
+    """Return the GPUs of each CPU socket: no link between two of them crosses sockets."""
+    left, sockets = list(range(links.gpu_count)), list[tuple[int, ...]]()
+    while left:
+        row = links.links[left[0]]
+        near = tuple(gpu for gpu in left if (link := row[gpu]) is None or link.level < Level.SYSTEM)
+        sockets.append(near)
+        left = [gpu for gpu in left if gpu not in near]
     return tuple(sockets)
 
 
@@ -97,11 +97,11 @@ def _linked_to_first(lanes: list[list[int]], free: list[int], count: int) -> lis
 
 
 def _fewest_lanes_next(lanes: list[list[int]], free: list[int], count: int) -> list[int]:
-    """The lowest free GPU, then again and again one of those with the fewest lanes to the chosen.
+    """The lowest free GPU, then repeatedly one of those with the fewest lanes to the chosen GPUs.
 
-    After each choice Slurm sorts the free GPUs, the chosen ones among them, by their lanes to all
-    that are chosen. It means to put the most linked first and puts them last. It then goes on with
-    the second of the list, not with the first. Equals keep the order of the sort before.
+    After each choice Slurm sorts the free GPUs, chosen ones included, by their lanes to all chosen
+    GPUs. It means to put the most linked GPUs first and puts them last. It then continues with the
+    second GPU of the list, not with the first. The sort is stable.
     """
     chosen, lanes_to_chosen = list[int](), dict.fromkeys(free, 0)
     queue, position = list(free), 0

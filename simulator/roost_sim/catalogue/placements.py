@@ -1,6 +1,6 @@
-"""Placement rules by name: where a job goes, and whether it would rather wait.
+"""Placement rules by name: which GPUs a job takes, and whether it waits for better ones.
 
-Definitions, sources and what published simulators do otherwise: docs/simulator/placements.md.
+Definitions, sources and differences to published simulators: docs/simulator/placements.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
-from roost_engine.scoring.heuristic import HeuristicScore
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.placement.best_fit import BestFit
-from roost_sim.policies.placement.first_found import FirstFound
+from roost_sim.policies.placement.first_domain import FirstDomain
 from roost_sim.policies.placement.hived import BuddyCells
 from roost_sim.policies.placement.interference import LeastInterference
 from roost_sim.policies.placement.knn import ClosestGpus
@@ -26,14 +25,14 @@ from roost_sim.policies.placement.scatter_rules import (
     TreeLoadBalance,
 )
 from roost_sim.policies.placement.skew import SkewRule, is_skewed
+from roost_sim.policies.placement.stock_gpus import choose_22_05, choose_since_24_05
 from roost_sim.policies.placement.stock_placement import (
     GpuRule,
     NodeRule,
-    StockSlurm,
+    StockPlacement,
     consecutive_nodes,
     leaf_switches,
 )
-from roost_sim.policies.placement.stock_slurm import choose_22_05, choose_since_24_05
 from roost_sim.policies.placement.whole_pieces import NodeCost, WholeFreeNode, WholePieces
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule, every_even_shape, tightest_shapes
 from roost_sim.worlds.fidelity import Regime
@@ -41,29 +40,30 @@ from roost_sim.worlds.fidelity import Regime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementPart:
-    """Where a job goes.
+    """One placement rule: how to build it, and what it needs to know.
 
     Attributes:
-        shapes: how it may be spread.
-        candidates: which placements are up for scoring.
-        score: which of them wins.
-        shapes_by_job: in place of `shapes`, where it hangs on the job too.
-        regime: what it is told of run times.
+        source: its definition in a line, with the paper.
+        shapes: the shapes that a job of so many GPUs accepts.
+        candidates: makes the plug-in that proposes placements.
+        score: makes the plug-in that scores them.
+        shapes_by_job: in place of `shapes`, for a rule whose shapes depend on the job too.
+        regime: what it knows about run times.
     """
 
     source: str
     shapes: ShapeRule = every_even_shape
-    candidates: Callable[[Knowledge], CandidatePolicy] = lambda knowledge: ShapeByShape()
-    score: Callable[[Knowledge], ScorePolicy] = lambda knowledge: HeuristicScore()
-    shapes_by_job: Callable[[Knowledge], JobShapeRule] | None = None
+    candidates: Callable[[PolicyInformation], CandidatePolicy] = lambda information: ShapeByShape()
+    score: Callable[[PolicyInformation], ScorePolicy] = lambda information: HeuristicScore()
+    shapes_by_job: Callable[[PolicyInformation], JobShapeRule] | None = None
     regime: Regime = Regime.NONE
 
 
 def _scattered(
-    rule: Callable[[Knowledge], ScatterRule], source: str, regime: Regime = Regime.NONE
+    rule: Callable[[PolicyInformation], ScatterRule], source: str, regime: Regime = Regime.NONE
 ) -> PlacementPart:
     return PlacementPart(
-        source=source, candidates=lambda knowledge: Scattered(rule(knowledge)), regime=regime
+        source=source, candidates=lambda information: Scattered(rule(information)), regime=regime
     )
 
 
@@ -71,24 +71,24 @@ def _stock(nodes: NodeRule, gpus: GpuRule, source: str) -> PlacementPart:
     return PlacementPart(
         source=source,
         shapes=tightest_shapes,
-        candidates=lambda knowledge: StockSlurm(nodes, gpus),
+        candidates=lambda information: StockPlacement(nodes, gpus),
     )
 
 
-def _whole(rule: Callable[[Knowledge], NodeCost], source: str) -> PlacementPart:
+def _whole(rule: Callable[[PolicyInformation], NodeCost], source: str) -> PlacementPart:
     return PlacementPart(
         source=source,
         shapes=tightest_shapes,
-        candidates=lambda knowledge: WholePieces(rule(knowledge)),
+        candidates=lambda information: WholePieces(rule(information)),
     )
 
 
 def _skew(
     others: CandidatePolicy, source: str, must_wait: Callable[[str], bool] = is_skewed
 ) -> PlacementPart:
-    def rule(knowledge: Knowledge) -> SkewRule:
+    def rule(information: PolicyInformation) -> SkewRule:
         def is_bound(job_id: JobId) -> bool:
-            profile = knowledge.profile_of.get(job_id)
+            profile = information.profile_of.get(job_id)
             return profile is not None and must_wait(profile.family)
 
         return SkewRule(is_bound, others)
@@ -96,13 +96,13 @@ def _skew(
     return PlacementPart(
         source=source,
         candidates=rule,
-        shapes_by_job=lambda knowledge: rule(knowledge).shapes,
+        shapes_by_job=lambda information: rule(information).shapes,
     )
 
 
-def _least_interference(knowledge: Knowledge) -> LeastInterference:
-    """Duties by the profiles of the simulation; without any, every job is as loud as can be."""
-    tiers, profile_of = knowledge.tiers, knowledge.profile_of
+def _least_interference(information: PolicyInformation) -> LeastInterference:
+    """Make the rule with duties from the profiles; a job without a profile has duty 1."""
+    tiers, profile_of = information.tiers, information.profile_of
 
     def duty_frac(job_id: JobId, gpu_count: int, node_count: int) -> float:
         profile = profile_of.get(job_id)
@@ -119,7 +119,7 @@ def _lwf(apart_gpus: int) -> PlacementPart:
         source=f"LWF-{apart_gpus} of Wang et al., arXiv 2002.10105: least workload first, jobs of "
         f"more than {apart_gpus} GPU{'s' if apart_gpus > 1 else ''} together",
         shapes=tightest_shapes,
-        candidates=lambda knowledge: LeastWorkload(knowledge.work_s, apart_gpus),
+        candidates=lambda information: LeastWorkload(information.work_s, apart_gpus),
         regime=Regime.ORACLE,
     )
 
@@ -133,37 +133,37 @@ _DALLY = "Sharma et al., arXiv 2401.16492, as coded"
 DALLY_UNBOUND = frozenset({"resnet50", "resnet18", "bert"})
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
 _TETRIS = "Grandl et al., Tetris, SIGCOMM 2014"
-_PARTS = "in the tightest shape, for which it waits, part by part of those nodes that hold one"
+_PARTS = "in the tightest shape, for which it waits; for each part, of the nodes that hold it"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
 PLACEMENTS: Mapping[str, PlacementPart] = {
     "consolidation": PlacementPart(
-        source="Roost's heuristic on the tightest shape that has room; never waits for a tighter",
+        source="Roost's heuristic on the tightest shape with capacity; never waits for a tighter",
     ),
     "strict": PlacementPart(
         source="Roost's heuristic on the tightest shape; waits for it",
         shapes=tightest_shapes,
     ),
     "best-fit": _scattered(
-        lambda knowledge: BestFit(),
+        lambda information: BestFit(),
         "consolidation of the literature: the tightest node, else fewest nodes of the tightest "
         "rack, else fewest racks, unequal parts allowed; never waits",
     ),
     "random": _scattered(
-        lambda knowledge: RandomGpus(knowledge.seed), "any free GPUs, each set as likely"
+        lambda information: RandomGpus(information.seed), "any free GPUs, every set equally likely"
     ),
     "first-fit": _scattered(
-        lambda knowledge: FirstFit(), "the first free GPUs in the order of nodes and indices"
+        lambda information: FirstFit(), "the first free GPUs in the order of nodes and indices"
     ),
     "load-balance": _scattered(
-        lambda knowledge: LoadBalance(),
+        lambda information: LoadBalance(),
         f"GPU by GPU, the node with the most free ones; as in {_HARMONY}",
     ),
     "load-balance-tree": _scattered(
-        lambda knowledge: TreeLoadBalance(),
+        lambda information: TreeLoadBalance(),
         f"GPU by GPU, the rack with the most free ones, there the node; {_TOPDRL}",
     ),
-    "knn": _scattered(lambda knowledge: ClosestGpus(), f"closest GPUs to a seed; {_TOPDRL}"),
+    "knn": _scattered(lambda information: ClosestGpus(), f"closest GPUs to a seed; {_TOPDRL}"),
     "skew": _skew(ShapeByShape(), f"{_SKEW}, the others are consolidated but wait for nothing"),
     "skew-scattered": _skew(Scattered(LoadBalance()), f"{_SKEW}, the others are load-balanced"),
     "skew-dally": _skew(
@@ -173,15 +173,15 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         lambda family: family not in DALLY_UNBOUND,
     ),
     "machine-or-random": _scattered(
-        lambda knowledge: MachineOrRandom(RandomGpus(knowledge.seed)),
-        f"{_DALLY}, its Gandiva: the first node with room for the whole job, else any free GPUs",
+        lambda information: MachineOrRandom(RandomGpus(information.seed)),
+        f"{_DALLY}, its Gandiva: the first node that holds the whole job, else any free GPUs",
     ),
     "tetris": _whole(
-        lambda knowledge: WholeFreeNode(),
+        lambda information: WholeFreeNode(),
         f"{_PARTS}, the node with the largest dot product of free and asked; {_TETRIS}",
     ),
     "tetris-scattered": _scattered(
-        lambda knowledge: Alignment(),
+        lambda information: Alignment(),
         f"GPU by GPU, the node with the largest dot product of free and asked; {_TETRIS}",
     ),
     "lif": _whole(
@@ -195,12 +195,12 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
     "lwf-1": _lwf(1),
     "lwf-4": _lwf(4),
     "hived": _scattered(
-        lambda knowledge: BuddyCells(),
+        lambda information: BuddyCells(),
         "Zhao et al., HiveD, OSDI 2020: pods in buddy cells, fullest nodes first; waits for them",
     ),
     "first-found": _scattered(
-        lambda knowledge: FirstFound(),
-        "Sharma et al., Dally, arXiv 2401.16492, as coded: the first slot, node, rack with room",
+        lambda information: FirstDomain(),
+        "Sharma et al., Dally, arXiv 2401.16492, as coded: the first slot, node or rack that fits",
     ),
     "slurm-22.05": _stock(
         consecutive_nodes, choose_22_05, f"plain Slurm: {_SLURM_NODES}, GPUs as 22.05 takes them"

@@ -1,7 +1,7 @@
-"""Dally's choice: the first domain that holds the job, smallest kind of domain first.
+"""Dally's placement: the first domain that holds the job, in the order slot, node, rack, cluster.
 
-Source: Sharma et al., arXiv 2401.16492, as coded: not the best fit, though a comment there says so.
-Whether a rack or the whole cluster is accepted yet is for its gate to say.
+Source: Sharma et al., arXiv 2401.16492, as coded: the first domain, though a comment in that code
+says best fit. Its gate decides whether a rack or the whole cluster is accepted yet.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ from roost_engine.cluster.link_table import LinkTable, mask_of
 from roost_engine.placement.eligibility import POPCOUNT
 from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 from roost_sim.policies.placement.scatter_rules import fill
-from roost_sim.policies.placement.stock_slurm import sockets_of
+from roost_sim.policies.placement.stock_gpus import sockets_of
 
 
-class FirstFound:
-    """First a slot, then a node, a rack, anywhere. See scatter.ScatterRule.
+class FirstDomain:
+    """The first slot, node, rack or cluster with enough free GPUs. See scatter.ScatterRule.
 
-    A slot is the GPUs of a node that no system link parts. Within the domain the first free GPUs
-    are taken.
+    A slot is a set of GPUs of a node between which traffic stays on one side of the CPU
+    interconnect. Within the domain the first free GPUs are taken.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class FirstFound:
         return lowest_of(here, fill(POPCOUNT[here], free.wanted))
 
     def _slot(self, free: FreeGpus) -> NDArray[np.int64] | None:
-        """The free GPUs of the first slot that has enough; None when none has."""
+        """The free GPUs of the first slot that has enough; None if no slot has."""
         first: tuple[int, int] | None = None
         for table, here in free.cluster.by_kind(free.rows):
             if table not in self._slots:
@@ -53,7 +53,7 @@ class FirstFound:
 
 
 def _only(masks: NDArray[np.int64], node: int, within: int = -1) -> NDArray[np.int64]:
-    """Nothing but one node's GPUs, or some of them."""
+    """The masks with all nodes but one cleared; of that one, the GPUs in `within`."""
     alone = np.zeros_like(masks)
     alone[node] = masks[node] & within
     return alone

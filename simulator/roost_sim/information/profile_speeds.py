@@ -1,6 +1,6 @@
-"""What gates know of speeds in a simulation: the profiles of the models that jobs name.
+"""The speed table of a simulation's gates: profiles of the models that jobs name.
 
-The daemon has the same from a file. A job that names no model is one of the typical ones.
+The daemon reads such a table from a file. A job that names no model gets the typical speeds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,12 +16,12 @@ _RESOLUTION = 1 << 32
 
 
 @dataclass(slots=True)
-class ToldSpeeds:
+class ProfileSpeeds:
     """See prediction.speed.SpeedTable.
 
     Attributes:
         tiers: efficiencies on the cluster.
-        profiles: by the name that jobs use.
+        profiles: by the model name that jobs give.
     """
 
     tiers: TierEfficiency
@@ -29,8 +29,8 @@ class ToldSpeeds:
     _typical: dict[int, TierSpeeds] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tiers: TierEfficiency, profiles: Iterable[JobProfile]) -> "ToldSpeeds":
-        """Those of all profiles that occur."""
+    def of(cls, tiers: TierEfficiency, profiles: Iterable[JobProfile]) -> "ProfileSpeeds":
+        """Make the table of all profiles that jobs have."""
         named = {profile.name: profile for profile in profiles}
         return cls(tiers, dict(sorted(named.items())))
 
@@ -55,18 +55,18 @@ class ToldSpeeds:
 def named_models(
     profile_of: Mapping[JobId, JobProfile], named_frac: float, seed: int
 ) -> dict[JobId, str]:
-    """The jobs that say what they train, and what they say.
+    """Draw the jobs that name the model they train, and return these names.
 
     Args:
-        profile_of: what each job is like.
-        named_frac: how many say it, 0 to 1.
-        seed: decides who; whoever says it at some fraction says it at any higher one.
+        profile_of: the profile of each job.
+        named_frac: fraction of the jobs that name their model, 0 to 1.
+        seed: of the draw; a job that names its model at some fraction does so at any higher one.
     """
     salt = seed.to_bytes(8, "little", signed=True)
     bound = named_frac * _RESOLUTION
 
-    def says(job_id: JobId) -> bool:
+    def is_named(job_id: JobId) -> bool:
         digest = blake2b(job_id.encode(), digest_size=4, key=salt).digest()
         return int.from_bytes(digest, "little") < bound
 
-    return {job_id: profile.name for job_id, profile in profile_of.items() if says(job_id)}
+    return {job_id: profile.name for job_id, profile in profile_of.items() if is_named(job_id)}

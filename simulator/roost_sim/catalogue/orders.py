@@ -1,10 +1,13 @@
-"""Orders by name: who is offered GPUs next. Definitions: docs/simulator/policies.md."""
+"""Orders by name: the order in which waiting jobs are offered GPUs.
+
+Definitions: docs/simulator/policies.md.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from roost_engine.policies import OrderPolicy, PriorityOrder
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import Predictions
 from roost_sim.policies.order.alignment_order import AlignmentOrder
 from roost_sim.policies.order.dominant_share import LeastShareFirst
@@ -19,19 +22,19 @@ from roost_sim.policies.order.job_values import (
     latest_start,
     longest_waiting,
 )
-from roost_sim.policies.order.orders import (
-    largest_first,
-    least_service_first,
-    random_order,
-    shortest_first,
-    smallest_first,
-)
 from roost_sim.policies.order.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
     ServiceLevels,
 )
 from roost_sim.policies.order.speed_curve import MarginalGain, curves_of
+from roost_sim.policies.order.static_orders import (
+    largest_first,
+    least_service_first,
+    random_order,
+    shortest_first,
+    smallest_first,
+)
 from roost_sim.policies.order.themis import WorstOffFirst
 from roost_sim.policies.order.virtual_srpt import VirtualSrpt
 from roost_sim.worlds.fidelity import Regime
@@ -39,34 +42,36 @@ from roost_sim.worlds.fidelity import Regime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderPart:
-    """Who is offered GPUs next.
+    """One order: how to build it, and what it needs to know.
 
     Attributes:
-        regime: what it is told of run times.
-        asks_speed: whether it goes by how fast jobs run.
+        regime: what it knows about run times.
+        source: its definition in a line, with the paper.
+        build: makes the engine's plug-in.
+        asks_speed: whether it depends on how fast jobs run.
     """
 
     regime: Regime
     source: str
-    build: Callable[[Knowledge], OrderPolicy]
+    build: Callable[[PolicyInformation], OrderPolicy]
     asks_speed: bool = False
 
 
 def _by(value: Value, source: str, asks_speed: bool = False) -> OrderPart:
-    """An order that is told nothing of run times."""
+    """Make an order that needs no run times."""
     return OrderPart(
         regime=Regime.NONE,
         source=source,
-        build=lambda knowledge: OrderByValue(value),
+        build=lambda information: OrderByValue(value),
         asks_speed=asks_speed,
     )
 
 
-def remaining(knowledge: Knowledge) -> Remaining:
-    """What is left of jobs, by what is told of their length."""
-    told = knowledge.work_s
-    beyond = told.left_s if isinstance(told, Predictions) else None
-    return Remaining(told, knowledge.book, beyond)
+def remaining(information: PolicyInformation) -> Remaining:
+    """Return the remaining work of jobs, by the run times that the policy knows."""
+    work_s = information.work_s
+    beyond = work_s.left_s if isinstance(work_s, Predictions) else None
+    return Remaining(work_s, information.progress, beyond)
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
@@ -76,27 +81,27 @@ ORDERS: Mapping[str, OrderPart] = {
     "fifo": OrderPart(
         regime=Regime.NONE,
         source="submission time, then id",
-        build=lambda knowledge: PriorityOrder(),
+        build=lambda information: PriorityOrder(),
     ),
     "sjf": OrderPart(
         regime=Regime.ORACLE,
         source="shortest ideal run time first, not preemptive",
-        build=lambda knowledge: shortest_first(knowledge.work_s),
+        build=lambda information: shortest_first(information.work_s),
     ),
     "ssf": OrderPart(
         regime=Regime.ORACLE,
         source="fewest ideal GPU-seconds first, not preemptive",
-        build=lambda knowledge: least_service_first(knowledge.work_s),
+        build=lambda information: least_service_first(information.work_s),
     ),
     "srtf": OrderPart(
         regime=Regime.ORACLE,
         source="shortest remaining ideal run time first",
-        build=lambda knowledge: OrderByValue(remaining(knowledge).time),
+        build=lambda information: OrderByValue(remaining(information).time),
     ),
     "srsf": OrderPart(
         regime=Regime.ORACLE,
         source=f"fewest remaining GPU-seconds first; {_TIRESIAS}",
-        build=lambda knowledge: OrderByValue(remaining(knowledge).service),
+        build=lambda information: OrderByValue(remaining(information).service),
     ),
     "las": _by(attained_service, f"least attained GPU-seconds first; {_TIRESIAS}, continuous"),
     "least-run-time": _by(attained_time, "least attained seconds first, as Blox has Tiresias"),
@@ -111,9 +116,9 @@ ORDERS: Mapping[str, OrderPart] = {
     "gittins-2d": OrderPart(
         regime=Regime.PREDICTED,
         source=f"{_TIRESIAS}: Gittins index, quantum 3250 GPU-seconds, by the jobs ended so far",
-        build=lambda knowledge: OrderByValue(GittinsIndex(knowledge.book).value),
+        build=lambda information: OrderByValue(GittinsIndex(information.progress).value),
     ),
-    "longest-waiting": _by(longest_waiting, "whoever has waited longest since it last ran"),
+    "longest-waiting": _by(longest_waiting, "longest wait since submission or preemption first"),
     "latest-start": _by(
         latest_start, "Sharma et al., arXiv 2401.16492, its Gandiva: latest start first"
     ),
@@ -125,43 +130,43 @@ ORDERS: Mapping[str, OrderPart] = {
     "themis": OrderPart(
         regime=Regime.ORACLE,
         source="Mahajan et al., Themis, NSDI 2020: worst finish-time fairness first, worst fifth",
-        build=lambda knowledge: WorstOffFirst(remaining(knowledge)),
+        build=lambda information: WorstOffFirst(remaining(information)),
     ),
     "drf": OrderPart(
         regime=Regime.NONE,
         source="Ghodsi et al., NSDI 2011, in DL2's form: least dominant share with the job first",
-        build=lambda knowledge: LeastShareFirst(knowledge.book),
+        build=lambda information: LeastShareFirst(information.progress),
     ),
     "tetris": OrderPart(
         regime=Regime.ORACLE,
         source="Grandl et al., Tetris, SIGCOMM 2014: alignment less remaining work",
-        build=lambda knowledge: AlignmentOrder(remaining(knowledge)),
+        build=lambda information: AlignmentOrder(remaining(information)),
     ),
     "optimus": OrderPart(
         regime=Regime.ORACLE,
         source="Peng et al., Optimus, EuroSys 2018: most remaining time saved by the last GPU",
-        build=lambda knowledge: OrderByValue(
-            MarginalGain(remaining(knowledge), curves_of(knowledge)).value
+        build=lambda information: OrderByValue(
+            MarginalGain(remaining(information), curves_of(information)).value
         ),
     ),
     "asrpt": OrderPart(
         regime=Regime.PREDICTED,
         source="Luo et al., A-SRPT, INFOCOM 2025: as jobs end on a virtual machine under SRPT",
-        build=lambda knowledge: VirtualSrpt(knowledge.predict, knowledge.cluster_gpu_count),
+        build=lambda information: VirtualSrpt(information.predict, information.cluster_gpu_count),
     ),
     "smallest-first": OrderPart(
         regime=Regime.NONE,
         source=f'{_TOPDRL}: "DRF", fewest GPUs first',
-        build=lambda knowledge: smallest_first(),
+        build=lambda information: smallest_first(),
     ),
     "largest-first": OrderPart(
         regime=Regime.NONE,
         source=f'{_TOPDRL}: "Tetris", most GPUs first',
-        build=lambda knowledge: largest_first(),
+        build=lambda information: largest_first(),
     ),
     "random-order": OrderPart(
         regime=Regime.NONE,
         source=f"{_TOPDRL}: random",
-        build=lambda knowledge: random_order(knowledge.seed),
+        build=lambda information: random_order(information.seed),
     ),
 }

@@ -1,4 +1,7 @@
-"""Rules of who is stopped for whom. See policies.PreemptPolicy."""
+"""Preemption rules: which running jobs may be preempted for a waiting job. See PreemptPolicy.
+
+Sources: docs/simulator/policies.md.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,24 +17,25 @@ from roost_sim.policies.order.job_values import Value
 _RUN_PER_RESTART = 10.0
 _VALUE_AND_SUBMISSION = itemgetter(0, 1)
 
-# When the order of running jobs next changes though nothing happens: of them, at an engine time.
+# (running jobs, engine time) to the time at which their order changes next without any event.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
 
 
 def never_changes(running: Sequence[JobRecord], at_s: float) -> float:
-    """Only events change anything."""
+    """See NextChange: the order changes only with events."""
     return inf
 
 
 @dataclass(slots=True)
 class DisplaceBy:
-    """A waiting job of a lower value displaces running ones of a higher value, the highest first.
+    """A waiting job displaces running jobs of a higher value, the highest first.
 
     Attributes:
-        value: as the order's, so that who displaces is also served first.
-        safe_s: a started job is left alone for so long.
-        round_s: look at least so often, at multiples of it.
-        next_change: look at that time too.
+        value: the value of the composition's order, so that a job that displaces others is also
+            served first.
+        safe_s: a job is not preempted for so long after its start.
+        round_s: review at least at every multiple of this.
+        next_change: review at that time too.
     """
 
     value: Value
@@ -73,16 +77,17 @@ class DisplaceBy:
 
 @dataclass(frozen=True, slots=True)
 class TimeSlices:
-    """Round-robin: at the end of a slice, who waits displaces who has run for one, oldest first.
+    """Round-robin: at the end of a slice a waiting job displaces the longest-running jobs.
 
-    Who was stopped waits at least to the end of the next slice. Without that he would at once
-    displace the next one, and so on: one job that waits would stop all that run. Jobs that
-    span nodes are moved to span fewer, or closer ones.
+    A preempted job waits at least to the end of the next slice. Otherwise it would at once
+    displace the next job, that job another one, and so on: one waiting job would preempt all
+    running ones. Jobs on several nodes migrate to fewer or closer ones.
+    Source: Xiao et al., Gandiva, OSDI 2018.
 
     Attributes:
-        slice_s: slices end at multiples of it.
-        restart_s: what a stop costs a job of so many GPUs; slices of a few seconds of work each
-            would do nobody good, so a job runs `_RUN_PER_RESTART` times as long at least.
+        slice_s: slices end at multiples of this.
+        restart_s: (job, GPUs) to the seconds that a preemption costs. A job runs for at least
+            `_RUN_PER_RESTART` times as long: shorter slices would be mostly restarts.
     """
 
     slice_s: float
@@ -99,7 +104,7 @@ class TimeSlices:
         return max(self.slice_s, _RUN_PER_RESTART * restart_s)
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
-        """See policies.PreemptPolicy. Between the ends of slices nobody goes."""
+        """See policies.PreemptPolicy: no victims except at the end of a slice."""
         if at_s % self.slice_s:
             return ()
         return sorted(running, key=lambda job: job.started_s or 0.0)
@@ -119,15 +124,15 @@ class TimeSlices:
 
 @dataclass(frozen=True, slots=True)
 class ShortestIfItPays:
-    """Who has least left displaces who has most, if all of them together wait less for it.
+    """Shortest remaining time first, where the victims together wait less than the job would.
 
-    Each victim waits as long as the job runs, and for its own restart. The job would wait for the
-    victims; here until the last of them has ended. With one victim that is the exchange which
-    makes shortest remaining time first best on one machine, with the restart counted.
+    Each victim waits for the run time of the job and for its own restart. Without preemption the
+    job would wait until the last of the victims has ended. With one victim this is the exchange
+    that makes shortest remaining time first optimal on one machine, with the restart added.
 
     Attributes:
-        left_s: work that a job has left, at a time.
-        restart_s: what a stop costs a job of so many GPUs.
+        left_s: (job, engine time) to remaining work.
+        restart_s: (job, GPUs) to the seconds that a preemption costs.
     """
 
     left_s: Callable[[JobId, float], float]
@@ -169,21 +174,22 @@ class ShortestIfItPays:
 
 
 @dataclass(frozen=True, slots=True)
-class AndMoves:
-    """Another rule; and jobs that span nodes move closer together, to room of no use to who waits.
+class WithMigration:
+    """Another rule, plus migration: jobs on several nodes move closer together.
 
-    Whoever comes back after a stop takes what is free, maybe far apart, and would stay there.
+    They migrate to capacity that no waiting job can use. A job that starts again after a
+    preemption takes whatever is free, maybe across racks, and would stay there without migration.
 
     Attributes:
-        rule: who is stopped for whom.
+        rule: chooses the victims.
     """
 
     rule: PreemptPolicy
 
     @classmethod
-    def of(cls, rule: PreemptPolicy) -> "AndMoves":
-        """With the rule's say on whole plans, where it has one."""
-        return JudgedAndMoves(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
+    def of(cls, rule: PreemptPolicy) -> "WithMigration":
+        """Add migration to a rule; the result approves plans if the rule does."""
+        return JudgedWithMigration(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
 
     @property
     def renews_leases(self) -> bool:
@@ -212,8 +218,8 @@ class AndMoves:
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAndMoves(AndMoves):
-    """The same for a rule that judges whole plans."""
+class JudgedWithMigration(WithMigration):
+    """The same for a rule that approves or rejects whole plans."""
 
     def approve(self, job: JobRecord, victims: Sequence[JobRecord], at_s: float) -> bool:
         """See policies.JudgingPreemption."""
@@ -223,10 +229,10 @@ class JudgedAndMoves(AndMoves):
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """Every job gives its GPUs up when its lease ends, and bids anew with all others.
+    """Every job releases its GPUs when its lease ends, and competes again with all other jobs.
 
     Attributes:
-        length_s: of a lease.
+        length_s: length of a lease.
     """
 
     length_s: float
@@ -254,12 +260,12 @@ class Leases:
 
 
 def next_round_s(round_s: float, at_s: float) -> float:
-    """The first multiple of a round after a time; inf where rounds are endless."""
+    """Return the first multiple of `round_s` after a time; inf if `round_s` is."""
     return inf if round_s == inf else (at_s // round_s + 1) * round_s
 
 
 def widest_first(running: Sequence[JobRecord]) -> Sequence[JobRecord]:
-    """Those that span several nodes, who spans most first."""
+    """Return the jobs on several nodes, most nodes first."""
     spread = [job for job in running if len(job.shares) > 1]
     return sorted(spread, key=lambda job: -len(job.shares))
 

@@ -1,4 +1,8 @@
-"""Orders that need nothing but the job, and what an oracle knows of it. All are non-preemptive."""
+"""Static orders: sort keys of the request and of the work that an oracle knows.
+
+A key never changes while a job waits. The named policies with these orders are non-preemptive.
+Sources: docs/simulator/policies.md.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +15,10 @@ from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """Smallest value first, then as Slurm would: priority, submission, id.
+    """Smallest value first, then in Slurm's order: priority, submission, id.
 
     Attributes:
-        value: of a job; the same at any time.
+        value: the value of a request.
     """
 
     value: Callable[[JobSpec], float | int]
@@ -29,27 +33,27 @@ class OrderBy:
 
 
 def shortest_first(work_s: Mapping[JobId, float]) -> OrderBy:
-    """Shortest ideal run time first, known in advance."""
+    """Order by ideal run time, known in advance: shortest first."""
     return OrderBy(lambda job: work_s[job.job_id])
 
 
 def least_service_first(work_s: Mapping[JobId, float]) -> OrderBy:
-    """Fewest GPU-seconds first, known in advance."""
+    """Order by ideal GPU-seconds, known in advance: fewest first."""
     return OrderBy(lambda job: work_s[job.job_id] * job.gpu_count)
 
 
 def smallest_first() -> OrderBy:
-    """Fewest GPUs first."""
+    """Order by GPUs: fewest first."""
     return OrderBy(lambda job: job.gpu_count)
 
 
 def largest_first() -> OrderBy:
-    """Most GPUs first."""
+    """Order by GPUs: most first."""
     return OrderBy(lambda job: -job.gpu_count)
 
 
 def random_order(seed: int) -> OrderBy:
-    """A place at random for each job, from its id and the seed: it keeps it while it waits."""
+    """Order by a hash of job id and seed: random, and the same for as long as a job waits."""
     salt = seed.to_bytes(8, "little", signed=True)
 
     def draw(job: JobSpec) -> int:

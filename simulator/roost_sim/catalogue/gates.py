@@ -1,4 +1,7 @@
-"""Gates by name: now or later, and who may pass a job that has no room."""
+"""Gates by name: whether a job takes an offer or waits, and which jobs may pass a blocked job.
+
+Definitions: docs/simulator/README.md, docs/delay.md.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +12,7 @@ from roost_engine.gate.dally import DallyGate
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.fixed_delay import always_wait
 from roost_engine.policies import GatePolicy, OpenGate
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import (
     FIXED_TIMERS_S,
     TUNABLE,
@@ -24,18 +27,20 @@ from roost_sim.worlds.fidelity import Regime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePart:
-    """Now or later, and for whom nodes are kept free.
+    """One gate: how to build it, and for which jobs nodes are reserved.
 
     Attributes:
-        patience_s: who has waited so long has nodes reserved; inf: everybody may pass for ever, as
-            most published simulators have it; None: as configured.
-        passing: who may pass a job that has a reservation.
-        regime: what it is told of run times.
+        source: its definition in a line, with the paper.
+        build: makes the engine's plug-in.
+        patience_s: a job that has waited so long gets a reservation; inf: other jobs may pass it
+            for ever, as in most published simulators; None: as configured.
+        passing: which jobs may pass a job that has a reservation.
+        regime: what it knows about run times.
         asks_speed: whether it learns from how fast jobs run.
     """
 
     source: str
-    build: Callable[[Knowledge], GatePolicy]
+    build: Callable[[PolicyInformation], GatePolicy]
     patience_s: float | None = inf
     passing: Passing = Passing.EASY
     regime: Regime = Regime.NONE
@@ -45,7 +50,7 @@ class GatePart:
 def _waits(timer_s: float) -> GatePart:
     return GatePart(
         source=f"waits {timer_s:g} s for one node, {2 * timer_s:g} s for one rack",
-        build=lambda knowledge: fixed_gate(timer_s),
+        build=lambda information: fixed_gate(timer_s),
     )
 
 
@@ -53,38 +58,38 @@ _DELAY = (
     "Roost's own: waits where that is expected to pay; learned waiting curves, run lengths and "
     "sensitivities"
 )
-_RESERVES = "who has waited out the patience has a reservation by the time limits of all"
+_RESERVES = "a job that has waited out the patience has a reservation, by all jobs' time limits"
 
 
 def _delay(config: DelayConfig) -> GatePart:
     return GatePart(
         source=_DELAY,
-        build=lambda knowledge: delay_gate(config, knowledge.tiers, knowledge.profile_of),
+        build=lambda information: delay_gate(config, information.tiers, information.profile_of),
         asks_speed=True,
     )
 
 
 GATES: Mapping[str, GatePart] = {
     "open": GatePart(
-        source="takes every offer; all may pass a job without room",
-        build=lambda knowledge: OpenGate(),
+        source="takes every offer; all jobs may pass a job that does not fit",
+        build=lambda information: OpenGate(),
     ),
     "patient": GatePart(
         source=f"takes every offer; {_RESERVES}",
-        build=lambda knowledge: OpenGate(),
+        build=lambda information: OpenGate(),
         patience_s=None,
         regime=Regime.LIMIT,
     ),
     "easy": GatePart(
-        source="Lifka, JSSPP 1995: EASY backfill, the first job without room has a reservation "
-        "by the time limits of all",
-        build=lambda knowledge: OpenGate(),
+        source="Lifka, JSSPP 1995: EASY backfill, the first job that does not fit has a "
+        "reservation, by all jobs' time limits",
+        build=lambda information: OpenGate(),
         patience_s=0.0,
         regime=Regime.LIMIT,
     ),
     "block": GatePart(
-        source="takes every offer; nobody passes the first job without room",
-        build=lambda knowledge: OpenGate(),
+        source="takes every offer; no job passes the first job that does not fit",
+        build=lambda information: OpenGate(),
         patience_s=0.0,
         passing=Passing.NOBODY,
     ),
@@ -98,32 +103,32 @@ GATES: Mapping[str, GatePart] = {
     "dally": GatePart(
         source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
         "of an hour, a history of 24",
-        build=lambda knowledge: DallyGate(),
+        build=lambda information: DallyGate(),
     ),
     **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
     "switch-wait": GatePart(
         source=f"Slurm's --switches=1 with max_switch_wait: {MAX_SWITCH_WAIT_S:g} s for one rack",
-        build=lambda knowledge: SwitchWait(),
+        build=lambda information: SwitchWait(),
     ),
     "easy-switches": GatePart(
         source="easy, and switch-wait",
-        build=lambda knowledge: SwitchWait(),
+        build=lambda information: SwitchWait(),
         patience_s=0.0,
         regime=Regime.LIMIT,
     ),
     "always-wait": GatePart(
-        source="takes nothing but the closest tier that the job could ever have",
-        build=lambda knowledge: always_wait(),
+        source="takes only the closest tier that the job could ever have",
+        build=lambda information: always_wait(),
     ),
 }
 
 
 def gate_part(name: str) -> GatePart:
-    """Look a gate up; `delay:KEY=NUMBER:...` is the delay gate with other numbers.
+    """Return the gate of a name; `delay:KEY=NUMBER:...` is the delay gate with other numbers.
 
     Raises:
         GateNumbersError: the numbers cannot be used.
-        KeyError: there is no such gate.
+        KeyError: no gate has this name.
     """
     if name.startswith(f"{TUNABLE}:"):
         return _delay(delay_config(parse_numbers(name)))
