@@ -29,7 +29,7 @@ class _ExitCodeGroup(click.Group):
             ctx.exit(EXIT_REFUSED)
         except OSError as error:
             if error.errno == EPIPE:
-                raise  # whoever read our output has seen enough; click ends the program
+                raise  # the reader of stdout closed the pipe; click ends the program
             click.echo(f"roost-sim: {_where(error)}{error.strerror or error}", err=True)
             ctx.exit(EXIT_REFUSED)
         except KeyboardInterrupt:
@@ -37,7 +37,7 @@ class _ExitCodeGroup(click.Group):
 
 
 def _where(error: OSError) -> str:
-    """What could not be read or written: a full disk under our output has no name."""
+    """The file that could not be read or written; "" for stdout on a full disk."""
     return "" if error.filename is None else f"{error.filename}: "
 
 

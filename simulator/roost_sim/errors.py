@@ -1,4 +1,4 @@
-"""What the simulator refuses, and why.
+"""Errors of the simulator.
 
     RoostError
     └── SimError           the root of these
@@ -6,7 +6,7 @@
         ├── ClusterError   a cluster cannot be used; carries every problem
         └── ProfileError   no speed profile fits
 
-A person's files cause all of these, so each message says where and what would be right.
+All of these are caused by a user's files, so each message says where, and what would be right.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from roost_engine.domain.errors import RoostError
 
 
 class SimError(RoostError):
-    """The root: the command prints it as one line."""
+    """The root of the simulator's errors; the program prints one line for it."""
 
 
 class TraceError(SimError):
@@ -34,7 +34,7 @@ class TraceError(SimError):
 
 
 class ClusterError(SimError):
-    """A cluster description cannot be used. Every problem is in it."""
+    """A cluster description cannot be used; the error has every problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -42,4 +42,4 @@ class ClusterError(SimError):
 
 
 class ProfileError(SimError):
-    """No speed profile fits what was asked."""
+    """No speed profile fits the request."""

@@ -1,4 +1,4 @@
-"""How `roost-sim` ends, beside 0 for done."""
+"""Exit codes of `roost-sim` other than 0."""
 
 EXIT_NO = 1
 """Done, and the answer is no: an action was not reproduced, a run of a sweep failed."""

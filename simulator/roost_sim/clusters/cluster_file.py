@@ -1,4 +1,4 @@
-"""Reads a cluster from YAML, or its racks from a map of a Clos network.
+"""Cluster files: reads a cluster from YAML, or its racks from a map of a Clos network.
 
 Format: docs/simulator/clusters.md.
 """
@@ -87,7 +87,7 @@ def load_cluster(name_or_path: str) -> ClusterSpec:
     """Load a preset by its name, a part of one ("venus/3": every third rack), or a YAML file.
 
     Raises:
-        ClusterError: neither, or the file is wrong: every problem with file and line.
+        ClusterError: no such preset or file, or the file is wrong: every problem with its line.
     """
     name, _, part = name_or_path.partition("/")
     if name in PRESET_NAMES and (not part or part.isdecimal()):
@@ -120,8 +120,8 @@ def read_cluster(path: Path) -> ClusterSpec:
 def read_clos(path: Path, kind: NodeKind) -> tuple[SimNode, ...]:
     """Read nodes from a map of a three-tier Clos network, as Alibaba's Lingjun dataset has one.
 
-    A rack is the hosts that share leaf (asw) and pod switch (psw): the dataset numbers leaves anew
-    in each pod. A pod is the hosts that share a psw.
+    A rack is the hosts that share leaf (asw) and pod switch (psw): leaf numbers start again in each
+    pod. A pod is the hosts that share a psw.
 
     Args:
         path: CSV with columns host, psw, asw.
@@ -150,7 +150,7 @@ def read_clos(path: Path, kind: NodeKind) -> tuple[SimNode, ...]:
 
 
 class _Builder:
-    """Turns a file whose keys are right into a cluster; collects what does not fit together."""
+    """Builds a cluster from a validated file; collects every inconsistency."""
 
     def __init__(self, path: Path, tree: Tree, model: _Cluster) -> None:
         self._path, self._tree, self._model = path, tree, model
@@ -168,7 +168,7 @@ class _Builder:
             tiers=_tier_specs(self._model.tiers),
         )
 
-    def _say(self, problem: str, *key: str) -> None:
+    def _add_problem(self, problem: str, *key: str) -> None:
         self._problems.append(f"{self._path}:{self._tree.lines.get(key, 1)}: {problem}")
 
     def _kinds(self) -> Iterator[tuple[str, NodeKind]]:
@@ -191,7 +191,7 @@ class _Builder:
         try:
             return parse_topo_matrix(_read_text(path), str(path))
         except (TopologyError, ClusterError) as error:
-            self._say(str(error), "node_kinds", name, "topology_file")
+            self._add_problem(str(error), "node_kinds", name, "topology_file")
             return None
 
     def _rack_nodes(self, kinds: Mapping[str, NodeKind]) -> Iterator[SimNode]:
@@ -201,14 +201,14 @@ class _Builder:
                 kind = kinds.get(kind_name)
                 if kind_name not in self._model.node_kinds:
                     known = ", ".join(self._model.node_kinds)
-                    self._say(
+                    self._add_problem(
                         f"no node kind {kind_name}; there are {known}",
                         *("racks", rack, "nodes", kind_name),
                     )
                 if kind is None:
                     continue
                 if number + count > MAX_NODES:
-                    self._say(f"more than {MAX_NODES} nodes", "racks", rack)
+                    self._add_problem(f"more than {MAX_NODES} nodes", "racks", rack)
                     return
                 for _ in range(count):
                     yield SimNode(NodeName(f"n{number:05d}"), kind, rack, spec.pod)
@@ -218,7 +218,7 @@ class _Builder:
         clos = self._model.clos
         assert clos is not None
         if clos.node_kind not in self._model.node_kinds:
-            self._say(f"no node kind {clos.node_kind}", "clos", "node_kind")
+            self._add_problem(f"no node kind {clos.node_kind}", "clos", "node_kind")
         kind = kinds.get(clos.node_kind)
         if kind is None:
             return ()

@@ -1,8 +1,8 @@
-"""A cluster to simulate: nodes in racks in pods, and what the network between them can carry.
+"""A cluster to simulate: nodes in racks in pods, and the bandwidth of the network between them.
 
 Bandwidths are bytes per second in one direction. Every node has one port to its rack's leaf
-switch (the sum of its NICs), every rack an uplink, every pod an uplink. An uplink carries what is
-below it at full speed, divided by the tier's oversubscription.
+switch (the sum of its NICs), every rack an uplink, every pod an uplink. The bandwidth of an uplink
+is the sum of the ports or uplinks below it, divided by the tier's oversubscription.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,13 +25,13 @@ class NetworkTier(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierSpec:
-    """What one tier gives.
+    """Bandwidth and latency of one tier.
 
     Attributes:
-        bandwidth_bytes_per_s: NODE: of one GPU to the others; else of one node's port.
+        bandwidth_bytes_per_s: NODE: of one GPU to the others; other tiers: of one node's port.
         latency_s: of one message.
-        oversubscription: how many times more could come up from below than the uplink carries;
-            of the rack's uplink for POD, of the pod's for CORE. 1 for the tiers below.
+        oversubscription: bandwidth below an uplink over that of the uplink; the rack's uplink for
+            POD, the pod's for CORE. 1 for the tiers below.
     """
 
     bandwidth_bytes_per_s: float
@@ -41,7 +41,7 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeKind:
-    """Nodes that are alike."""
+    """A kind of node: GPUs and their links, CPUs and memory."""
 
     name: str
     links: LinkMatrix
@@ -57,7 +57,7 @@ class NodeKind:
 
 @dataclass(frozen=True, slots=True)
 class SimNode:
-    """One node and where it stands."""
+    """One node, with its rack and pod."""
 
     name: NodeName
     kind: NodeKind
@@ -72,7 +72,7 @@ class ClusterSpec:
     Attributes:
         name: of the preset or the file.
         source: where its numbers come from.
-        nodes: in a fixed order, names once each.
+        nodes: in a fixed order, with unique names.
         tiers: one entry for every NetworkTier.
     """
 
@@ -109,7 +109,7 @@ class ClusterSpec:
         return max((node.kind.gpu_count for node in self.nodes), default=0)
 
     def every_rack(self, step: int) -> "ClusterSpec":
-        """The first rack and each `step`-th after it: a smaller cluster of the same kind.
+        """Return the first rack and each `step`-th after it: a smaller cluster of the same kind.
 
         Raises:
             ClusterError: the step is 0.
@@ -124,19 +124,19 @@ class ClusterSpec:
         return replace(self, name=f"{self.name}/{step}", source=source, nodes=nodes)
 
     def node(self, name: NodeName) -> SimNode:
-        """One node.
+        """Return the node of a name.
 
         Raises:
-            KeyError: there is none of that name.
+            KeyError: no node has this name.
         """
         return self._node_of[name]
 
     def network_tier(self, names: Iterable[NodeName]) -> NetworkTier:
-        """How far apart some nodes are.
+        """Return the tier that some nodes span.
 
         Raises:
-            KeyError: one of them is unknown.
-            ValueError: no node.
+            KeyError: one of the nodes is unknown.
+            ValueError: no node is given.
         """
         nodes = [self._node_of[name] for name in names]
         if not nodes:
@@ -149,11 +149,11 @@ class ClusterSpec:
         return NetworkTier.NODE if all(node is first for node in nodes) else NetworkTier.RACK
 
     def port_bytes_per_s(self) -> float:
-        """What one node's port carries."""
+        """Bandwidth of one node's port."""
         return self.tiers[NetworkTier.RACK].bandwidth_bytes_per_s
 
     def rack_uplink_bytes_per_s(self, rack: str) -> float:
-        """What leaves one rack at most.
+        """Return the bandwidth of a rack's uplink.
 
         Raises:
             KeyError: no such rack.
@@ -162,7 +162,7 @@ class ClusterSpec:
         return self._rack_sizes[rack] * up.bandwidth_bytes_per_s / up.oversubscription
 
     def pod_uplink_bytes_per_s(self, pod: str) -> float:
-        """What leaves one pod at most.
+        """Return the bandwidth of a pod's uplink.
 
         Raises:
             KeyError: no such pod.
@@ -171,7 +171,7 @@ class ClusterSpec:
         return self._pod_sizes[pod] * up.bandwidth_bytes_per_s / up.oversubscription
 
     def congested(self, divisor: float) -> "ClusterSpec":
-        """The same with so many times less bandwidth on every tier above the nodes.
+        """Return the cluster with bandwidth divided by `divisor` on every tier above the nodes.
 
         Raises:
             ValueError: less than 1.
@@ -187,7 +187,7 @@ class ClusterSpec:
         return replace(self, tiers=tiers)
 
     def node_specs(self, partition: str) -> tuple[NodeSpec, ...]:
-        """The nodes as the engine is told of them, all in one partition."""
+        """Return the nodes as the engine's node specs, all in one partition."""
         return tuple(
             NodeSpec(
                 name=node.name,
@@ -208,15 +208,15 @@ def make_racks(
     """Make nodes n00000, n00001, … of one kind, rack after rack.
 
     Args:
-        kind: of all of them.
-        racks: nodes of each rack.
-        pod: of all of them.
+        kind: of all nodes.
+        racks: number of nodes in each rack.
+        pod: of all nodes.
         first: number of the first node.
     """
-    places = [rack for rack, count in racks.items() for _ in range(count)]
+    rack_of = [rack for rack, count in racks.items() for _ in range(count)]
     return tuple(
         SimNode(NodeName(f"n{number:05d}"), kind, rack, pod)
-        for number, rack in enumerate(places, start=first)
+        for number, rack in enumerate(rack_of, start=first)
     )
 
 

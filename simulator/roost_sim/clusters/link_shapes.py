@@ -1,6 +1,6 @@
-"""The usual ways in which the GPUs of a node are linked, by name.
+"""Link shapes: common link matrices of a node, by name.
 
-Lanes are those of the machines named; a matrix that a site took with `nvidia-smi topo -m` is
+Lanes are those of the named machines; a matrix that a site recorded with `nvidia-smi topo -m` is
 better than any of these.
 """
 
@@ -65,5 +65,5 @@ v100x16 behind NVSwitch (DGX A100, DGX H100, DGX-2)."""
 
 
 def shape_names() -> Iterable[str]:
-    """The names, for messages."""
+    """Return the names of all shapes, sorted, for messages."""
     return sorted(SHAPES)

@@ -1,6 +1,6 @@
-"""Clusters by name: public ones, and the set-ups of papers by their published constants.
+"""Presets: public clusters and those of papers, by their published constants.
 
-What a source does not say is marked "ours" in the `source` of the preset and in
+A number that the source does not give is marked "ours" in the `source` of the preset and in
 docs/simulator/clusters.md.
 """
 
@@ -145,10 +145,10 @@ PRESET_NAMES = tuple(_MAKERS)
 
 @cache
 def preset(name: str) -> ClusterSpec:
-    """A cluster by name.
+    """Return the preset of a name.
 
     Raises:
-        ClusterError: there is none of that name; lists those there are.
+        ClusterError: no preset has this name; the message lists all presets.
     """
     if name not in _MAKERS:
         raise ClusterError([f"no preset {name!r}; there are {', '.join(PRESET_NAMES)}"])

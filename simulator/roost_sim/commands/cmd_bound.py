@@ -1,4 +1,4 @@
-"""`roost-sim bound`: what no scheduler could beat."""
+"""`roost-sim bound`: a lower bound of the average job completion time."""
 
 import json
 from pathlib import Path

@@ -28,7 +28,7 @@ _ARGUMENTS = "roost_sim.arguments"
 
 
 class _RemembersArguments(click.Command):
-    """Keeps what was typed, for the report to say how it was made."""
+    """Keeps the arguments, which the report shows."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_ARGUMENTS] = tuple(args)
@@ -120,7 +120,7 @@ def compare(
 ) -> None:
     """Replay a trace under several policies, each with several seeds, and say how sure it is.
 
-    Ctrl-C stops the runs and shows what has finished; with --resume the next call goes on from
+    Ctrl-C stops the runs and shows what has finished; with --resume the next call continues from
     there.
     """
     all_loads = _all_of(loads)
@@ -140,7 +140,7 @@ def compare(
         )
     comparison = Comparison.of(collected.done, policies, all_loads, baseline)
     _show(comparison, collected, as_json)
-    # Last: where it cannot be written, the figures have been printed.
+    # Last: if the report cannot be written, the figures have been printed.
     if report_path is not None and comparison.runs:
         command = shlex.join(("roost-sim", "compare", *ctx.meta[_ARGUMENTS]))
         write_report(report_path, report_document(comparison, sweep, collected, command))
@@ -151,7 +151,7 @@ def compare(
 
 
 def _all_of(loads: Sequence[Sequence[float]]) -> list[float | None]:
-    """Each load once, as first named; None: as in the trace."""
+    """Each load once, in the given order; None: as in the trace."""
     return [*dict.fromkeys(load for some in loads for load in some)] or [None]
 
 
@@ -170,7 +170,7 @@ def _show(comparison: Comparison, collected: Collected, as_json: bool) -> None:
 def _check(
     sweep: Sweep, policies: Sequence[str], baseline: str, loads: Sequence[float | None], seed: int
 ) -> None:
-    """Refuse at once what would fail in every run.
+    """Refuse input that would fail in every run.
 
     Raises:
         SimError: a policy has no such name, the trace has too few jobs or no load, or no

@@ -1,4 +1,4 @@
-"""`roost-sim completion SHELL`: the line that makes Tab complete commands, policies and presets."""
+"""`roost-sim completion SHELL`: the script that completes commands, policies and presets."""
 
 import click
 from click.shell_completion import get_completion_class

@@ -1,4 +1,4 @@
-"""`roost-sim policies`: what `--policy` takes."""
+"""`roost-sim policies`: lists the policies and parts that `--policy` accepts."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -29,8 +29,8 @@ def policies(as_json: bool) -> None:
     """List the policies, and the parts that any other can be put together from.
 
     A policy is order+placement+gate+preemption; parts left off at the end take the default. The
-    regime is what it is told of run times: oracle knows them, predicted and limit have what a site
-    could know, none is told nothing.
+    regime is what it knows about run times: oracle the true ones, predicted and limit what a site
+    could know, none nothing.
     """
     rows = [_document(policy) for policy in POLICIES.values()]
     if as_json:
@@ -41,7 +41,7 @@ def policies(as_json: bool) -> None:
 
 
 def _table(rows: list[dict[str, str]]) -> Iterator[str]:
-    """Two lines a policy, the source below the rest: side by side they fit no terminal."""
+    """Two lines a policy, the source on its own lines: one line would be too wide."""
     widths = [max(len(head), *(len(row[head]) for row in rows)) for head in _HEADS]
 
     def aligned(cells: Iterator[str]) -> str:

@@ -1,4 +1,4 @@
-"""`roost-sim profiles`: prints, plots and checks the speed profiles that jobs are given."""
+"""`roost-sim profiles`: prints, plots and validates the speed profiles of jobs."""
 
 import json
 from dataclasses import asdict
@@ -152,7 +152,7 @@ def _plot(
     if path.suffix not in (".svg", ".png"):
         raise click.UsageError(f"--plot {path}: want a name that ends in .svg or .png")
     try:
-        # Only here: it takes longer to import than all else, and is the one use of it.
+        # Imported only here: matplotlib takes longer to import than everything else.
         from roost_sim.worlds.profile_plot import plot_efficiencies
     except ImportError as error:
         raise ProfileError("--plot needs matplotlib: pip install 'roost[sim]'") from error
@@ -160,7 +160,7 @@ def _plot(
 
 
 def _tables(data_path: Path | None) -> dict[str, list[Measured]]:
-    """Measured placements that no fit has seen, by what they are.
+    """Measured placements that were held out of every fit, by kind.
 
     Raises:
         ProfileError: the table is not there.

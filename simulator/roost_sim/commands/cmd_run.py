@@ -51,7 +51,7 @@ def run(
 
 
 def _details(report: Report) -> list[tuple[str, object]]:
-    """What people see beyond the JSON object."""
+    """The figures that only the text output has."""
     figures = report.metrics
     details: list[tuple[str, object]] = [
         ("measured", figures.measured),

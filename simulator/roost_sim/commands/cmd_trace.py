@@ -1,4 +1,4 @@
-"""`roost-sim trace`: makes traces, and tells what is in one."""
+"""`roost-sim trace`: generates traces and describes them."""
 
 import json
 from collections import Counter
@@ -8,7 +8,7 @@ import click
 import numpy as np
 
 from roost_sim.clusters.cluster_file import load_cluster
-from roost_sim.commands.inputs import tell_rows
+from roost_sim.commands.inputs import report_rows
 from roost_sim.commands.option_numbers import SEED, FiniteRange
 from roost_sim.traces.csv_file import write_csv
 from roost_sim.traces.fitted_traces import MODELS
@@ -23,7 +23,7 @@ _LIKE = {**MODELS, "dally": DALLY_MIX}
 
 @click.group()
 def trace() -> None:
-    """Make traces of jobs, and tell what is in one."""
+    """Generate traces of jobs, and describe them."""
 
 
 @trace.command(epilog="Example: roost-sim trace generate --like helios --jobs 100000 -o F")
@@ -84,7 +84,7 @@ def generate(
 def info(trace_path: Path, cluster_name: str | None, strict: bool, as_json: bool) -> None:
     """Tell what is in a trace: jobs, span, sizes, durations, load on a cluster."""
     loaded = load_trace(trace_path, strict=strict)
-    tell_rows(loaded)
+    report_rows(loaded)
     figures = _figures(loaded.trace)
     if cluster_name is not None:
         cluster = load_cluster(cluster_name)

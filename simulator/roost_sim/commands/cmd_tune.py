@@ -1,4 +1,4 @@
-"""`roost-sim tune`: the delay gate's numbers for one site, from its own trace."""
+"""`roost-sim tune`: tunes the delay gate for one site by its own trace."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +61,7 @@ def tune(
     than none on the second half: such a site is better off with `kind: open`.
     """
     policy = find_policy(policy_name)
-    if out_path is not None and not out_path.parent.is_dir():  # told before an hour of search
+    if out_path is not None and not out_path.parent.is_dir():  # refused before an hour of search
         raise click.UsageError(f"--out {out_path}: no such folder")
     template = options.read(policy)
     defaults = _defaults()
@@ -72,7 +72,7 @@ def tune(
             seeds=seeds,
             load=load,
             engine=_engine(processes or core_count()),
-            told=meter.advance,
+            on_finished=meter.advance,
         )
         meter.begin(tuner.run_count(defaults), 0)
         tuned = tuner.tune(defaults)
@@ -87,7 +87,7 @@ def tune(
 
 
 def fragment(tuned: Tuned, seed_count: int) -> str:
-    """The gate section of roostd.yaml, with the figures that speak for it or against it."""
+    """Return the gate section of roostd.yaml, with the tuned and default figures as comments."""
     lines = [
         f"# roost-sim tune, {seed_count} seeds; average job completion time against no gate:",
         f"#   {_gain(tuned.searched)} on the first half, which these were chosen on",

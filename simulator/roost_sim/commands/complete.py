@@ -1,4 +1,4 @@
-"""What Tab offers: policies and their parts, presets of clusters."""
+"""Shell completion of policies, their parts, and cluster presets."""
 
 from collections.abc import Iterable
 
@@ -14,20 +14,20 @@ _KINDS: tuple[Iterable[str], ...] = (ORDERS, PLACEMENTS, GATES, PREEMPTIONS)
 def policy_names(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of policies, and of the part that comes next; see click's shell_complete."""
+    """Return names of policies, and of the next part; see click's shell_complete."""
     return [CompletionItem(name) for name in _policies(incomplete)]
 
 
 def policy_lists(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """The same for the last of several, between commas."""
+    """Return the same for the last of several policies, between commas."""
     before, comma, last = incomplete.rpartition(",")
     return [CompletionItem(before + comma + name) for name in _policies(last)]
 
 
 def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Presets; the shell adds the files."""
+    """Return the presets; the shell adds the files."""
     names = [CompletionItem(name) for name in PRESET_NAMES if name.startswith(incomplete)]
     return [*names, CompletionItem(incomplete, type="file")]
 

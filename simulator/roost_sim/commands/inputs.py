@@ -1,4 +1,4 @@
-"""What the commands read: a trace at some load, a cluster, a policy; and what they say about it."""
+"""Inputs of the commands: options for trace, cluster and load, and reading them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def load_option(command: Callable[_Params, _Result]) -> Callable[_Params, _Resul
 
 
 def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _Result]:
-    """Add the options that say what arrives, where, and which of it is measured."""
+    """Add the options for the trace, the cluster and the measured jobs."""
     for option in (
         click.option(
             "--cool-down-frac",
@@ -72,14 +72,14 @@ def workload_options(command: Callable[_Params, _Result]) -> Callable[_Params, _
 def read_workload(
     trace_path: Path, cluster_name: str, limit: int | None, load: float | None, strict: bool
 ) -> tuple[Trace, ClusterSpec]:
-    """Read a trace and a cluster, and say on stderr what was left out of the trace.
+    """Read a trace and a cluster, and report on stderr what was left out of the trace.
 
     Raises:
-        SimError: a file is wrong, or all jobs arrive at once and a load is wanted.
+        SimError: a file is wrong, or a load is set and all jobs arrive at once.
     """
     cluster = load_cluster(cluster_name)
     loaded = load_trace(trace_path, strict=strict)
-    tell_rows(loaded)
+    report_rows(loaded)
     trace = loaded.trace if limit is None else loaded.trace.limit(limit)
     trace = _on_nodes_there_are(trace, cluster)
     return trace if load is None else trace.at_load(load, cluster.gpu_count), cluster
@@ -95,10 +95,10 @@ def _on_nodes_there_are(trace: Trace, cluster: ClusterSpec) -> Trace:
 
 
 def measured_span(warm_up_frac: float, cool_down_frac: float) -> Span:
-    """The span of two options.
+    """Return the span of two options.
 
     Raises:
-        click.UsageError: nothing would be measured.
+        click.UsageError: no job would be measured.
     """
     try:
         return Span(warm_up_frac=warm_up_frac, cool_down_frac=cool_down_frac)
@@ -106,8 +106,8 @@ def measured_span(warm_up_frac: float, cool_down_frac: float) -> Span:
         raise click.UsageError(str(error)) from error
 
 
-def tell_rows(loaded: LoadedTrace) -> None:
-    """Say on stderr what was left out of a trace."""
+def report_rows(loaded: LoadedTrace) -> None:
+    """Report on stderr which rows were left out of a trace."""
     report = loaded.report
     for reason, count in sorted(report.skipped.items()):
         click.echo(f"roost-sim: left out {count} rows: {reason}", err=True)

@@ -13,7 +13,7 @@ _MAX_SEEDS = 100_000
 
 
 def word_list(text: str) -> tuple[str, ...]:
-    """Words between commas."""
+    """Parse words between commas."""
     words = [word.strip() for word in text.split(",")]
     if not all(words):
         raise click.BadParameter(f"{text!r}: want words between commas")
@@ -21,7 +21,7 @@ def word_list(text: str) -> tuple[str, ...]:
 
 
 def number_list(text: str) -> tuple[float, ...]:
-    """Numbers above 0 between commas."""
+    """Parse numbers above 0 between commas."""
     try:
         numbers = [float(word) for word in text.split(",")]
     except ValueError as error:
@@ -32,7 +32,7 @@ def number_list(text: str) -> tuple[float, ...]:
 
 
 def seed_list(text: str) -> tuple[int, ...]:
-    """Seeds between commas; 3-7 means 3 to 7."""
+    """Parse seeds between commas; 3-7 means 3 to 7."""
     numbers: list[int] = []
     for word in text.split(","):
         first, dash, last = word.strip().partition("-")

@@ -1,7 +1,7 @@
-"""Option values that are one number: what click's own ranges let through and no simulation can use.
+"""Option values that are one finite number.
 
-NaN is in every range of click's, since no comparison with it holds; infinity is where there is no
-upper end.
+click's ranges accept NaN, since every comparison with NaN is false, and infinity if there is no
+upper end. No simulation can use them.
 """
 
 from math import isfinite

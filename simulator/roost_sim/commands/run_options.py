@@ -1,4 +1,4 @@
-"""What every command that simulates takes: jobs, a cluster, and how they are replayed."""
+"""Options of every command that simulates: trace, cluster, world, and the engine's numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ _ENGINE_OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The options, before any file is read."""
+    """The values of the options, before any file is read."""
 
     trace_path: Path
     cluster_name: str
@@ -54,7 +54,7 @@ class RunOptions:
         """Read the trace and the cluster.
 
         Raises:
-            SimError: a file is wrong, or all jobs arrive at once and a load is wanted.
+            SimError: a file is wrong, or a load is set and all jobs arrive at once.
         """
         trace, cluster = read_workload(
             self.trace_path, self.cluster_name, self.limit, load, self.strict
@@ -72,7 +72,7 @@ class RunOptions:
 
 
 def run_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Add the options of a run, and hand the command one `options` in place of them."""
+    """Add the options of a run, and pass them to the command as one `options`."""
 
     @wraps(command)
     def with_options(

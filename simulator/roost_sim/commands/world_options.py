@@ -1,4 +1,4 @@
-"""The options that say in what world jobs run, shared by all commands that simulate."""
+"""Options of the world, shared by all commands that simulate."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,7 +14,7 @@ from roost_sim.worlds.restart_cost import RestartRule
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")
-_MOST_TIMES = 1e6  # slower than that, and times are no numbers any more
+_MOST_TIMES = 1e6  # a larger factor makes times overflow
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
 
@@ -43,7 +43,7 @@ _OPTIONS = (
     click.option(
         "--durations",
         type=_choice(_KNOWABLE),
-        help="What a policy is told that would be told true run times.",
+        help="What oracles know about run times; other policies are not affected.",
     ),
     click.option(
         "--speed",
@@ -88,7 +88,7 @@ _OPTIONS = (
 
 
 def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Add the options of the world, and hand the command one `world` in place of them."""
+    """Add the options of the world, and pass them to the command as one `world`."""
 
     @wraps(command)
     def with_world(

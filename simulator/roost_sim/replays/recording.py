@@ -115,8 +115,8 @@ class Recording:
         Raises:
             RecordingError: they cannot be read.
         """
-        told = run.head.plugins
-        return self._part_of_head(run, "policies", told, Plugins) if told else Plugins()
+        record = run.head.plugins
+        return self._part_of_head(run, "policies", record, Plugins) if record else Plugins()
 
     def close(self) -> None:
         """Close the file."""

@@ -197,12 +197,12 @@ def _where(action: Place) -> str:
 def _parts(value: Event | Action) -> list[str]:
     parts = []
     for field in dataclasses.fields(value):
-        told = getattr(value, field.name)
+        item = getattr(value, field.name)
         if field.name == "at_s" and hasattr(value, "job_id"):
             continue
-        if isinstance(told, str | float | int):
-            parts.append(f"{field.name}={told}")
-        elif dataclasses.is_dataclass(told):
-            name = getattr(told, "job_id", None) or getattr(told, "name", None)
+        if isinstance(item, str | float | int):
+            parts.append(f"{field.name}={item}")
+        elif dataclasses.is_dataclass(item):
+            name = getattr(item, "job_id", None) or getattr(item, "name", None)
             parts += [f"{field.name}={name}"] if name else []
     return parts

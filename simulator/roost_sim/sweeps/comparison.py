@@ -1,4 +1,4 @@
-"""What a sweep says: per policy and load, means over seeds and ratios to one policy.
+"""The comparison of a sweep: by policy and load, means over seeds and ratios to one policy.
 
 Everything is paired: where two policies are compared, only seeds that both finished count.
 """
@@ -19,11 +19,11 @@ class Summary:
     """One policy at one load.
 
     Attributes:
-        regime: what it was told of run times.
-        seeds: that it finished.
-        metrics: by key of the run's object, and TIMES_BOUND: avg_jct_s over its bound. None: no
-            seed has the figure.
-        ratios: of each metric to the same of the baseline. None: there is none, or it is 0.
+        regime: what it knew about run times.
+        seeds: the seeds that it finished.
+        metrics: by key of the run's JSON object, and TIMES_BOUND: avg_jct_s over its bound. None:
+            no seed has the figure.
+        ratios: of each metric to that of the baseline. None: the baseline has none, or it is 0.
     """
 
     policy: str
@@ -40,8 +40,8 @@ class Comparison:
     """A sweep, finished or not.
 
     Attributes:
-        runs: by load, then policy as asked for, then seed.
-        summaries: by load, then policy; of policies that finished a seed.
+        runs: by load, then policy in the given order, then seed.
+        summaries: by load, then policy; only policies that finished a seed.
     """
 
     runs: tuple[Done, ...]
@@ -55,13 +55,13 @@ class Comparison:
         loads: Sequence[float | None],
         baseline: str,
     ) -> "Comparison":
-        """Put finished runs in order and sum them up; runs of other policies or loads are left out.
+        """Sort finished runs and summarise them; runs of other policies or loads are left out.
 
         Args:
-            done: in any order.
-            policies: in the order to show.
-            loads: likewise.
-            baseline: the policy that ratios are to.
+            done: finished runs in any order.
+            policies: in the order of the result.
+            loads: in the order of the result.
+            baseline: the policy in the denominator of ratios.
         """
         runs = sorted(
             (run for run in done if run.case.policy in policies and run.case.load in loads),
@@ -81,7 +81,7 @@ class Comparison:
         return cls(runs=tuple(runs), summaries=summaries)
 
     def documents(self) -> list[Mapping[str, object]]:
-        """The list that `compare --json` prints. Page: docs/simulator/compare.md."""
+        """Return the list that `compare --json` prints. Page: docs/simulator/compare.md."""
         return [
             *(run.document for run in self.runs),
             *(_summary_document(summary) for summary in self.summaries),

@@ -21,11 +21,11 @@ class _Column:
 
 
 def time_text(seconds: float, like_s: float | None = None) -> str:
-    """Three digits and a unit: 41.2 s, 13.7 min, 5.08 h, 12.4 d.
+    """Format a time with three digits and a unit: 41.2 s, 13.7 min, 5.08 h, 12.4 d.
 
     Args:
-        seconds: to show.
-        like_s: take the unit that this would have; None: its own.
+        seconds: the time.
+        like_s: use the unit of this time; None: the unit of `seconds`.
     """
     size_s = abs(seconds if like_s is None else like_s)
     length_s, unit = next((pair for pair in _UNITS if size_s >= pair[0]), _UNITS[-1])
@@ -37,11 +37,11 @@ def _three_digits(value: float) -> str:
 
 
 def percent_text(frac: float) -> str:
-    """A fraction as percent."""
+    """Format a fraction as percent."""
     return f"{100 * frac:.1f} %"
 
 
-# Most telling first: a narrow terminal shows what fits.
+# The most important columns first: a narrow terminal shows only as many as fit.
 _COLUMNS = (
     _Column("avg JCT", "avg_jct_s", time_text, with_interval=True),
     _Column("÷ {baseline}", "avg_jct_s", lambda value: f"{value:.2f}", is_ratio=True),
@@ -57,7 +57,7 @@ _COLUMNS = (
 
 
 def print_tables(comparison: Comparison, console: Console) -> None:
-    """Print one table a load. Times are means over seeds; ± is half of the 95 % interval."""
+    """Print one table for each load. Times are means over seeds; ± is half the 95 % interval."""
     is_cut = False
     for load in dict.fromkeys(summary.load for summary in comparison.summaries):
         summaries = [summary for summary in comparison.summaries if summary.load == load]
@@ -70,7 +70,7 @@ def print_tables(comparison: Comparison, console: Console) -> None:
 
 
 def left_out_lines(comparison: Comparison) -> list[str]:
-    """What policies left undone: who does less has an easier life, and the table does not tell."""
+    """Return lines on the jobs left out: a policy that completes fewer jobs looks better."""
     most: dict[tuple[str, str], int] = {}
     for run in comparison.runs:
         for reason, count in run.curves.left_out:

@@ -1,7 +1,7 @@
-"""What can be said of a mean over a few seeds: 95 % intervals.
+"""95 % confidence intervals of means over a few seeds.
 
-Means: Student's t interval. Ratios of two policies: a bootstrap of the seeds, each of which carries
-the figures of both policies, since both saw the same jobs.
+Means: Student's t interval. Ratios of two policies: a bootstrap over seeds; a seed has the figures
+of both policies, since both ran the same jobs.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 10_000
-_BOOTSTRAP_SEED = 20_240_901  # any fixed number: the same figures must give the same interval
+_BOOTSTRAP_SEED = 20_240_901  # fixed: the same figures must give the same interval
 _Z975 = 1.959963984540054
 # Upper 2.5 % points of Student's t for 1 to 30 degrees of freedom.
 # Source: Abramowitz and Stegun, Handbook of Mathematical Functions, table 26.10.
@@ -27,7 +27,7 @@ _T975 = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Covers the true value in 95 of 100 such experiments."""
+    """A 95 % confidence interval."""
 
     low: float
     high: float
@@ -35,12 +35,12 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds.
+    """A mean over seeds with its confidence interval.
 
     Attributes:
-        mean: of the seeds that have the figure.
-        ci95: None: one seed says nothing about the spread.
-        least, most: of any seed.
+        mean: over the seeds that have the figure.
+        ci95: None: one seed has no spread.
+        least, most: smallest and largest value of a seed.
     """
 
     mean: float
@@ -50,7 +50,7 @@ class SeedMean:
 
 
 def mean_of(values: Sequence[float]) -> SeedMean | None:
-    """Mean and Student's t interval of independent values; None without any."""
+    """Return mean and Student's t interval of independent values; None if there is none."""
     if not values:
         return None
     count = len(values)
@@ -64,14 +64,14 @@ def mean_of(values: Sequence[float]) -> SeedMean | None:
 
 
 def ratio_of(values: Sequence[float], baseline: Sequence[float]) -> SeedMean | None:
-    """Mean of the ratios of paired values, with the bootstrap percentile interval.
+    """Return the mean of the ratios of paired values, with the bootstrap percentile interval.
 
     Args:
-        values: one a seed.
+        values: one for each seed.
         baseline: of the same seeds, in the same order.
 
     Returns:
-        None where there is no pair, or a baseline of 0.
+        None if there is no pair, or a baseline is 0.
     """
     if not values or not all(baseline):
         return None
@@ -83,7 +83,7 @@ def ratio_of(values: Sequence[float], baseline: Sequence[float]) -> SeedMean | N
 
 
 def t975(freedom: int) -> float:
-    """The point that Student's t exceeds with probability 2.5 %, to three digits.
+    """Return the point that Student's t exceeds with probability 2.5 %, to three digits.
 
     Source: from 31 degrees of freedom on Abramowitz and Stegun, formula 26.7.5, three terms.
     """
@@ -102,7 +102,7 @@ def _bootstrap(ratios: NDArray[np.float64]) -> Interval:
     count = len(ratios)
     drawn = rng.integers(0, count, size=(count, RESAMPLES))
     totals = np.zeros(RESAMPLES)
-    for row in drawn:  # row by row, so that the order of additions does not hang on the processor
+    for row in drawn:  # row by row: the order of additions must not depend on the processor
         totals += ratios[row]
     low, high = np.quantile(totals / count, (0.025, 0.975)).tolist()
     return Interval(low, high)

@@ -1,7 +1,8 @@
-"""Performs the cases of a sweep in processes of this machine.
+"""The process engine: performs the cases of a sweep in processes of this machine.
 
-The standard pools will not do: one hangs when a worker is killed, for want of memory say, the other
-cannot drop runs that take minutes. Here each worker has a pipe; a dead one costs its case only.
+The standard pools do not suffice: multiprocessing's hangs if a worker is killed, for example by the
+OOM killer, and concurrent.futures' cannot drop runs that take minutes. Here each worker has a pipe;
+a dead worker loses only its own case.
 """
 
 import multiprocessing
@@ -67,7 +68,7 @@ class _Worker:
             self.is_alive = False
 
     def finished(self) -> Finished:
-        """What its case came to; of a dead worker, that it died."""
+        """Return the result of its case; Failed if the worker died."""
         assert self.case is not None
         try:
             finished: Finished = self.pipe.recv()

@@ -1,7 +1,7 @@
-"""Performs the cases of a sweep on a Ray cluster, or on a local Ray.
+"""The Ray engine: performs the cases of a sweep on a Ray cluster, or on a local Ray.
 
-Ray is an extra (`pip install roost[ray]`) and imported only when it is asked for. Its workers need
-Roost installed; trace and cluster travel there, files need not.
+Ray is an extra (`pip install roost[ray]`) and imported only if it is used. Its workers need Roost
+installed; trace and cluster are sent to them, so they need no files.
 """
 
 import os
@@ -17,11 +17,11 @@ _AHEAD = 4  # tasks waiting at the cluster per core, so that none idles between 
 
 
 class RayError(SimError):
-    """Ray is not there, or a cluster cannot be reached."""
+    """Ray is not installed, or a cluster cannot be reached."""
 
 
 class Ray(Protocol):
-    """What is used of the library, which is too large to be typed here as a whole."""
+    """The part of the Ray library that is used here."""
 
     exceptions: Any
 
@@ -52,9 +52,9 @@ class RayEngine:
     """See roost_sim.sweeps.sweep.SweepEngine.
 
     Attributes:
-        address: of a cluster as Ray writes it, "auto" for the one that this machine is part of;
-            None: a local one for the duration of the sweep.
-        process_count: cores of the local one.
+        address: of a Ray cluster, "auto" for the one that this machine is part of; None: start a
+            local Ray for the duration of the sweep.
+        process_count: cores of the local Ray.
     """
 
     address: str | None
@@ -89,8 +89,8 @@ class RayEngine:
 
 
 def _import_ray() -> Ray:
-    # Before the import, which reads them: Ray would report home, and warn of a coming change in
-    # how it hides GPUs from workers that ask for none.
+    # Set before the import, which reads them. Otherwise Ray sends usage statistics, and warns of a
+    # future change in how it hides GPUs from workers that request none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

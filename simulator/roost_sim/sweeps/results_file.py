@@ -1,7 +1,7 @@
-"""Finished runs of a sweep in a file, a line each, so that an interrupted sweep goes on.
+"""The results file: finished runs of a sweep, one a line; an interrupted sweep continues from it.
 
-The first line says what the runs have in common. A file of another trace, cluster or setting is
-refused; more policies, seeds or loads are welcome, and only what is missing is run.
+The first line has what the runs have in common. A file of another trace, cluster or setting is
+refused; policies, seeds and loads may be added, and only missing runs are simulated.
 """
 
 import json
@@ -31,7 +31,7 @@ class ResultsFileError(SimError):
 
 
 def facts_of(sweep: Sweep) -> Facts:
-    """What must be the same for runs to belong together, as JSON values."""
+    """Return what all runs of a file must have in common, as JSON values."""
     run = sweep.template
     return {
         "format": _FORMAT,
@@ -50,12 +50,12 @@ def facts_of(sweep: Sweep) -> Facts:
 
 
 def read_results(path: Path, facts: Facts) -> list[Done]:
-    """The runs in a file; none where there is no file yet.
+    """Read the runs in a file; none if there is no file yet.
 
-    A last line without its end is what a killed sweep leaves behind: that run is done again.
+    An incomplete last line is left by a killed sweep; that run is simulated again.
 
     Raises:
-        ResultsFileError: it is no such file, or of other runs.
+        ResultsFileError: it is not a results file, or of other runs.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def read_results(path: Path, facts: Facts) -> list[Done]:
 
 @contextmanager
 def appending(path: Path, facts: Facts) -> "Iterator[ResultsWriter]":
-    """Add to a file, which is made if need be.
+    """Open a file to append runs; it is created if it does not exist.
 
     Raises:
         ResultsFileError: it cannot be written.
@@ -91,7 +91,7 @@ def appending(path: Path, facts: Facts) -> "Iterator[ResultsWriter]":
 
 
 class ResultsWriter:
-    """Appends runs to an open file, each at once, so that a kill costs the run under way only."""
+    """Appends runs to an open file and flushes each, so that a kill loses only the present run."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -154,6 +154,6 @@ def _done(path: Path, number: int, line: str) -> Done:
 
 
 def unfinished(cases: Iterable[Case], done: Iterable[Done]) -> list[Case]:
-    """The cases that still have to be run."""
+    """Return the cases that still have to be run."""
     there = {run.case for run in done}
     return [case for case in cases if case not in there]

@@ -1,7 +1,7 @@
-"""What a report draws of one run, cut down to a few kilobytes: job times, queue, nodes over time.
+"""The curves of one run for the report, in a few kilobytes: job times, queue, nodes over time.
 
-Metrics are exact and made elsewhere; curves are for the eye. They are plain lists, so that they
-travel between processes and into files as they are.
+Metrics are exact and computed elsewhere; curves are for drawing. They are plain lists, so that they
+can be sent between processes and written to files without conversion.
 """
 
 from array import array
@@ -22,22 +22,22 @@ QUANTILES = 200
 QUEUE_POINTS = 400
 HEAT_COLUMNS = 200
 HEAT_ROWS = 64
-# One letter a share, 0 first and 1 last: a thirtieth of the memory that numbers would take, and a
-# sweep keeps thousands of runs. Steps of 1.6 % are finer than an eye sees.
+# One letter for each fraction, "0" for 0 and "_" for 1: a thirtieth of the memory of numbers, for a
+# sweep of thousands of runs. Steps of 1.6 % are too small to see.
 HEAT_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """Of one run.
+    """The curves of one run.
 
     Attributes:
         jct_s: quantiles of the measured jobs' completion times at (i + 0.5) / len, ascending.
-        end_s: from the first submission to the last end; the time that the others divide evenly.
-        queue: mean number of jobs that waited for GPUs, stopped ones too, in each of QUEUE_POINTS
-            parts.
-        heat: busy share of groups of nodes, a text a group and a letter of HEAT_DIGITS a part;
-            nodes in the cluster's order.
+        end_s: from the first submission to the last end; the other curves divide it evenly.
+        queue: mean number of jobs that waited for GPUs, preempted ones included, in each of
+            QUEUE_POINTS parts.
+        heat: busy fraction of groups of nodes, a text for each group with a letter of HEAT_DIGITS
+            for each part; nodes in the cluster's order.
         heat_names: first and last node of each group.
         tier_counts: placements on one node, in one rack, across racks.
         left_out: (reason, jobs).
@@ -62,27 +62,27 @@ class HoldLog:
 
     cluster: ClusterSpec
     _index: dict[NodeName, int] = field(init=False)
-    # Node, GPUs, begin, end of each stretch: policies that preempt make millions.
+    # Node, GPUs, begin, end of each interval: preemptive policies make millions.
     _rows: "array[float]" = field(default_factory=lambda: array("d"))
-    # Begin, end of each, of whatever number of nodes.
+    # Begin, end of each interval, once for all its nodes.
     _stretches: "array[float]" = field(default_factory=lambda: array("d"))
 
     def __post_init__(self) -> None:
         self._index = {node.name: number for number, node in enumerate(self.cluster.nodes)}
 
     def __call__(self, shares: tuple[NodeShare, ...], begin_s: float, end_s: float) -> None:
-        """Take in one stretch."""
+        """Record one interval in which a job held these GPUs."""
         self._stretches.extend((begin_s, end_s))
         for share in shares:
             gpu_count = len(share.gpu_indices)
             self._rows.extend((self._index[share.node], gpu_count, begin_s, end_s))
 
     def stretches(self) -> NDArray[np.float64]:
-        """When one job held GPUs without a break: float64 [stretch, (begin, end)]."""
+        """Return the intervals in which a job held GPUs: float64 [interval, (begin, end)]."""
         return np.array(self._stretches).reshape(-1, 2)
 
     def busy_frac(self, begin_s: float, end_s: float) -> NDArray[np.float64]:
-        """Busy share 0..1 of the GPUs of each group of nodes in each part of a time.
+        """Return the busy fraction of the GPUs of each group of nodes in each part of a time.
 
         Returns:
             float64 [group, part].
@@ -102,13 +102,13 @@ class HoldLog:
         return busy_frac.clip(0.0, 1.0)
 
     def names(self) -> list[tuple[str, str]]:
-        """First and last node of each group."""
+        """Return the first and the last node of each group."""
         nodes = self.cluster.nodes
         return [(nodes[a].name, nodes[b - 1].name) for a, b in _groups(len(nodes))]
 
 
 def curves_of(report: Report, span: Span, holds: HoldLog) -> Curves:
-    """Cut a run down to its curves."""
+    """Compute the curves of a run."""
     jobs = report.outcome.jobs
     first_s = jobs[0].submit_s if jobs else 0.0
     last_s = max((job.ended_s for job in jobs if job.ended_s is not None), default=first_s)
@@ -143,9 +143,9 @@ def _quantiles(values: Sequence[float]) -> list[float]:
 
 
 def _queue(jobs: Sequence[JobResult], holds: HoldLog, first_s: float, last_s: float) -> list[float]:
-    """Who is in the system and holds no GPUs waits.
+    """Mean queue in each part: jobs in the system minus jobs that hold GPUs.
 
-    Jobs that nothing could ever place wait for nothing, and do not count.
+    Jobs that did not end are left out: most of them could never be placed.
     """
     stays = [(job.submit_s, job.ended_s) for job in jobs if job.ended_s is not None]
     if not stays or last_s <= first_s:
@@ -172,10 +172,10 @@ def _covered(
     end_s: float,
     part_count: int,
 ) -> NDArray[np.float64]:
-    """Mean weight of the stretches that cover each of the equal parts of a time, [part].
+    """Mean sum of weights of the intervals that cover each of the equal parts of a time, [part].
 
-    The integral of the covering weight up to t is linear between ends of stretches; its
-    differences at the borders of the parts are what each part received.
+    The integral of that sum up to t is linear between begins and ends of intervals; its differences
+    at the borders of the parts are the integrals over the parts.
     """
     borders = np.linspace(begin_s, end_s, part_count + 1)
     moments = np.concatenate([since_s, until_s])
@@ -189,7 +189,7 @@ def _covered(
 
 
 def _groups(node_count: int) -> list[tuple[int, int]]:
-    """First and past-the-last node of at most HEAT_ROWS groups that are as equal as can be."""
+    """First and past-the-last node of at most HEAT_ROWS groups of nearly equal size."""
     rows = min(HEAT_ROWS, node_count)
     edges = [number * node_count // rows for number in range(rows + 1)]
     return list(pairwise(edges))

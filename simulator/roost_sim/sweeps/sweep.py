@@ -1,7 +1,7 @@
-"""Many runs of one comparison: every policy, seed and load; each independent of the others.
+"""A sweep: the runs of one comparison, for every policy, seed and load, independent of each other.
 
-A case is a few words and a sweep is plain data, so that any process on any machine can perform a
-case and gets the same figures.
+A case and a sweep are plain data, so that any process on any machine can perform a case and gets
+the same figures.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -17,7 +17,7 @@ from roost_sim.runs.simulation import Run, simulate
 from roost_sim.sweeps.run_curves import Curves, HoldLog, curves_of
 from roost_sim.traces.trace import Trace
 
-# Keep the draws of jobs apart from what policies draw from the same seed.
+# Separate the draws of jobs from the policies' draws with the same seed.
 _WINDOW_STREAM, _SAMPLE_STREAM = 1, 2
 
 
@@ -26,7 +26,7 @@ class Case:
     """One run of a sweep.
 
     Attributes:
-        load: offered load that the arrivals are scaled to; None: as in the trace.
+        load: offered load to which the arrivals are scaled; None: as in the trace.
     """
 
     policy: str
@@ -40,10 +40,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What a case came to.
+    """The result of a case.
 
     Attributes:
         document: the object that `roost-sim run --json` would print, and the load.
+        curves: for the report.
     """
 
     case: Case
@@ -53,7 +54,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A case that came to nothing, and why; the others go on."""
+    """A case that failed, and why; other cases are not affected."""
 
     case: Case
     reason: str
@@ -67,11 +68,11 @@ class Sweep:
     """What all cases have in common.
 
     Attributes:
-        template: a run of the whole trace; each case puts in its policy, seed, jobs and load.
-        window_jobs: so many consecutive jobs make a run, from a place that the seed draws, the
-            same for all policies; None: all jobs.
-        sample_jobs: so many jobs make a run, which the seed draws from all over the trace, the same
-            for all policies; None: all jobs.
+        template: a run of the whole trace; each case replaces policy, seed, jobs and load.
+        window_jobs: consecutive jobs of a run, from a position that the seed draws, the same for
+            all policies; None: all jobs.
+        sample_jobs: jobs of a run, which the seed draws from the whole trace, the same for all
+            policies; None: all jobs.
     """
 
     template: Run
@@ -79,19 +80,19 @@ class Sweep:
     sample_jobs: int | None = None
 
     def perform(self, case: Case) -> Finished:
-        """Simulate one case, and answer also where that fails: one case must not stop the rest."""
+        """Simulate one case; return Failed on any error, since it must not stop other cases."""
         try:
             return self._simulate(case)
         except SimError as error:
             return Failed(case, str(error))
-        except Exception as error:  # noqa: BLE001  supervises: thousands of runs, one may be broken
+        except Exception as error:  # noqa: BLE001  supervises thousands of runs
             return Failed(case, f"{type(error).__name__}: {error}")
 
     def jobs_of(self, case: Case) -> Trace:
-        """What arrives in a case; the same for every policy.
+        """Return the jobs of a case; the same for every policy.
 
         Raises:
-            TraceError: too few jobs to draw, or all at once where a load is wanted.
+            TraceError: too few jobs to draw, or a load is set and all jobs arrive at once.
         """
         trace = self.template.trace
         if self.window_jobs is not None:
@@ -122,10 +123,10 @@ class Sweep:
 
 
 class SweepEngine(Protocol):
-    """Something that performs the cases of a sweep, on this machine or on many."""
+    """Performs the cases of a sweep, on this machine or on several."""
 
     def perform(self, sweep: Sweep, cases: Sequence[Case]) -> Generator[Finished, None, None]:
-        """Yield each case once as it finishes, in any order. Closing it stops the rest.
+        """Yield each case once as it finishes, in any order. Closing it stops the other cases.
 
         Raises:
             SimError: the engine as a whole cannot work.
@@ -133,7 +134,7 @@ class SweepEngine(Protocol):
 
 
 class InProcess:
-    """Performs one case after the other here."""
+    """Performs one case after the other in this process."""
 
     def perform(self, sweep: Sweep, cases: Sequence[Case]) -> Generator[Finished, None, None]:
         """See SweepEngine."""
@@ -143,17 +144,17 @@ class InProcess:
 def cases_of(
     policies: Sequence[str], seeds: Sequence[int], loads: Sequence[float | None]
 ) -> list[Case]:
-    """Every combination. Seeds are outermost, so that an interrupted sweep has whole pairs."""
+    """Return all combinations, seeds outermost, so that an interrupted sweep has whole pairs."""
     return [Case(policy, seed, load) for seed in seeds for load in loads for policy in policies]
 
 
 def drawn_sample(trace: Trace, job_count: int, seed: int) -> Trace:
-    """So many jobs from all over the trace, each as likely: what a part of the cluster would see.
+    """Draw jobs from the whole trace with equal probability, like the load of a smaller cluster.
 
-    Keeps the mix and the trace's whole span, so that the longest jobs are short beside it.
+    Keeps the job mix and the span of the trace, so that the longest jobs are short beside it.
 
     Raises:
-        TraceError: it has fewer jobs.
+        TraceError: the trace has fewer jobs.
     """
     if len(trace) < job_count:
         raise TraceError(trace.source, None, f"{len(trace)} jobs are too few to draw {job_count}")
@@ -164,10 +165,10 @@ def drawn_sample(trace: Trace, job_count: int, seed: int) -> Trace:
 
 
 def drawn_window(trace: Trace, job_count: int, seed: int) -> Trace:
-    """So many consecutive jobs, from a place of the trace that the seed draws.
+    """Return consecutive jobs, from a position of the trace that the seed draws.
 
     Raises:
-        TraceError: it has fewer jobs.
+        TraceError: the trace has fewer jobs.
     """
     spare = len(trace) - job_count
     if spare < 0:

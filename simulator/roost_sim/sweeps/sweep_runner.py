@@ -1,4 +1,4 @@
-"""Runs a sweep to its end or to Ctrl-C: keeps results, shows how far it is."""
+"""The sweep runner: runs a sweep to its end or to Ctrl-C, saves results and shows progress."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -30,7 +30,7 @@ _LINES = 10  # of progress, where stderr is no terminal
 
 @dataclass(slots=True)
 class Collected:
-    """What has finished; kept when the rest is given up."""
+    """The finished cases, also of an interrupted sweep."""
 
     done: list[Done] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
@@ -38,13 +38,13 @@ class Collected:
 
 
 class Meter(Protocol):
-    """Shows how far a sweep is."""
+    """Shows the progress of a sweep."""
 
     def begin(self, count: int, ready: int) -> None:
-        """So many cases in all, so many of them ready from the start."""
+        """Begin with the number of all cases, and of those that are ready from the start."""
 
     def advance(self, finished: Finished) -> None:
-        """One more."""
+        """Count one more finished case."""
 
 
 def collect(
@@ -54,25 +54,25 @@ def collect(
     results_path: Path | None,
     meter: Meter,
 ) -> Collected:
-    """Perform the cases, less those that are in the results file; Ctrl-C keeps what is there.
+    """Perform the cases that the results file lacks; after Ctrl-C return the finished ones.
 
     Raises:
         SimError: the results file or the engine cannot be used.
     """
     collected = Collected()
-    kept: AbstractContextManager[ResultsWriter | None] = nullcontext()
+    appender: AbstractContextManager[ResultsWriter | None] = nullcontext()
     if results_path is not None:
         facts = facts_of(sweep)
         wanted = set(cases)
         collected.done += [run for run in read_results(results_path, facts) if run.case in wanted]
-        kept = appending(results_path, facts)
+        appender = appending(results_path, facts)
     todo = unfinished(cases, collected.done)
-    with kept as writer:
+    with appender as writer:
         try:
             meter.begin(len(cases), len(cases) - len(todo))
             with closing(engine.perform(sweep, todo)) as running:
                 for finished in running:
-                    _keep(finished, collected, writer)
+                    _collect_one(finished, collected, writer)
                     meter.advance(finished)
         except KeyboardInterrupt:
             collected.is_interrupted = True
@@ -81,7 +81,7 @@ def collect(
 
 @contextmanager
 def shown_progress() -> Iterator[Meter]:
-    """A bar on a terminal, a line now and then in a file; both on stderr."""
+    """Show a bar on a terminal, up to ten lines in a file; both on stderr."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _LineMeter(console)
@@ -96,7 +96,7 @@ def shown_progress() -> Iterator[Meter]:
         yield _BarMeter(progress)
 
 
-def _keep(finished: Finished, collected: Collected, writer: ResultsWriter | None) -> None:
+def _collect_one(finished: Finished, collected: Collected, writer: ResultsWriter | None) -> None:
     if isinstance(finished, Failed):
         collected.failed.append(finished)
         return

@@ -1,8 +1,8 @@
-"""Finds the delay gate's numbers on one stretch of a trace, and tries them on the next.
+"""Tuning: searches the delay gate's numbers on one part of a trace, and evaluates them on the next.
 
-One number at a time is varied around the best found so far, in the order of the grid; there are
-few, and they hardly interact. A number is changed only where that gains more than noise would:
-the fewer are turned, the less is learned by heart. What counts is the gain on the next stretch.
+A coordinate search: one number at a time is varied around the best setting so far, in the order of
+the grid; there are few numbers, and they hardly interact. A number is changed only if that gains
+more than LEAST_GAIN, to limit overfitting. What counts is the gain on the next part of the trace.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,26 +26,26 @@ GRID: Mapping[str, tuple[float, ...]] = {
     "crowding_weight": (0.0, 0.5, 1.0, 2.0),
     "half_life_s": (21_600.0, 86_400.0, 345_600.0),
 }
-LEAST_GAIN = 0.003  # of the mean ratio; less is not worth a key in a configuration
+LEAST_GAIN = 0.003  # in the mean ratio; a smaller gain is not worth a configuration key
 METRIC = "avg_jct_s"
 _OPEN = "open"
 _MIDDLE_FRAC = 0.5
 
-Told = Callable[[Finished], None]
+OnFinished = Callable[[Finished], None]
 
 
 class TuningError(SimError):
-    """A run failed, so that nothing can be compared."""
+    """A run failed, so that no comparison is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """What tuning came to. Ratios are of average job completion time to that without a gate.
+    """The result of tuning. Ratios are of average job completion time to that without a gate.
 
     Attributes:
-        numbers: those that differ from the defaults.
-        searched: ratio of the tuned gate on the stretch that it was tuned on.
-        tuned, default: ratios of the tuned gate and of the defaults on the next stretch.
+        numbers: the numbers that differ from the defaults.
+        searched: ratio of the tuned gate on the part that it was tuned on.
+        tuned, default: ratios of the tuned gate and of the defaults on the next part.
     """
 
     numbers: Mapping[str, float]
@@ -59,12 +59,12 @@ class Tuner:
     """One search.
 
     Attributes:
-        sweep: whose template has the whole trace.
-        policy: whose gate is tuned; its other parts stay.
+        sweep: its template has the whole trace.
+        policy: its gate is tuned, its other parts stay.
         seeds: of every comparison.
         load: as in Case.
         engine: performs the runs.
-        told: hears of every run.
+        on_finished: called with every finished run.
         grid: values to try, by number.
     """
 
@@ -73,19 +73,19 @@ class Tuner:
     seeds: Sequence[int]
     load: float | None
     engine: SweepEngine
-    told: Told = lambda finished: None
+    on_finished: OnFinished = lambda finished: None
     grid: Mapping[str, Sequence[float]] = field(default_factory=lambda: GRID)
 
     def run_count(self, defaults: Mapping[str, float]) -> int:
-        """How many runs a search takes."""
+        """Return the number of runs of a search."""
         tries = sum(value != defaults[key] for key, values in self.grid.items() for value in values)
         return (tries + 2 + 3) * len(self.seeds)
 
     def tune(self, defaults: Mapping[str, float]) -> Tuned:
-        """Search on the first half of the jobs, try on the second.
+        """Search on the first half of the jobs, evaluate on the second.
 
         Args:
-            defaults: the gate's, of every number in the grid.
+            defaults: the gate's default of every number in the grid.
 
         Raises:
             TuningError: a run failed.
@@ -117,13 +117,13 @@ class Tuner:
             yield replace(template, trace=stretch(template.trace, begin_frac, _MIDDLE_FRAC))
 
     def _mean_by_gate(self, sweep: Sweep, gates: Sequence[str]) -> dict[str, list[float]]:
-        """Average job completion times of each gate, a value a seed."""
+        """Average job completion times of each gate, one for each seed."""
         policy = {gate: self._with_gate(gate) for gate in gates}
         cases = [Case(policy[gate], seed, self.load) for seed in self.seeds for gate in gates]
         found: dict[Case, float] = {}
         with closing(self.engine.perform(sweep, cases)) as running:
             for finished in running:
-                self.told(finished)
+                self.on_finished(finished)
                 found[finished.case] = _metric(finished)
         return {
             gate: [found[Case(policy[gate], seed, self.load)] for seed in self.seeds]
@@ -136,10 +136,10 @@ class Tuner:
 
 
 def stretch(trace: Trace, begin_frac: float, length_frac: float) -> Trace:
-    """Consecutive jobs of a trace, the first at time 0.
+    """Return consecutive jobs of a trace, the first at time 0.
 
     Raises:
-        TraceError: there is none.
+        TraceError: the part has no job.
     """
     begin = int(len(trace) * begin_frac)
     end = begin + int(len(trace) * length_frac)

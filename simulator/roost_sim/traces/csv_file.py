@@ -1,4 +1,4 @@
-"""Reads and writes traces that are tables: Roost's columns, and the names of public traces.
+"""CSV traces: reads and writes Roost's columns, and reads those of public traces.
 
 The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_time and duration
 (S-Lab HeliosData README); the tables that others cut from Philly have num_gpus and submit_time.
@@ -44,7 +44,7 @@ NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where each quantity stands in a row; None: the file does not have it."""
+    """The position of each quantity in a row; None: the file does not have it."""
 
     width: int
     submit: int | None
@@ -155,10 +155,10 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
 
 
 def epoch_of(text: str) -> float:
-    """Seconds since 1970 of a date and time, read as UTC where it names no zone.
+    """Parse a date and time to seconds since 1970, as UTC unless it names a zone.
 
     Raises:
-        Unusable: it is none.
+        Unusable: the text is not a date and time.
     """
     try:
         moment = datetime.fromisoformat(text.strip())
@@ -177,7 +177,7 @@ def _epoch_of_zero_s(row: Sequence[str], columns: Columns) -> float | None:
 
 
 def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollector) -> bool:
-    """Take a chunk in at once; False where any row needs a closer look."""
+    """Add a chunk at once; False, and nothing is added, if a row has to be checked by itself."""
     if any(len(row) != columns.width for row in rows):
         return False
     table = list(zip(*rows, strict=True))

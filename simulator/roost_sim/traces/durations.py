@@ -1,4 +1,4 @@
-"""Time limits for jobs of a trace: none of the public ones has any."""
+"""Time limits for jobs of a trace: no public trace has any."""
 
 from math import ceil
 
@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from roost_sim.traces.trace import Trace
 
-_LEAST_OVERESTIMATE, _MOST_OVERESTIMATE = 2.0, 10.0  # of users' time limits on batch systems
+_LEAST_OVERESTIMATE, _MOST_OVERESTIMATE = 2.0, 10.0  # as on batch systems
 _LIMIT_STEP_S = 3_600.0
 
 
 def limits_s(trace: Trace, seed: int) -> NDArray[np.float64]:
-    """Time limits as users ask for them: 2 to 10 times too long, in whole hours.
+    """Draw time limits as users set them: 2 to 10 times the run time, in whole hours.
 
     Returns:
         float64 [job], never below the run time.

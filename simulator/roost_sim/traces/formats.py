@@ -1,4 +1,4 @@
-"""Opens a trace whatever its format: looks at how the file begins."""
+"""Trace formats: loads a trace of any of them, detected by the first bytes of the file."""
 
 from enum import Enum
 from pathlib import Path
@@ -13,7 +13,7 @@ from roost_sim.traces.sacct_file import is_sacct_header, read_sacct
 
 
 class Format(Enum):
-    """The formats, under the names that people write."""
+    """The formats by name."""
 
     CSV = "csv"
     SACCT = "sacct"
@@ -25,7 +25,7 @@ class Reader(Protocol):
     """Reads one format."""
 
     def __call__(self, path: Path, *, strict: bool = False) -> LoadedTrace:
-        """Read a file of it; raises TraceError."""
+        """Read a file; raises TraceError."""
 
 
 READERS: dict[Format, Reader] = {
@@ -42,7 +42,7 @@ def load_trace(path: Path, *, format: Format | None = None, strict: bool = False
     Args:
         path: a CSV (Roost's or Helios' columns), `sacct -P` text, Philly's cluster_job_log, or a
             journal of roostd (the file, or the folder that has it). Text may be gzip.
-        format: what it is; None: look.
+        format: None: detect it.
         strict: raise at the first bad row instead of counting it.
 
     Raises:
@@ -52,7 +52,7 @@ def load_trace(path: Path, *, format: Format | None = None, strict: bool = False
 
 
 def detect_format(path: Path) -> Format:
-    """Tell a trace's format from its first bytes.
+    """Detect a trace's format by its first bytes.
 
     Raises:
         TraceError: the file cannot be read, or is empty.

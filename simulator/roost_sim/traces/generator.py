@@ -1,6 +1,6 @@
-"""Makes synthetic traces that look like a public one.
+"""The trace generator: draws synthetic traces with the statistics of a public one.
 
-A job belongs to a burst of its predecessor (same size, seconds later) or begins a new one. Bursts
+A job belongs to the burst of its predecessor (same size, seconds later) or begins a new one. Bursts
 arrive with the rhythm of day and week, on days that differ in their total. The duration is drawn
 from a mixture of log-normals for the job's size class. Numbers: `roost_sim.traces.fitted_traces`;
 how well they fit: docs/simulator/traces.md.
@@ -37,20 +37,20 @@ class SizeClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceModel:
-    """Everything the generator draws from.
+    """The distributions that the generator draws from.
 
     Attributes:
-        source: the trace it was fitted on.
-        sizes: (GPUs, probability); adds up to 1.
+        source: the trace that it was fitted on.
+        sizes: (GPUs, probability); the probabilities sum to 1.
         classes: by size, ascending.
-        longest_s: durations are cut off here.
-        jobs_per_day: the mean.
-        day_log_sigma: deviation of ln(jobs of a day) beyond what the weekday explains.
+        longest_s: longer durations are cut to this.
+        jobs_per_day: mean over all days.
+        day_log_sigma: deviation of ln(jobs of a day) that the weekday does not explain.
         hour_weights: [24], mean 1; local time of the trace.
         weekday_weights: [7], Monday first, mean 1.
-        burst_frac: how many jobs belong to their predecessor's burst.
+        burst_frac: fraction of the jobs that belong to their predecessor's burst.
         burst_gap_s: mean seconds between jobs of a burst.
-        models: (name, probability) of what jobs train; empty: the trace did not say.
+        models: (name, probability) of the models that jobs train; empty: the trace has none.
     """
 
     source: str
@@ -75,18 +75,18 @@ def generate(
     max_gpu_count: int | None = None,
     is_batch: bool = False,
 ) -> Trace:
-    """Make a trace. The same arguments give the same trace.
+    """Draw a trace. The same arguments give the same trace.
 
     Args:
-        model: what to draw from.
-        job_count: how many jobs.
+        model: the distributions.
+        job_count: number of jobs.
         seed: of the random numbers.
-        jobs_per_day: instead of the model's; Trace.at_load sets a load.
-        max_gpu_count: leaves larger sizes out and draws the others in proportion.
+        jobs_per_day: in place of the model's; Trace.at_load sets a load.
+        max_gpu_count: larger sizes are left out, the others drawn in proportion.
         is_batch: all jobs arrive at once, in the order in which they were drawn.
 
     Raises:
-        ValueError: no job, or no size that is small enough.
+        ValueError: no job is wanted, or no size is small enough.
     """
     if job_count < 1:
         raise ValueError(f"want 1 job or more, got {job_count}")
@@ -134,8 +134,8 @@ def _draw_models(
 ) -> NDArray[np.int32] | None:
     if not model.models:
         return None
-    chances = np.array([chance for _, chance in model.models])
-    chosen = rng.choice(len(chances), size=count, p=chances / chances.sum())
+    weights = np.array([weight for _, weight in model.models])
+    chosen = rng.choice(len(weights), size=count, p=weights / weights.sum())
     return chosen.astype(np.int32)
 
 
@@ -145,9 +145,9 @@ def _draw_sizes(
     fitting = [pair for pair in model.sizes if max_gpu_count is None or pair[0] <= max_gpu_count]
     if not fitting:
         raise ValueError(f"no size of {model.source} is {max_gpu_count} GPUs or less")
-    chances = np.array([chance for _, chance in fitting])
+    weights = np.array([weight for _, weight in fitting])
     sizes = np.array([size for size, _ in fitting], dtype=np.int64)
-    return rng.choice(sizes, size=count, p=chances / chances.sum())
+    return rng.choice(sizes, size=count, p=weights / weights.sum())
 
 
 def _submissions(
@@ -157,7 +157,7 @@ def _submissions(
     bursts_per_day_per_burst: float,
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """When each job comes, float64 [job]: a burst's start, and the gaps since."""
+    """Submission of each job, float64 [job]: the start of its burst plus the gaps since."""
     burst = np.cumsum(is_new) - 1
     starts_s = _burst_starts(model, int(burst[-1]) + 1, bursts_per_day_per_burst, rng)
     since_s = np.cumsum(gaps_s)

@@ -1,8 +1,8 @@
-"""Reads the jobs out of roostd's journal: what the daemon saw waiting, start and end.
+"""Journal traces: reads the jobs whose wait, start and end roostd recorded in its journal.
 
 The layout is roostd's (tables run and entry; a record is four bytes of length and that much JSON,
-see docs/operations.md). Read here without the daemon's own reader, which belongs to its edge: of
-all events three matter, and of those a handful of fields.
+see docs/operations.md). Not read with the daemon's reader: of all events only three kinds matter,
+and of those only a few fields.
 """
 
 import json
@@ -30,8 +30,8 @@ ORDER BY entry.sequence
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What the journal says of one job so far; times are engine times."""
+class _JobSoFar:
+    """What the journal has recorded of one job so far; times are engine times."""
 
     submit_s: float
     gpu_count: int
@@ -51,9 +51,9 @@ class _History:
     """Follows the jobs of a journal; a job goes to the collector when it has ended."""
 
     collector: TraceCollector
-    jobs: dict[str, _Seen] = field(default_factory=dict)
+    jobs: dict[str, _JobSoFar] = field(default_factory=dict)
 
-    def take(self, sequence: int, event: Mapping[str, Any]) -> None:
+    def apply(self, sequence: int, event: Mapping[str, Any]) -> None:
         match event["$"]:
             case "JobQueued" | "JobChanged":
                 self._queued(event)
@@ -65,17 +65,17 @@ class _History:
     def _queued(self, event: Mapping[str, Any]) -> None:
         job = event["job"]
         shape = job["shapes"][0]
-        seen = self.jobs.setdefault(job["job_id"], _Seen(float(job["submit_s"]), 0))
+        seen = self.jobs.setdefault(job["job_id"], _JobSoFar(float(job["submit_s"]), 0))
         seen.stop(float(event["at_s"]))  # a requeue
         seen.gpu_count = int(shape["node_count"]) * int(shape["gpus_per_node"])
         seen.user = str(job["user_id"])
 
     def _started(self, event: Mapping[str, Any]) -> None:
         at_s, shares = float(event["at_s"]), event["shares"]
-        seen = self.jobs.setdefault(event["job_id"], _Seen(at_s, 0))
+        seen = self.jobs.setdefault(event["job_id"], _JobSoFar(at_s, 0))
         seen.gpu_count = sum(len(share["gpu_indices"]) for share in shares)
         seen.node_count = len(shares) or UNKNOWN
-        if seen.started_s is None:  # a restarted daemon is told again of every running job
+        if seen.started_s is None:  # running jobs are reported to a restarted daemon again
             seen.started_s = at_s
 
     def _ended(self, sequence: int, event: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ class _History:
 
 
 def is_journal(path: Path) -> bool:
-    """Whether this is a journal, or a folder that has one."""
+    """Whether a path is a journal, or a folder that has one."""
     try:
         with _file_of(path).open("rb") as file:
             return file.read(16) == b"SQLite format 3\x00"
@@ -97,7 +97,7 @@ def is_journal(path: Path) -> bool:
 
 
 def read_journal(path: Path, *, strict: bool = False) -> LoadedTrace:
-    """Read the jobs that ended while roostd watched. Its file is opened for reading only.
+    """Read the jobs that ended while roostd was running. The file is opened read-only.
 
     Lines in messages are the sequence numbers of the journal's entries.
 
@@ -117,7 +117,7 @@ def read_journal(path: Path, *, strict: bool = False) -> LoadedTrace:
             epoch_s = _epoch_of_zero_s(connection, file)
             for sequence, event in _events(connection, collector):
                 try:
-                    history.take(sequence, event)
+                    history.apply(sequence, event)
                 except (KeyError, TypeError, ValueError, IndexError) as error:
                     collector.reject(sequence, Unusable("event lacks a field", str(error)))
     except sqlite3.Error as error:

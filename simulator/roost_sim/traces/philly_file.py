@@ -1,4 +1,4 @@
-"""Reads Microsoft's public Philly trace as it was published: the JSON of cluster_job_log.
+"""Philly traces: reads Microsoft's public trace as published, the JSON of cluster_job_log.
 
 An array of jobs, each with submitted_time, status, user and attempts; an attempt has start_time,
 end_time and detail, one entry a machine with the list of its GPUs (msr-fiddle/philly-traces,

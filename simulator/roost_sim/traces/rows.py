@@ -1,7 +1,7 @@
-"""Collects rows into a trace, whatever the format they come from, and counts the bad ones.
+"""Rows of trace files: collects them into a trace, for all formats, and counts the bad ones.
 
-Clean rows go in by the chunk, which is what lets a million of them load in a few seconds; a chunk
-with anything wrong in it is read once more, row by row, so that each complaint names its line.
+Clean rows are added by the chunk, so that a million of them load in a few seconds. A chunk with a
+bad row is read again row by row, so that each message names its line.
 """
 
 import gzip
@@ -23,8 +23,7 @@ from roost_sim.traces.trace import MAX_TIME_S, UNKNOWN, Status, Trace, make_trac
 
 EXAMPLE_COUNT = 20
 MAX_GPU_COUNT = 1_000_000
-# Ten years. A longer job is a wrong unit, and a policy that looks at jobs once an hour or every two
-# minutes would never come to its end.
+# Ten years. A longer job has a wrong unit, and a simulation in rounds of minutes would not end.
 MAX_DURATION_S = 320_000_000
 
 _COMPLETED = ("pass", "passed", "completed", "complete", "done", "success", "succeeded", "finished")
@@ -41,7 +40,7 @@ STATUS_OF = {
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that no job could be made of."""
+    """A row that is not a usable job."""
 
     source: str
     line: int
@@ -53,13 +52,13 @@ class BadRow:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What reading a trace came to.
+    """Counts of the rows of a trace file.
 
     Attributes:
         job_count: jobs read.
-        skipped: rows that are no GPU job, by reason; nothing is wrong with them.
-        bad_count: rows that are wrong.
-        bad_by_reason: kinds of wrong, without the values.
+        skipped: valid rows that are not a GPU job, by reason.
+        bad_count: invalid rows.
+        bad_by_reason: invalid rows by kind of error, without the values.
         examples: the first bad rows.
     """
 
@@ -72,7 +71,7 @@ class ReadReport:
 
 @dataclass(frozen=True, slots=True)
 class LoadedTrace:
-    """A trace, and what was left out of it."""
+    """A trace, and the counts of the rows that were left out of it."""
 
     trace: Trace
     report: ReadReport
@@ -80,7 +79,7 @@ class LoadedTrace:
 
 @dataclass(slots=True)
 class Names:
-    """Gives each name a number, in order of first sight. "" is UNKNOWN."""
+    """Numbers names in the order of their first occurrence. "" is UNKNOWN."""
 
     index: dict[str, int] = field(default_factory=lambda: {"": UNKNOWN})
 
@@ -98,7 +97,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
-    """Some clean rows as columns; anything but times and sizes may be unknown throughout.
+    """Clean rows as columns; columns other than times and sizes may be unknown as a whole.
 
     Attributes:
         submit_s: [row], seconds from any origin that the whole file shares.
@@ -121,7 +120,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job of a file, in its own words."""
+    """One job of a file, before times are made relative and names numbered."""
 
     submit_s: float
     duration_s: float
@@ -133,7 +132,7 @@ class Row:
 
 
 class Unusable(Exception):
-    """A row that no job can be made of; `kind` says why without the row's values."""
+    """A row is not a usable job; `kind` is the reason without the row's values."""
 
     def __init__(self, kind: str, value: str = "") -> None:
         super().__init__(f"{kind}, got {value!r}" if value else kind)
@@ -142,7 +141,7 @@ class Unusable(Exception):
 
 @dataclass(slots=True)
 class TraceCollector:
-    """Takes rows and chunks in, gives a trace back.
+    """Collects rows and chunks into a trace.
 
     Attributes:
         source: the file, for messages.
@@ -158,7 +157,7 @@ class TraceCollector:
     _models: Names = field(default_factory=Names)
 
     def add(self, line: int, row: Row) -> None:
-        """Take one row in, or count it as bad or skipped."""
+        """Add one row, or count it as bad or skipped."""
         try:
             check_range(row)
         except Unusable as problem:
@@ -172,7 +171,7 @@ class TraceCollector:
             self._rows.append(row)
 
     def add_chunk(self, chunk: Chunk) -> bool:
-        """Take a chunk in if every row of it is in range; else take nothing in and say False."""
+        """Add a chunk if every row of it is in range; else add nothing and return False."""
         submit_s, duration_s, gpus = chunk.submit_s, chunk.duration_s, chunk.gpu_count
         nodes = chunk.node_count
         is_clean = (
@@ -201,12 +200,12 @@ class TraceCollector:
         return True
 
     def skip(self, reason: str, count: int = 1) -> None:
-        """Count rows that are fine but are no GPU job."""
+        """Count valid rows that are not a GPU job."""
         if count:
             self.report.skipped[reason] += count
 
     def reject(self, line: int, problem: Unusable) -> None:
-        """Count a bad row, or raise it where the reading is strict.
+        """Count a bad row, or raise an error if the reading is strict.
 
         Raises:
             TraceError: strict.
@@ -219,10 +218,10 @@ class TraceCollector:
             self.report.examples.append(BadRow(self.source, line, str(problem)))
 
     def finish(self, epoch_of_zero_s: float | None = None) -> LoadedTrace:
-        """Make the trace: sorted, and counted from its first submission.
+        """Return the trace: sorted, with times from its first submission.
 
         Args:
-            epoch_of_zero_s: the wall clock at 0 of the submit_s that came in; None: unknown.
+            epoch_of_zero_s: the wall clock at submit_s 0 of the added rows; None: unknown.
 
         Raises:
             TraceError: there is no job in the file.
@@ -276,7 +275,7 @@ class TraceCollector:
 
 
 def check_range(row: Row) -> None:
-    """Refuse quantities that cannot be.
+    """Refuse quantities out of range.
 
     Raises:
         Unusable: names the quantity.
@@ -292,7 +291,7 @@ def check_range(row: Row) -> None:
 
 
 def status_of(text: str) -> Status:
-    """What a scheduler's word for the end of a job means: Pass, COMPLETED, CANCELLED by 1000.
+    """Return the status for a scheduler's word: Pass, COMPLETED, CANCELLED by 1000.
 
     Raises:
         Unusable: the word is not known.
@@ -308,8 +307,8 @@ def status_of(text: str) -> Status:
 def open_trace(path: Path) -> Iterator[TextIO]:
     """Open a text file, plain or gzip by its content.
 
-    Bytes that are not UTF-8 are spelled out as escapes: one job's name in Latin-1 must not cost the
-    whole trace, and two names stay two.
+    Bytes that are not UTF-8 become escapes: a job's name in Latin-1 must not make the whole trace
+    unreadable, and different names stay different.
 
     Raises:
         TraceError: it cannot be opened, or read to its end.

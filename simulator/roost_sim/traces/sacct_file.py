@@ -1,4 +1,4 @@
-"""Reads Slurm's accounting: what `sacct -P` prints.
+"""sacct traces: reads Slurm's accounting as `sacct -P` prints it.
 
     sacct -a -P -X -S 2026-01-01 -o JobID,User,Submit,ElapsedRaw,NNodes,AllocTRES,State
 
@@ -43,7 +43,7 @@ class _Fields:
 def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
     """Read what `sacct -P` wrote into a file, plain or gzip.
 
-    Steps (`12.batch`) are passed over, and so are jobs that have not ended.
+    Steps (`12.batch`) are skipped, and so are jobs that have not ended.
 
     Args:
         path: with sacct's header line; the fields may stand in any order.
@@ -112,7 +112,7 @@ def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector
 
 
 def gpus_of(tres: str) -> int:
-    """The GPUs in a TRES list: `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4` has 4.
+    """Return the GPUs in a TRES list: `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4` has 4.
 
     Slurm lists the sum beside the types; an old slurmdbd lists only what AccountingStorageTRES
     names, so without a sum the types are added up.

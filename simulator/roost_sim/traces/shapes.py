@@ -1,9 +1,9 @@
-"""How a trace's GPU count becomes shapes: Slurm gives every node of a job as many GPUs.
+"""Shapes of a trace's jobs: Slurm gives a job the same number of GPUs on every node.
 
-Traces say how many GPUs a job had, seldom on how many nodes. A job that fits on one node wants one.
-A larger one wants the fewest nodes among which its GPUs divide evenly, up to twice the fewest that
-could hold it. Where they divide nowhere there, or nothing else has room, the number is rounded up
-and the job holds a few GPUs more than it uses.
+Traces have the GPUs of a job, but seldom its number of nodes. A job that fits on one node gets the
+shape of one node. A larger job gets the fewest nodes among which its GPUs divide evenly, up to
+twice the fewest that could hold it. If they divide evenly among none of these, or even shapes do
+not fit, the GPUs a node are rounded up and the job holds a few GPUs more than it uses.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ JobShapeRule: TypeAlias = Callable[[JobId, int, int], tuple[Shape, ...]]
 
 @cache
 def tightest_shapes(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
-    """The even shape on the fewest nodes, and the rounded one if that has fewer: it waits for them.
+    """Return the even shape on the fewest nodes, and the rounded one if it has fewer nodes.
 
     Args:
         gpu_count: of the job, at least 1.
@@ -32,7 +32,7 @@ def tightest_shapes(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
 
 @cache
 def every_even_shape(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
-    """The tightest shapes, then the wider even ones down to one GPU a node: it takes what there is.
+    """Return the tightest shapes, then all wider even ones down to one GPU a node.
 
     Args:
         gpu_count: of the job, at least 1.
@@ -45,5 +45,5 @@ def every_even_shape(gpu_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
 
 
 def _shape(node_count: int, gpus_per_node: int) -> Shape:
-    # One CPU a GPU: no public trace tells what its jobs asked for, and GPUs are what is studied.
+    # One CPU a GPU: no public trace has the CPUs that its jobs requested.
     return Shape(node_count=node_count, gpus_per_node=gpus_per_node, cpus_per_node=gpus_per_node)

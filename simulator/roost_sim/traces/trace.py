@@ -1,7 +1,7 @@
 """A trace: the jobs that a simulation replays, as columns.
 
 Columns rather than objects: a year of a large site is a million jobs, and slicing, scaling and
-statistics are then single numpy calls. Reading files is `roost_sim.traces.formats`' business.
+statistics are then single numpy calls. Files are read by `roost_sim.traces.formats`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
 
-MAX_TIME_S = 1e11  # three thousand years: beyond it, somebody's unit is wrong
+MAX_TIME_S = 1e11  # three thousand years: a larger time has a wrong unit
 _YEAR_S = 365 * 86_400
-UNKNOWN = -1  # in node_count, user_id and model_id: the trace does not say
+UNKNOWN = -1  # in node_count, user_id and model_id: not in the trace
 
 
 class Status(IntEnum):
@@ -72,7 +72,7 @@ class Trace:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the first submission to the last; 0 of an empty trace."""
+        """Seconds from the first submission to the last; 0 for an empty trace."""
         return float(self.submit_s[-1] - self.submit_s[0]) if len(self) else 0.0
 
     @property
@@ -81,17 +81,17 @@ class Trace:
         return float((self.gpu_count * self.duration_s).sum())
 
     def user_name(self, position: int) -> str:
-        """Who submitted a job; "" where the trace does not say."""
+        """Return the user of a job; "" if unknown."""
         index = int(self.user_id[position])
         return "" if index == UNKNOWN else self.user_names[index]
 
     def model_name(self, position: int) -> str:
-        """What a job ran; "" where the trace does not say."""
+        """Return the model of a job; "" if unknown."""
         index = int(self.model_id[position])
         return "" if index == UNKNOWN else self.model_names[index]
 
     def load(self, cluster_gpu_count: int) -> float:
-        """Offered load: GPU-seconds asked for, over GPU-seconds there while jobs arrive.
+        """Return the offered load: GPU-seconds requested over the cluster's while jobs arrive.
 
         Source: the ratio that scheduling papers call rho, sum(gpus * duration) / (GPUs * span).
 
@@ -106,13 +106,13 @@ class Trace:
         return self.work_gpu_s / (cluster_gpu_count * self.span_s)
 
     def at_load(self, load: float, cluster_gpu_count: int) -> "Trace":
-        """Stretch or squeeze the arrivals until the offered load is `load`.
+        """Return the trace with its arrivals scaled in time to an offered load.
 
-        Durations and sizes stay, so that only the rate changes; so do the rhythm of day and week,
-        in proportion. The wall clock is forgotten: it would be wrong.
+        Durations and sizes stay the same; the rhythm of day and week is scaled with the arrivals.
+        The result has no wall clock, since it would be wrong.
 
         Raises:
-            TraceError: all jobs arrive at once, or the load is so low that time would not do.
+            TraceError: all jobs arrive at once, or the load is so low that times exceed MAX_TIME_S.
         """
         if not load > 0:
             raise ValueError(f"want a load above 0, got {load}")
@@ -125,27 +125,27 @@ class Trace:
         return replace(self, submit_s=(self.submit_s - first_s) * factor, epoch_of_zero_s=None)
 
     def limit(self, count: int) -> "Trace":
-        """The first `count` jobs, or all where there are fewer."""
+        """Return the first `count` jobs, or all if there are fewer."""
         return self.where(np.arange(len(self)) < count)
 
     def window(self, begin_s: float, end_s: float) -> "Trace":
-        """The jobs submitted in [begin_s, end_s), with submit_s counted from begin_s."""
+        """Return the jobs submitted in [begin_s, end_s), with submit_s relative to begin_s."""
         inside = self.where((self.submit_s >= begin_s) & (self.submit_s < end_s))
         zero_s = None if self.epoch_of_zero_s is None else self.epoch_of_zero_s + begin_s
         return replace(inside, submit_s=inside.submit_s - begin_s, epoch_of_zero_s=zero_s)
 
     def with_status(self, wanted: Iterable[Status]) -> "Trace":
-        """The jobs that ended in one of these ways."""
+        """Return the jobs with one of these statuses."""
         return self.where(np.isin(self.status, np.array(sorted(wanted), dtype=np.uint8)))
 
     def fitting(self, cluster_gpu_count: int) -> "Trace":
-        """The jobs that ask for no more GPUs than the cluster has."""
+        """Return the jobs that request no more GPUs than the cluster has."""
         return self.where(self.gpu_count <= cluster_gpu_count)
 
     def without_impossible_nodes(self, node_gpu_counts: Sequence[int]) -> "Trace":
-        """The same jobs; those whose number of nodes a cluster cannot give may choose.
+        """Return the trace with node counts that a cluster cannot satisfy set to UNKNOWN.
 
-        A job of 16 GPUs on 16 nodes runs on two nodes of 8 where there are only two.
+        Example: a job of 16 GPUs on 16 nodes may run on two nodes of 8 if there are only two.
 
         Args:
             node_gpu_counts: GPUs of each node of the cluster.
@@ -153,12 +153,12 @@ class Trace:
         sizes = np.sort(np.asarray(node_gpu_counts, dtype=np.int64))
         known = np.maximum(self.node_count, 1)
         each = -(-self.gpu_count.astype(np.int64) // known)
-        roomy = len(sizes) - np.searchsorted(sizes, each, side="left")
-        possible = (self.node_count == UNKNOWN) | (self.node_count <= roomy)
+        able = len(sizes) - np.searchsorted(sizes, each, side="left")
+        possible = (self.node_count == UNKNOWN) | (self.node_count <= able)
         return replace(self, node_count=np.where(possible, self.node_count, np.int32(UNKNOWN)))
 
     def where(self, keep: NDArray[np.bool_]) -> "Trace":
-        """The jobs of a mask, bool [job]. Times and names stay as they are."""
+        """Return the jobs of a mask, bool [job]; times and names are unchanged."""
         columns = {name: getattr(self, name)[keep] for name in (*_ROW_COLUMNS, "submit_s")}
         return replace(self, **columns)
 
@@ -183,7 +183,7 @@ def make_trace(
     """Build a trace from columns in any order: it is sorted by submission, ties as given.
 
     Args:
-        source: what to call it.
+        source: the file, or how the trace was made.
         submit_s: [job].
         duration_s: [job].
         gpu_count: [job].
@@ -191,8 +191,8 @@ def make_trace(
         user_id: [job]; None: unknown.
         model_id: [job]; None: unknown.
         status: [job]; None: unknown.
-        user_names: what user_id counts in.
-        model_names: what model_id counts in.
+        user_names: indexed by user_id.
+        model_names: indexed by model_id.
         epoch_of_zero_s: the wall clock at submit_s 0.
     """
     submit = np.asarray(submit_s, dtype=np.float64)

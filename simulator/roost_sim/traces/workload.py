@@ -1,4 +1,4 @@
-"""Turns a trace into jobs that the engine can be asked to place."""
+"""The workload of a simulation: the jobs of a trace as arrivals for the driver."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,7 @@ _STRETCH_COUNT = 10_000
 
 
 def job_ids(trace: Trace) -> list[JobId]:
-    """The id of each job: its place in the trace, from 1."""
+    """Return the id of each job: its position in the trace, from 1."""
     return [JobId(str(number)) for number in range(1, len(trace) + 1)]
 
 
@@ -24,26 +24,27 @@ def arrivals(
     shapes_by_job: JobShapeRule | None = None,
     limit_s: Mapping[JobId, float] | None = None,
 ) -> Iterator[Arrival]:
-    """Make the jobs of a trace, one at a time, in order of submission.
+    """Yield the jobs of a trace as arrivals, in order of submission.
 
-    A trace that says on how many nodes a job ran is followed where its GPUs divide among them.
+    A job runs on the number of nodes in the trace, if known and if its GPUs divide evenly.
 
     Args:
-        trace: what arrives.
+        trace: the jobs.
         shapes: how GPU counts become shapes.
         gpus_per_node: of the largest node.
         partition: that every job is submitted to.
-        models: what jobs say that they train; those left out say nothing.
-        shapes_by_job: in place of `shapes` and of what the trace says, where the policy tells
-            jobs apart.
-        limit_s: time limits of jobs; those left out have none.
+        models: the models that jobs name; a missing job names none.
+        shapes_by_job: in place of `shapes` and of the trace's nodes, for a policy whose shapes
+            depend on the job.
+        limit_s: time limits of jobs; a missing job has none.
     """
     named, limits = models or {}, limit_s or {}
     for job_id, submit_s, duration_s, gpu_count, node_count, user_id in _rows(trace):
         accepted = (
             shapes_by_job(job_id, gpu_count, gpus_per_node)
             if shapes_by_job is not None
-            else _told(gpu_count, node_count, gpus_per_node) or shapes(gpu_count, gpus_per_node)
+            else _as_traced(gpu_count, node_count, gpus_per_node)
+            or shapes(gpu_count, gpus_per_node)
         )
         spec = JobSpec(
             job_id=job_id,
@@ -58,7 +59,7 @@ def arrivals(
 
 
 def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int]]:
-    """The columns job by job, a stretch at a time: a trace may be longer than memory is large."""
+    """Yield the columns job by job; lists of a whole trace may not fit into memory."""
     for begin in range(0, len(trace), _STRETCH_COUNT):
         end = min(begin + _STRETCH_COUNT, len(trace))
         yield from zip(
@@ -72,7 +73,7 @@ def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int]]:
         )
 
 
-def _told(gpu_count: int, node_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
+def _as_traced(gpu_count: int, node_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
     each, rest = divmod(gpu_count, node_count) if node_count != UNKNOWN and node_count else (0, 1)
     if rest or not 0 < each <= gpus_per_node:
         return ()

@@ -1,9 +1,9 @@
-"""The six models of Dally's simulator, and the mix of jobs it was judged on.
+"""The six models of Dally's simulator, and the job mix of its evaluation.
 
 Compute is the measured time multiplied by a factor of the simulator's own configuration (ResNet-50
-30 times less than measured, MobileNetV3 150 times, BERT 9,000 times), which is why communication
-weighs so much there; `compute_scale` undoes it step by step. Bytes and layers are those that its
-layer tables add up to. Source: Sharma et al., arXiv 2401.16492, and the constants of its simulator.
+30 times less than measured, MobileNetV3 150 times, BERT 9,000 times), so communication weighs much
+more than on real GPUs; `compute_scale` corrects that gradually. Bytes and layers are the sums of
+its layer tables. Source: Sharma et al., arXiv 2401.16492, and the constants of its simulator.
 """
 
 from roost_sim.traces.generator import Component, SizeClass, TraceModel

@@ -1,7 +1,7 @@
-"""How much of a real cluster a simulation has: four switches, and the two ways they are set.
+"""Fidelity: four switches for effects of a real cluster, and their two usual settings.
 
-Papers leave most of it out, and their figures can only be compared with a simulator that does too.
-What an operator may expect needs all of it. So headline figures are told twice.
+Papers leave out most of these effects, and their figures can only be compared with a simulator that
+does the same. What an operator can expect needs all of them. So headline figures are given twice.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from roost_sim.worlds.restart_cost import RestartRule
 
 
 class Regime(StrEnum):
-    """What a policy is told of the run time of a job."""
+    """What a policy knows about the run time of a job; the most knowledge first."""
 
     ORACLE = "oracle"
     PREDICTED = "predicted"
@@ -25,11 +25,11 @@ class Fidelity:
     """The four switches.
 
     Attributes:
-        is_contended: jobs share links, and slow each other where these are full.
+        is_contended: jobs share links, and slow each other on full ones.
         has_neighbours: jobs on one node slow each other's communication.
-        restart: what it costs to be stopped and started again.
-        durations: what a policy is told that would be told true run times. The others are told
-            what their definition says in any case.
+        restart: what a preemption and restart cost.
+        durations: what an oracle knows about run times; other policies know what their definition
+            says in any case.
     """
 
     is_contended: bool
@@ -60,4 +60,4 @@ FIDELITIES: Mapping[Setting, Fidelity] = {
     ),
 }
 DEFAULT_FIDELITY = replace(FIDELITIES[Setting.FIELD], durations=Regime.ORACLE)
-"""Without `--regime`: the field, but a policy listed as an oracle is one, to measure others by."""
+"""Without `--regime`: field, but oracles know the true run times, as a reference for others."""

@@ -1,12 +1,13 @@
-"""A world in which jobs run as fast as measurements say, and slow each other on shared links.
+"""The measured world: jobs run at measured speeds, and slow each other on shared links.
 
-A job on several nodes is taken to reduce its gradients around a ring: in each direction one flow
-passes each of its nodes' ports, and one each rack and pod it is in. It sends for as long as a step
-communicates alone, so its average traffic is that part of a port's bandwidth. Neighbours then slow
-each other only where their averages do not fit on a link; bursts that collide are not modelled.
+A job on several nodes is assumed to reduce its gradients around a ring: in each direction one flow
+passes each of its nodes' ports, and one the uplinks of each of its racks and pods. The job sends
+for the fraction of a step that it communicates when alone, so its average traffic is that fraction
+of a port's bandwidth. Jobs slow each other only on links that cannot carry the sum of the averages;
+colliding bursts are not modelled.
 
-Jobs on the same node slow each other's exposed communication (worlds.neighbours), but for those on
-one node whose GPUs are all joined by NVLink: they do not use what the node shares.
+Jobs on the same node slow each other's exposed communication (worlds.neighbours), except a job on
+one node whose GPUs are all connected by NVLink: it does not use what the node shares.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,10 +34,10 @@ class MeasuredWorld:
 
     Args:
         cluster: where the jobs run.
-        profiles: of every job that will be started.
-        speed: how fast they are; None: as measured, on this cluster.
-        is_contended: False: every job has its links to itself, as in many published simulators.
-        has_neighbours: False: jobs on the same node do not feel each other.
+        profiles: the profile of every job that will be started.
+        speed: the speed model; None: as measured, on this cluster.
+        is_contended: False: jobs do not slow each other on links, as in many published simulators.
+        has_neighbours: False: jobs on the same node do not slow each other.
     """
 
     def __init__(
@@ -74,25 +75,25 @@ class MeasuredWorld:
         return [(other, self.rate(other)) for other in changed]
 
     def rate(self, job_id: JobId) -> float:
-        """How fast a running job is now.
+        """Return the present rate of a running job.
 
         Raises:
-            KeyError: it does not run.
+            KeyError: the job does not run.
         """
         running = self._running[job_id]
-        return self._speed.rate(running.profile, running.spot, *self._hindrance(job_id))
+        return self._speed.rate(running.profile, running.spot, *self._slowdowns(job_id))
 
     def communication_frac(self, job_id: JobId) -> float:
-        """How much of a running job's time is exposed communication now, 0 to 1.
+        """Return the fraction of a running job's time that is exposed communication now.
 
         Raises:
-            KeyError: it does not run.
+            KeyError: the job does not run.
         """
         running = self._running[job_id]
-        hindrance = self._hindrance(job_id)
-        return self._speed.communication_frac(running.profile, running.spot, *hindrance)
+        slowdowns = self._slowdowns(job_id)
+        return self._speed.communication_frac(running.profile, running.spot, *slowdowns)
 
-    def _hindrance(self, job_id: JobId) -> tuple[float, float]:
+    def _slowdowns(self, job_id: JobId) -> tuple[float, float]:
         return self._links.share_frac(job_id), self._nodes.stretch(job_id)
 
     def _duty_frac(self, node: NodeName, running: _Running) -> float:
@@ -131,7 +132,7 @@ def _capacities(cluster: ClusterSpec) -> dict[LinkId, float]:
 
 
 def _nvlinked(cluster: ClusterSpec) -> frozenset[NodeName]:
-    """Nodes in which every pair of GPUs is joined by NVLink."""
+    """Nodes in which every pair of GPUs is connected by NVLink."""
     kinds = {id(node.kind): node.kind for node in cluster.nodes}
     joined = {key: _is_nvlinked(kind.links) for key, kind in kinds.items()}
     return frozenset(node.name for node in cluster.nodes if joined[id(node.kind)])

@@ -1,7 +1,7 @@
-"""How large models are, and how unevenly their tensors: what a checkpoint or a skew rule goes by.
+"""Sizes of models and of their largest tensors, for checkpoints and the skew rule.
 
 Counted from the published layer shapes (32-bit weights, a gradient of the same size). Families
-whose variant the tables do not tell (lm, transformer, a2c, dqn, deepspeech2, ncf) are not here:
+whose variant the tables do not name (lm, transformer, a2c, dqn, deepspeech2, ncf) are not listed:
 their size is unknown, not 0.
 """
 
@@ -13,7 +13,7 @@ _BYTES_PER_WEIGHT = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSize:
-    """One model.
+    """The size of one model.
 
     Attributes:
         weight_count: of all tensors.
@@ -27,12 +27,12 @@ class ModelSize:
 
     @property
     def gradient_bytes(self) -> int:
-        """What one step has to reduce, in 32 bits."""
+        """Bytes that one step reduces, 4 for each weight."""
         return self.weight_count * _BYTES_PER_WEIGHT
 
     @property
     def skew_frac(self) -> float:
-        """Largest tensor over all: what Tiresias decides by whether a job must be consolidated."""
+        """Weights of the largest tensor over all; Tiresias consolidates a job by it."""
         return self.largest_tensor_count / self.weight_count
 
 
@@ -59,5 +59,5 @@ _SIZES: Mapping[str, ModelSize] = {
 
 
 def size_of(family: str) -> ModelSize | None:
-    """The size of a family's model; None: unknown."""
+    """Return the size of a family's model; None: unknown."""
     return _SIZES.get(family)

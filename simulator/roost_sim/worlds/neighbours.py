@@ -1,13 +1,13 @@
-"""What jobs on the other GPUs of a node cost a job: they share PCIe, memory and the way to the NIC.
+"""Neighbours: how much jobs on one node slow each other; they share PCIe, memory and the NIC.
 
 Every public table of co-located jobs (Gavel, MISO, Lucid) measured two jobs on one GPU. Here a GPU
 has one job, so those ratios do not apply. What was measured with a GPU a job each is ResNet-50 on
 Philly's P100 servers, spread over two servers, alone and beside other ResNet-50 jobs on the same
 servers: 98.0 and 75.6 images/s, at 49.6 % GPU utilisation when alone (Jeon et al., ATC 2019, table
-of locality and co-location; quoted second-hand, not checked against the paper). Taking as exposed
-what the GPUs do not compute, that part grew by 1 + (98.0 / 75.6 - 1) / (1 - 0.496) = 1.588 beside
-neighbours that were exposed 0.504 of the time.
-One point gives one constant; that it grows in proportion is an assumption.
+of locality and co-location; quoted second-hand, not checked against the paper). If all the time in
+which GPUs do not compute is exposed communication, that time grew by a factor of
+1 + (98.0 / 75.6 - 1) / (1 - 0.496) = 1.588 beside neighbours that communicated 0.504 of the time.
+One measurement gives one constant; proportional growth is an assumption.
 """
 
 from collections.abc import Iterable
@@ -28,10 +28,10 @@ class _Guest:
 
 @dataclass(slots=True)
 class NodeNeighbours:
-    """Who is on which node, and how hard it works what the node shares.
+    """The jobs on each node, and how much of the time they use what the node shares.
 
     Attributes:
-        gpu_count_of: GPUs of each node that may be named.
+        gpu_count_of: GPUs of each node.
     """
 
     gpu_count_of: dict[NodeName, int]
@@ -42,45 +42,45 @@ class NodeNeighbours:
     def add(
         self, job_id: JobId, shares: Iterable[NodeShare], duty_frac: float
     ) -> tuple[JobId, ...]:
-        """Put a job on its nodes.
+        """Add a job to its nodes.
 
         Args:
-            job_id: not here yet.
-            shares: what it holds.
-            duty_frac: how much of the time it works what the node shares when alone, 0 to 1.
+            job_id: a job that was not added yet.
+            shares: the GPUs that it holds.
+            duty_frac: fraction of the time for which it uses shared parts of the node when alone.
 
         Returns:
             The other jobs whose stretch changed, each once.
         """
         gpus_on = {share.node: len(share.gpu_indices) for share in shares}
         self._guests[job_id] = guest = _Guest(gpus_on, duty_frac)
-        felt = self._who_feels(guest)
+        affected = self._affected_by(guest)
         for node in gpus_on:
             self._jobs_on.setdefault(node, {})[job_id] = None
             self._add_up(node)
-        return felt
+        return affected
 
     def remove(self, job_id: JobId) -> tuple[JobId, ...]:
-        """Take a job off its nodes; returns the jobs whose stretch changed.
+        """Remove a job from its nodes; returns the jobs whose stretch changed.
 
         Raises:
-            KeyError: it is not here.
+            KeyError: the job was not added.
         """
         guest = self._guests.pop(job_id)
         for node in guest.gpus_on:
             del self._jobs_on[node][job_id]
             self._add_up(node)
-        return self._who_feels(guest)
+        return self._affected_by(guest)
 
     def stretch(self, job_id: JobId) -> float:
-        """How many times longer the exposed part of a job takes, 1 or more.
+        """Return how many times longer a job's exposed communication takes, 1 or more.
 
-        The pressure on a node is the mean duty of its GPUs that are not the job's own, an idle one
-        counting 0. A job on several nodes waits for the one under most pressure. A job without
-        duty feels nothing.
+        The pressure on a node is the mean duty of the GPUs that other jobs could hold; an idle GPU
+        counts 0. A job on several nodes waits for the node under most pressure. A job without duty
+        is not slowed.
 
         Raises:
-            KeyError: it is not here.
+            KeyError: the job was not added.
         """
         own = self._guests[job_id]
         if not own.duty_frac:
@@ -88,8 +88,8 @@ class NodeNeighbours:
         pressure = max([self._pressure(node, own.duty_frac, n) for node, n in own.gpus_on.items()])
         return 1.0 + STRETCH_PER_PRESSURE * pressure
 
-    def _who_feels(self, guest: _Guest) -> tuple[JobId, ...]:
-        """Guests of the same nodes, if it is felt and they can feel."""
+    def _affected_by(self, guest: _Guest) -> tuple[JobId, ...]:
+        """Return the jobs with duty on the same nodes; none if the guest has no duty."""
         if not guest.duty_frac:
             return ()
         return tuple(
@@ -102,7 +102,7 @@ class NodeNeighbours:
         )
 
     def _add_up(self, node: NodeName) -> None:
-        """Note the duty of all GPUs of a node. Summed anew each time: differences would drift."""
+        """Update the duty of all GPUs of a node. Summed each time: increments would drift."""
         guests = [self._guests[job] for job in self._jobs_on[node]]
         self._duty_gpus[node] = sum([guest.duty_frac * guest.gpus_on[node] for guest in guests])
 

@@ -1,7 +1,7 @@
-"""Fits speed profiles on tables of measured step times, and tells how wrong they are.
+"""Fits speed profiles on tables of measured step times, and computes their error.
 
-Three rows in ten of the large table take no part in the fit, chosen by a checksum of what they
-measured; the error is told on those. Tables: a user's own download of the public data.
+Three rows in ten of the large table are held out of the fit, chosen by a checksum of what they
+measured; the error is computed on these. Tables: a user's own download of the public data.
 """
 
 import csv
@@ -39,7 +39,7 @@ class Measured:
 
     @property
     def is_held_out(self) -> bool:
-        """Whether the fit must not see it; single GPUs and single nodes are always in it."""
+        """Whether the fit leaves it out; single GPUs and single nodes are never left out."""
         if self.node_count == 1:
             return False
         text = f"{self.model}/{self.batch}/{self.node_count}/{self.gpu_count}"
@@ -128,13 +128,13 @@ def fit_folder(folder: Path) -> tuple[Profile, ...]:
 def fit_profile(rows: Sequence[Measured], source: str, gpu_type: str) -> Profile:
     """Fit one profile on the rows of one model and batch size that are not held out.
 
-    Least squares on the step time relative to what was measured, so that slow placements do not
-    drown the fast ones.
+    Least squares on the step time relative to the measured one, so that slow placements do not
+    outweigh the fast ones.
 
     Args:
         rows: one of them on a single GPU.
-        source: whose measurement.
-        gpu_type: for the name.
+        source: who measured.
+        gpu_type: for the name of the profile.
     """
     alone_s = next(row.step_s for row in rows if row.gpu_count == 1)
     near = [row for row in rows if row.node_count == 1 and row.gpu_count > 1]
@@ -158,17 +158,17 @@ def fit_profile(rows: Sequence[Measured], source: str, gpu_type: str) -> Profile
 
 
 def family_of(model: str) -> str:
-    """The family of a model as a table calls it."""
+    """Return the family of a model by its name in a table."""
     name = model.lower().replace("resnet-", "resnet")
     return _FAMILIES.get(name, name)
 
 
 def errors(profiles: Iterable[Profile], rows: Iterable[Measured]) -> tuple[FitError, ...]:
-    """Relative errors of the step times that T4 profiles predict, by family and over "all".
+    """Compute relative errors of the step times that T4 profiles predict, by family and for "all".
 
     Args:
-        profiles: to judge.
-        rows: what to judge them on; those without a profile of their batch size are passed over.
+        profiles: to evaluate.
+        rows: measurements; those without a profile of their batch size are skipped.
     """
     by_name = {profile.name: profile for profile in profiles}
     found = defaultdict[str, list[float]](list)
@@ -191,7 +191,7 @@ def errors(profiles: Iterable[Profile], rows: Iterable[Measured]) -> tuple[FitEr
 
 
 def predicted_s(profile: Profile, row: Measured) -> float:
-    """The step time that a profile predicts for what a row measured."""
+    """Return the step time that a profile predicts for a measurement."""
     if row.node_count == 1:
         return profile.compute_s * (1.0 + profile.local_overhead(row.gpu_count))
     far = profile.spread_overhead(row.gpu_count, row.node_count, row.fullest_gpu_count)

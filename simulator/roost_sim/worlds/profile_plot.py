@@ -1,4 +1,4 @@
-"""Draws how efficiency falls with GPUs and distance. The only module that needs matplotlib."""
+"""Plots of efficiency by GPUs and tier. The only module that needs matplotlib."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ def plot_efficiencies(
     """Draw one panel a tier and one line a family: the mean of its profiles.
 
     Args:
-        path: where to; the ending says the format.
-        profiles: what to draw.
-        tiers: of the cluster.
-        most_gpus: of the cluster; at most 64 are drawn.
+        path: the file; its suffix decides the format.
+        profiles: to draw.
+        tiers: efficiencies on the cluster.
+        most_gpus: GPUs of the cluster; at most 64 are drawn.
 
     Raises:
         ProfileError: the file cannot be written.

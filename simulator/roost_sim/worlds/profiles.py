@@ -1,4 +1,4 @@
-"""What a training job is like: how much communication it cannot hide, by where its GPUs are.
+"""Speed profiles: the communication that a training job cannot hide, by where its GPUs are.
 
 The unit is the job's own compute: overhead 0.5 means that a step takes half as long again as on
 one GPU alone. Three terms describe what was measured (docs/simulator/speed.md):
@@ -26,8 +26,8 @@ class Profile:
 
     Attributes:
         name: family/batch@gpu.
-        family: of the model; what is left out together.
-        source: whose measurement.
+        family: of the model; families are excluded as a whole.
+        source: who measured.
         compute_s: one step on one GPU.
         local: overhead per doubling of the GPUs inside one node.
         spread: overhead of leaving the node.
@@ -46,19 +46,19 @@ class Profile:
     pair_log: float = 0.0
 
     def local_overhead(self, gpu_count: int) -> float:
-        """Exposed communication over compute, on one node."""
+        """Return exposed communication over compute on one node."""
         return max(self.local * log2(gpu_count), 0.0)
 
     def spread_overhead(self, gpu_count: int, node_count: int, fullest_gpu_count: int) -> float:
-        """Exposed communication over compute, on several nodes of one rack.
+        """Return exposed communication over compute on several nodes of one rack.
 
-        Never below what one node would cost: some measurements are, because one node's CPUs had to
-        feed all GPUs there, and that is no property of the network.
+        Never below the overhead on one node: some measurements are, because one node's CPUs had to
+        feed all GPUs, which is no property of the network.
 
         Args:
-            gpu_count: of the job, 2 or more.
-            node_count: 2 or more.
-            fullest_gpu_count: the most GPUs that it has on one node.
+            gpu_count: GPUs of the job, 2 or more.
+            node_count: nodes of the job, 2 or more.
+            fullest_gpu_count: the most GPUs that the job has on one node.
         """
         found = self.spread + self.spread_log * log2(gpu_count)
         if node_count == 2:
@@ -67,11 +67,11 @@ class Profile:
 
 
 class HasFamily(Protocol):
-    """What can be chosen by the family of its model."""
+    """A profile or model with a family."""
 
     @property
     def family(self) -> str:
-        """Of the model."""
+        """Family of the model."""
 
 
 _Chosen = TypeVar("_Chosen", bound=HasFamily)
@@ -80,10 +80,10 @@ _Chosen = TypeVar("_Chosen", bound=HasFamily)
 def select_profiles(
     profiles: Sequence[_Chosen], exclude_families: Collection[str] = ()
 ) -> tuple[_Chosen, ...]:
-    """The profiles without some families.
+    """Return the profiles without some families.
 
     Raises:
-        ProfileError: no such family, or nothing is left.
+        ProfileError: a family does not exist, or no profile is left.
     """
     families = sorted({profile.family for profile in profiles})
     for family in exclude_families:
@@ -96,15 +96,15 @@ def select_profiles(
 
 
 def assign_profiles(trace: Trace, profiles: Sequence[HasFamily], seed: int) -> NDArray[np.int32]:
-    """Give each job of a trace a profile: of its own model if that is known here, else at random.
+    """Give each job of a trace a profile: of its own model if there is one, else a random one.
 
-    Public traces do not say what a job ran. Families are equally likely, and within a family its
-    variants, so that a family measured at many batch sizes is not drawn more often.
+    Public traces do not name the model of a job. Families are equally likely, and so are the
+    variants of a family, so that a family measured at many batch sizes is not drawn more often.
 
     Args:
-        trace: whose jobs.
+        trace: the jobs.
         profiles: to draw from; not empty.
-        seed: the same seed gives the same profiles, whatever else is drawn in a simulation.
+        seed: of the draw, which is independent of all other draws of a simulation.
 
     Returns:
         int32 [job], indices into profiles.

@@ -1,6 +1,6 @@
-"""What it costs a job to be stopped and to go on elsewhere: seconds in which it holds GPUs idle.
+"""Restart costs: the seconds for which a restarted job holds GPUs without making progress.
 
-What a job did since its last checkpoint is lost besides; that is the driver's business.
+Work since the last checkpoint is not part of this cost, and the driver does not charge it either.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,20 +17,20 @@ _DALLY_S_PER_GPU = 1.0
 
 
 class RestartRule(StrEnum):
-    """How much a restart costs."""
+    """The rule by which a restart costs time."""
 
-    MEASURED = "measured"  # start-up as published systems report it, and the checkpoint's way
+    MEASURED = "measured"  # published start-up times, plus writing and reading the checkpoint
     DALLY = "dally"  # 1 s a GPU
-    FREE = "free"  # as in Blox and in Gandiva as Dally has it
+    FREE = "free"  # 0 s, as in Blox and in Dally's Gandiva
 
 
 def restart_s(cost: RestartRule, family: str | None, gpu_count: int) -> float:
-    """Seconds from the GPUs being given to a stopped job until it works again.
+    """Return the seconds from the start of a preempted job until it makes progress again.
 
     Args:
-        cost: how to count.
-        family: of the job's model; its checkpoint counts 0 where the size is unknown.
-        gpu_count: of the job.
+        cost: the rule.
+        family: of the job's model; a checkpoint of unknown size counts 0.
+        gpu_count: GPUs of the job.
     """
     return _COSTS[cost](family, gpu_count)
 

@@ -1,11 +1,11 @@
-"""How long one step's all-reduce takes on a hierarchy of rings, and what compute hides of it.
+"""The ring network: time of a step's all-reduce on a hierarchy of rings, and the exposed part.
 
-Dally's model (Sharma et al., arXiv 2401.16492), in closed form where its simulator steps through
-messages: in each dimension of n members a ring moves 2(n-1)/n of the bytes and waits 2(n-1) times
-for the latency, once a layer; n times less is left for the next dimension out. The sum is linear
-in the bytes, so layer sizes play no part in it, only their number. Hidden is what fits into the
-backward pass. Layers that finish last cannot hide, which this leaves out: where a step is barely
-hidden the closed form is up to a tenth too fast (docs/simulator/speed.md).
+Dally's model (Sharma et al., arXiv 2401.16492), in closed form; its simulator steps through
+messages. In each dimension of n members a ring moves 2(n-1)/n of the bytes and waits 2(n-1) times
+for the latency, once a layer; the next outer dimension has n times fewer bytes. The sum is linear
+in the bytes, so it depends on the number of layers and not on their sizes. Communication is hidden
+as far as it fits into the backward pass. The layers that finish last cannot be hidden, which is not
+modelled: a barely hidden step is up to a tenth too fast (docs/simulator/speed.md).
 """
 
 from collections import defaultdict
@@ -27,14 +27,14 @@ Rings: TypeAlias = tuple[tuple[int, int], ...]  # (members, index of the dimensi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """What a step of one model computes and reduces.
+    """Compute and gradients of one step of a model.
 
     Attributes:
         name: of the model.
-        family: the same; what is left out together.
-        source: whose figures.
-        compute_s: of one step, however many GPUs there are.
-        gradient_bytes: reduced in each step.
+        family: the same as `name`; families are excluded as a whole.
+        source: of the figures.
+        compute_s: compute of one step, for any number of GPUs.
+        gradient_bytes: bytes reduced in each step.
         layer_count: all-reduces in each step.
     """
 
@@ -48,7 +48,7 @@ class StepModel:
 
 @dataclass(frozen=True, slots=True)
 class RingNetwork:
-    """The dimensions that a job may span.
+    """The dimensions of a cluster's network that a job may span.
 
     Attributes:
         dimensions: GPUs of a slot, slots of a machine, machines of a rack, racks of a pod, pods.
@@ -60,7 +60,7 @@ class RingNetwork:
 
     @classmethod
     def of(cls, cluster: ClusterSpec, compute_scale: float = 1.0) -> "RingNetwork":
-        """The network of a cluster; inside a slot, that of a node without its latency."""
+        """Make the network of a cluster; a slot has the bandwidth of a node and no latency."""
         node = cluster.tiers[NetworkTier.NODE]
         slot = TierSpec(bandwidth_bytes_per_s=node.bandwidth_bytes_per_s)
         tiers = (
@@ -70,7 +70,7 @@ class RingNetwork:
         return cls((slot, *tiers), compute_scale)
 
     def reduce_s(self, model: StepModel, rings: Rings) -> float:
-        """Seconds of communication of one step, hidden or not."""
+        """Return the seconds of communication of one step, hidden or not."""
         total_s, left_bytes = 0.0, model.gradient_bytes
         for members, index in rings:
             link, hops = self.dimensions[index], 2 * (members - 1)
@@ -80,14 +80,14 @@ class RingNetwork:
         return total_s
 
     def efficiency(self, model: StepModel, rings: Rings) -> float:
-        """Compute over compute and exposed communication of a step, above 0 and at most 1."""
+        """Return compute over compute and exposed communication of a step, above 0, at most 1."""
         compute_s = model.compute_s * self.compute_scale
         exposed_s = max(self.reduce_s(model, rings) - _BACKWARD_FRAC * compute_s, 0.0)
         return compute_s / (compute_s + exposed_s)
 
 
 def gpu_counts(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> GpuCounts:
-    """Where the GPUs of a placement are: four neighbours by index are a slot."""
+    """Count the GPUs of a placement by slot; four consecutive indices are a slot."""
     counts = defaultdict[_Path, int](int)
     for share in shares:
         node = cluster.node(share.node)
@@ -97,10 +97,10 @@ def gpu_counts(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> GpuCounts
 
 
 def rings_of(counts: GpuCounts) -> Rings:
-    """The rings of a placement, without those of one member.
+    """Return the rings of a placement, without rings of one member.
 
     A level at which a job is uneven becomes one flat ring of all GPUs below each of its parents,
-    as in Dally's simulator; there the levels above it stay, which is our reading.
+    as in Dally's simulator. The rings above such a level remain, which is our reading of it.
     """
     rings = list[tuple[int, int]]()
     below, totals = set(counts.values()), dict(counts)
@@ -118,7 +118,7 @@ def rings_of(counts: GpuCounts) -> Rings:
 
 
 def spread_evenly(gpu_count: int, node_count: int, rack_count: int) -> GpuCounts:
-    """A job on so many nodes in so many racks, as evenly as it goes, slots filled in turn."""
+    """Count the GPUs of a job spread over nodes and racks as evenly as possible, slot by slot."""
     counts = dict[_Path, int]()
     edges = [gpu_count * node // node_count for node in range(node_count + 1)]
     for node, (begin, end) in enumerate(pairwise(edges)):

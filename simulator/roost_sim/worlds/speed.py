@@ -1,8 +1,8 @@
-"""How fast a job runs where it is: its profile, the tiers of the cluster, its share of the links.
+"""The speed model: rate of a job by its profile, its tier and its share of the links.
 
-A rate is speed relative to the same GPUs placed as closely as the cluster allows, with all links
-to themselves: a job of 100 s at rate 0.5 takes 200 s. So the duration in a trace is kept where a
-placement is as good as it can be.
+A rate is speed relative to the same number of GPUs placed as closely as the cluster allows, without
+other jobs on the links: a job of 100 s at rate 0.5 takes 200 s. So a job on the best placement runs
+for the duration in the trace.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,13 @@ LEAST_SHARE_FRAC = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where a job is, as far as its speed goes.
+    """Where a job runs, as far as its speed depends on it.
 
     Attributes:
         tier: how far apart its nodes are.
-        gpu_count: of the whole job.
-        node_count: nodes it is on.
-        fullest_gpu_count: the most GPUs that it has on one node.
+        gpu_count: GPUs of the whole job.
+        node_count: nodes of the job.
+        fullest_gpu_count: the most GPUs that the job has on one node.
     """
 
     tier: NetworkTier
@@ -45,11 +45,11 @@ class SpeedModel:
     """Rates on one cluster.
 
     Attributes:
-        far_factor: by tier, how many times longer the network part takes than inside a rack of the
-            machines measured.
-        gpus_per_node: of the largest node, which decides what the closest placement is.
-        communication_scale: multiplies all communication. 1: the ratio of network to GPU speed is
-            that of the machines measured. Above 1: faster GPUs on the same network.
+        far_factor: by tier, how many times longer communication takes than inside a rack of the
+            measured machines.
+        gpus_per_node: of the largest node, which decides the closest placement.
+        communication_scale: multiplies all communication. 1: the ratio of network to GPU speed of
+            the measured machines. Above 1: faster GPUs on the same network.
     """
 
     far_factor: Mapping[NetworkTier, float]
@@ -60,15 +60,15 @@ class SpeedModel:
     def of(
         cls, cluster: ClusterSpec, communication_scale: float = 1.0, congestion: float = 1.0
     ) -> "SpeedModel":
-        """The model of a cluster: tiers with less bandwidth than a rack are slower in proportion.
+        """Make the model of a cluster: tiers with less bandwidth than a rack are slower.
 
-        Oversubscription is not in it: it bites when several jobs meet on an uplink, which is what
-        `share_frac` is for.
+        Oversubscription is not part of it: it matters when several jobs share an uplink, which
+        `share_frac` accounts for.
 
         Args:
-            cluster: whose tiers.
+            cluster: its tiers.
             communication_scale: see the attribute.
-            congestion: everything above the nodes is so many times slower than measured.
+            congestion: how many times slower than measured the network above the nodes is.
 
         Raises:
             ValueError: a scale below 0, or a congestion below 1.
@@ -84,7 +84,7 @@ class SpeedModel:
         }
         factor[NetworkTier.CORE] = max(
             factor[NetworkTier.CORE], factor[NetworkTier.POD]
-        )  # the way leads through both
+        )  # the path crosses both
         factor[NetworkTier.RACK] = 1.0
         factor = {tier: value * congestion for tier, value in factor.items()}
         factor[NetworkTier.NODE] = 1.0
@@ -93,13 +93,13 @@ class SpeedModel:
     def overhead(
         self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
     ) -> float:
-        """Exposed communication over compute.
+        """Return exposed communication over compute.
 
         Args:
-            profile: what the job is like.
-            spot: where it is.
-            share_frac: what it gets of its narrowest link, 1 alone; plays no part in one node.
-            node_stretch: how many times longer it takes beside the neighbours on its nodes.
+            profile: of the job.
+            spot: where the job runs.
+            share_frac: its share of its most loaded link, 1 if alone; ignored on one node.
+            node_stretch: how many times longer communication takes beside its neighbours.
         """
         scale = self.communication_scale * node_stretch
         if spot.tier == NetworkTier.NODE:
@@ -111,14 +111,14 @@ class SpeedModel:
     def communication_frac(
         self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
     ) -> float:
-        """How much of a step is exposed communication, 0 to 1. Arguments: see overhead."""
+        """Return the fraction of a step that is exposed communication. Arguments: see overhead."""
         overhead = self.overhead(profile, spot, share_frac, node_stretch)
         return overhead / (1.0 + overhead)
 
     def rate(
         self, profile: Profile, spot: Spot, share_frac: float = 1.0, node_stretch: float = 1.0
     ) -> float:
-        """Speed relative to the closest placement of as many GPUs, above 0 and at most 1.
+        """Return speed relative to the closest placement of as many GPUs, above 0, at most 1.
 
         Arguments: see overhead.
         """
@@ -127,7 +127,7 @@ class SpeedModel:
         return min((1.0 + closest) / (1.0 + here), 1.0)
 
     def closest(self, gpu_count: int) -> Spot:
-        """The best placement that the cluster allows for so many GPUs: the fewest nodes."""
+        """Return the best placement of so many GPUs on the cluster: the fewest nodes."""
         return _closest(gpu_count, self.gpus_per_node)
 
 

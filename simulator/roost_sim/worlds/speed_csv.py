@@ -1,6 +1,6 @@
-"""The profiles as the table of speeds that roostd reads: CSV, a line a model and number of GPUs.
+"""The speed table that roostd reads, from profiles: CSV, one line for a model and number of GPUs.
 
-Sites measure their own; until they have, published measurements are better than nothing.
+A site should measure its own speeds; until then, published measurements are better than none.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ def speed_csv(
     tiers: TierEfficiency,
     gpu_counts: Iterable[int] = GPU_COUNTS,
 ) -> str:
-    """Write the table; a family is the median of its batch sizes and kinds of GPU, tier by tier.
+    """Return the table; a family has the median of its batch sizes and kinds of GPU by tier.
 
     Args:
-        profiles: of which models.
-        tiers: where.
-        gpu_counts: of which jobs.
+        profiles: of the models.
+        tiers: efficiencies on the cluster.
+        gpu_counts: numbers of GPUs, one line each.
     """
     counts = tuple(gpu_counts)
     families = sorted({profile.family for profile in profiles})

@@ -1,7 +1,7 @@
-"""How much of its speed a job keeps on one node, in one rack and across racks: for policies.
+"""Tier efficiency: the efficiency of a job on one node, in one rack and across racks, for policies.
 
-Efficiency is compute over compute and exposed communication, of a job alone in the cluster. Gates,
-linear interference and skew rules go by these three numbers; what neighbours cost is not in them.
+Efficiency is compute over compute and exposed communication, of a job alone in the cluster. Gates
+and the interference rule use these three numbers; slowdown by neighbours is not part of them.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,13 @@ Efficiencies: TypeAlias = tuple[float, float, float]  # on one node, in one rack
 
 @dataclass(slots=True)
 class TierEfficiency:
-    """Efficiencies on one cluster; asked again it remembers.
+    """Efficiencies on one cluster, cached by profile and number of GPUs.
 
     Attributes:
         speed: of measured profiles.
         network: of Dally's models.
-        tree: of the models of TopDRL's laboratory, whose efficiency is speed over the closest's.
+        tree: of the models of TopDRL's laboratory; efficiency is speed over that of the closest
+            placement.
         gpus_per_node: of the largest node.
         gpus_per_rack: of the largest rack.
     """
@@ -40,7 +41,7 @@ class TierEfficiency:
     def of(
         cls, cluster: ClusterSpec, compute_scale: float = 1.0, congestion: float = 1.0
     ) -> "TierEfficiency":
-        """Those of a cluster; scale and congestion as in roost_sim.worlds.world_spec.WorldSpec."""
+        """Make the efficiencies of a cluster; scale and congestion as in world_spec.WorldSpec."""
         slowed = cluster.congested(congestion)
         racks: dict[str, int] = {}
         for node in cluster.nodes:
@@ -54,17 +55,17 @@ class TierEfficiency:
         )
 
     def efficiencies(self, profile: JobProfile, gpu_count: int) -> Efficiencies:
-        """Efficiency at the closest placement that is no closer than one node, one rack, several.
+        """Return efficiency on the closest placement on one node, in one rack and across racks.
 
-        A job that no node holds has the second for the first, one that no rack holds the third
-        for both. A job of one GPU has (1, 1, 1).
+        A job that fits on no node has the value of one rack for one node; a job that fits in no
+        rack has the value across racks for all three. A job of one GPU has (1, 1, 1).
         """
         key = profile.name, gpu_count
         if key not in self._known:
-            self._known[key] = self._work_out(profile, gpu_count)
+            self._known[key] = self._compute(profile, gpu_count)
         return self._known[key]
 
-    def _work_out(self, profile: JobProfile, gpu_count: int) -> Efficiencies:
+    def _compute(self, profile: JobProfile, gpu_count: int) -> Efficiencies:
         if gpu_count == 1:
             return (1.0, 1.0, 1.0)
         fewest = -(-gpu_count // max(self.gpus_per_node, 1))
@@ -91,13 +92,13 @@ class TierEfficiency:
 
 
 def tier_efficiencies(profile: JobProfile, gpu_count: int, cluster: ClusterSpec) -> Efficiencies:
-    """Efficiency on one node, in one rack and across racks. See TierEfficiency.
+    """Return efficiency on one node, in one rack and across racks. See TierEfficiency.
 
-    To ask for many jobs, keep a TierEfficiency: this one looks at every node of the cluster.
+    For many jobs, make one TierEfficiency: this function reads every node of the cluster.
 
     Args:
-        profile: what the job is like.
-        gpu_count: of the job, at least 1.
-        cluster: where it could run.
+        profile: of the job.
+        gpu_count: GPUs of the job, at least 1.
+        cluster: where the job could run.
     """
     return TierEfficiency.of(cluster).efficiencies(profile, gpu_count)

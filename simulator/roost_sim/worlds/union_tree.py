@@ -1,4 +1,4 @@
-"""How fast a CNN trains in the environment of TopDRL's laboratory: the cost of a tree of edges.
+"""The union tree: speed of CNN training in the environment of TopDRL's laboratory.
 
 The communication cost of a set of GPUs is the weight of the union of the shortest paths from the
 core to all of them: each GPU, each machine and each rack in it counts its edge once. The speed of a
@@ -29,10 +29,10 @@ class TreeModel:
 
     Attributes:
         name: of the model.
-        family: the same; what is left out together.
-        source: whose figures.
-        compute_s: of one mini-batch on one GPU.
-        gradient_bytes: reduced in each step.
+        family: the same as `name`; families are excluded as a whole.
+        source: of the figures.
+        compute_s: compute of one mini-batch on one GPU.
+        gradient_bytes: bytes reduced in each step.
     """
 
     name: str
@@ -74,7 +74,7 @@ class UnionTree:
     """The tree of one cluster.
 
     Attributes:
-        gpu_weight: of a GPU's edge, in seconds a GB, as all of them.
+        gpu_weight: of a GPU's edge, in seconds a GB like all weights.
         machine_weight: of a machine's edge to its rack.
         rack_weight: of a rack's edge to the core.
         gpus_per_machine: of the largest.
@@ -91,7 +91,7 @@ class UnionTree:
 
     @classmethod
     def of(cls, cluster: ClusterSpec, compute_scale: float = 1.0) -> "UnionTree":
-        """The tree of a cluster, its edges the inverse of the tiers' bandwidths."""
+        """Make the tree of a cluster; the weight of an edge is the inverse of its bandwidth."""
         gpu, machine, rack = (
             1e9 / cluster.tiers[tier].bandwidth_bytes_per_s
             for tier in (NetworkTier.NODE, NetworkTier.RACK, NetworkTier.POD)

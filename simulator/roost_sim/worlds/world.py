@@ -1,7 +1,8 @@
-"""How fast jobs run: what the driver asks of a model of the machine.
+"""The world: the model of job speeds that the driver calls.
 
 A rate is speed relative to the job alone on ideal GPUs: a job of 100 s of work at rate 0.5 takes
-200 s. Rates change when jobs come and go, so the world is told of both and names who is affected.
+200 s. Rates change when jobs start and end, so the driver reports both to the world, which returns
+the affected jobs.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from roost_engine.domain.model import JobId, NodeShare
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job runs on these from now on."""
+    """A job has started on these GPUs."""
 
     job_id: JobId
     shares: tuple[NodeShare, ...]
@@ -21,7 +22,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job has left what it held."""
+    """A job has released its GPUs."""
 
     job_id: JobId
 
@@ -33,19 +34,19 @@ class World(Protocol):
     """A model of how fast jobs run beside each other."""
 
     def rates_after(self, change: Change) -> Iterable[tuple[JobId, float]]:
-        """Take in a change and answer whose rate it sets.
+        """Apply a change and return the rates that it sets.
 
         Args:
-            change: what happened. A started job must be among the answers.
+            change: a start or an end. The result must include a started job.
 
         Returns:
-            (running job, its new rate), each job once; a rate is finite and at least 0, and a job
-            of rate 0 stands still until a later change speeds it up.
+            (running job, its new rate), each job once; a rate is finite and at least 0. A job of
+            rate 0 makes no progress until a later change.
         """
 
 
 class FullSpeed:
-    """Every job runs at rate 1 wherever it is: only queueing counts."""
+    """Every job runs at rate 1 on any placement: only queueing counts."""
 
     def rates_after(self, change: Change) -> Iterable[tuple[JobId, float]]:
         """See World."""
@@ -54,10 +55,10 @@ class FullSpeed:
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorld:
-    """Rates by placement alone, as in many papers: neighbours never change them.
+    """Rates by placement alone, as in many papers: other jobs never change them.
 
     Attributes:
-        rate: of a job on what it holds, above 0 and at most 1.
+        rate: (job, its shares) to its rate, above 0 and at most 1.
     """
 
     rate: Callable[[JobId, tuple[NodeShare, ...]], float]

@@ -1,4 +1,4 @@
-"""What world a run takes place in, as plain data: another process builds the same from it.
+"""The specification of a run's world, as plain data from which any process builds the same world.
 
 The same trace and seed give every policy the same profiles, so that comparisons are paired.
 """
@@ -28,33 +28,33 @@ _Chosen = TypeVar("_Chosen", bound=HasFamily)
 
 
 class Speed(StrEnum):
-    """Which model says how fast a job runs where it is."""
+    """The model of a job's speed by its placement."""
 
     MEASURED = "measured"  # profiles fitted on public tables of step times
     DALLY = "dally"  # hierarchical rings with the constants of Dally's simulator
     TOPDRL = "topdrl"  # the tree of edges of TopDRL's laboratory
-    PUBLISHED = "published"  # that of the paper whose cluster it is; measured where there is none
-    TRACE = "trace"  # as in the trace, wherever it is
+    PUBLISHED = "published"  # the model of the cluster's paper; measured if it has none
+    TRACE = "trace"  # as in the trace, on any placement
 
 
 _SPEED_OF_CLUSTER: Mapping[str, Speed] = {
     "dally-128": Speed.DALLY,
     "dally-256": Speed.DALLY,
     "topdrl": Speed.TOPDRL,
-    "dl2": Speed.TRACE,  # its speed hangs on how many workers there are, not on where
+    "dl2": Speed.TRACE,  # its speed depends on the number of workers, not on their nodes
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltWorld:
-    """A world, and what is known of its jobs.
+    """A world, and the profiles and costs of its jobs.
 
     Attributes:
         world: fresh, for one run.
-        profile_of: of each job; empty where speed is the trace's.
-        restart_s: (job, its GPUs) to seconds it idles when it is started again.
-        compute_frac: (job, its GPUs) to the part of its work that is compute, 0 to 1, so that the
-            rest of its run time is exposed communication; None: the model does not tell them apart.
+        profile_of: the profile of each job; empty if speed is the trace's.
+        restart_s: (job, its GPUs) to seconds without progress when it is started again.
+        compute_frac: (job, its GPUs) to the fraction of its work that is compute, 0 to 1; the other
+            part of its run time is exposed communication. None: the model has no such fraction.
     """
 
     world: World
@@ -65,16 +65,16 @@ class BuiltWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldSpec:
-    """How fast jobs run, and what hinders them.
+    """How fast jobs run, and what slows them.
 
     Attributes:
-        speed: the model.
+        speed: the speed model.
         fidelity: the four switches.
-        exclude_families: models that no job is given.
-        compute_scale: compute takes so many times as long, so that communication weighs less. 1: as
-            measured, and as Dally has it.
-        congestion: every tier above the nodes has so many times less bandwidth; 1 or more.
-        named_frac: how many jobs say what model they train, 0 to 1; gates ask.
+        exclude_families: families that no job gets.
+        compute_scale: factor of all compute times; above 1 communication weighs less. 1: as
+            measured, and as in Dally.
+        congestion: divides the bandwidth of every tier above the nodes; 1 or more.
+        named_frac: fraction of the jobs that name the model they train, 0 to 1; gates use it.
     """
 
     speed: Speed = Speed.MEASURED
@@ -93,11 +93,11 @@ class WorldSpec:
 
         Args:
             cluster: where the jobs run.
-            trace: whose jobs; one that names its model gets a profile of it where there is one.
-            seed: of the profiles.
+            trace: the jobs; a job that names its model gets a profile of it if there is one.
+            seed: for the profiles.
 
         Raises:
-            ProfileError: a family to leave out does not exist, or nothing is left.
+            ProfileError: a family to exclude does not exist, or no profile is left.
         """
         match self.speed_on(cluster):
             case Speed.DALLY:
@@ -116,7 +116,7 @@ class WorldSpec:
                 return self._measured(cluster.congested(self.congestion), trace, seed)
 
     def speed_on(self, cluster: ClusterSpec) -> Speed:
-        """Which model that is on a cluster: never PUBLISHED."""
+        """Return the speed model on a cluster; never PUBLISHED."""
         if self.speed is not Speed.PUBLISHED:
             return self.speed
         return _SPEED_OF_CLUSTER.get(cluster.name, Speed.MEASURED)

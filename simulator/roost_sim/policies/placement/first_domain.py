@@ -42,7 +42,7 @@ class FirstDomain:
     def _slot(self, free: FreeGpus) -> NDArray[np.int64] | None:
         """The free GPUs of the first slot that has enough; None if no slot has."""
         first: tuple[int, int] | None = None
-        for table, here in free.cluster.by_kind(free.rows):
+        for table, here in free.cluster.by_kind(free.nodes):
             if table not in self._slots:
                 self._slots[table] = tuple(mask_of(slot) for slot in sockets_of(table.links))
             slots = np.array(self._slots[table])

@@ -19,7 +19,7 @@ class FreeGpus:
         cluster: read-only.
         job: the waiting job.
         wanted: how many GPUs to take; no more than are free.
-        rows: int64 [node], ascending node indices: nodes with at least one GPU for the job.
+        nodes: int64 [node], ascending node indices: nodes with at least one GPU for the job.
         masks: int64 [node], bit masks of those GPUs.
         counts: int64 [node], the number of those GPUs.
     """
@@ -27,14 +27,14 @@ class FreeGpus:
     cluster: Cluster
     job: JobSpec
     wanted: int
-    rows: NDArray[np.int64]
+    nodes: NDArray[np.int64]
     masks: NDArray[np.int64]
     counts: NDArray[np.int64]
 
     @property
     def racks(self) -> NDArray[np.int64]:
         """int64 [node], the rack of each."""
-        return self.cluster.rack_id[self.rows]
+        return self.cluster.rack_id[self.nodes]
 
     def rack_counts(self) -> NDArray[np.int64]:
         """int64 [rack], free GPUs of each rack of the cluster."""
@@ -50,7 +50,7 @@ class FreeGpus:
         return replace(
             self,
             wanted=self.wanted - int(POPCOUNT[taken].sum()),
-            rows=self.rows[rest],
+            nodes=self.nodes[rest],
             masks=masks[rest],
             counts=POPCOUNT[masks[rest]],
         )
@@ -87,17 +87,17 @@ def find_free_gpus(
     """
     shape = exact_shape(job)
     capacity = capacity_for(cluster, job, one_gpu_of(shape), reserved)
-    rows, masks = node_array(capacity.nodes), _affordable(cluster, capacity.nodes, shape)
+    nodes, masks = node_array(capacity.nodes), _affordable(cluster, capacity.nodes, shape)
     counts = POPCOUNT[masks]
     if int(counts.sum()) < shape.gpu_count or required_set(cluster, job, capacity.nodes) is None:
         return None, capacity
-    return FreeGpus(cluster, job, shape.gpu_count, rows, masks, counts), capacity
+    return FreeGpus(cluster, job, shape.gpu_count, nodes, masks, counts), capacity
 
 
 def _affordable(cluster: Cluster, among: NodeSet, shape: Shape) -> NDArray[np.int64]:
     """The lowest free GPUs of each node, as many as it has CPUs and memory for."""
-    rows = node_array(among)
-    masks = cluster.free_mask[rows]
+    nodes = node_array(among)
+    masks = cluster.free_mask[nodes]
     counts = limit = POPCOUNT[masks]
     most, size = int(counts.max(initial=0)), shape.gpus_per_node
     for free, per_node in (
@@ -105,7 +105,7 @@ def _affordable(cluster: Cluster, among: NodeSet, shape: Shape) -> NDArray[np.in
         (cluster.memory_free, shape.memory_per_node_bytes),
     ):
         if among & ~free.at_least[-(-most * per_node // size)]:  # some nodes have too little
-            limit = np.minimum(limit, free.of(rows) * size // per_node)
+            limit = np.minimum(limit, free.of(nodes) * size // per_node)
     return masks if limit is counts else lowest_of(masks, limit)
 
 

@@ -34,7 +34,7 @@ class BuddyCells:
                     taken = _seat(free, pods, free.racks == rack)
                     if taken is not None:
                         return taken
-        return _seat(free, pods, np.ones(len(free.rows), dtype=np.bool_))
+        return _seat(free, pods, np.ones(len(free.nodes), dtype=np.bool_))
 
 
 def _seat(free: FreeGpus, pods: list[int], among: NDArray[np.bool_]) -> NDArray[np.int64] | None:

@@ -34,13 +34,13 @@ class LeastInterference:
         self._of_jobs = self._of_gpus = np.zeros(0, dtype=np.int64)
 
     def costs(
-        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+        self, cluster: Cluster, job: JobSpec, shape: Shape, nodes: NDArray[np.int64], at_s: float
     ) -> NDArray[np.float64]:
         """See NodeCost. A job that does not communicate costs 0 on every node."""
         self._update(cluster)
         duty = self._units(job.job_id, shape.gpu_count, shape.node_count)
-        here = shape.gpus_per_node * self._of_jobs[rows] + self._of_gpus[rows]
-        cost: NDArray[np.float64] = duty * here / cluster.gpu_count[rows]
+        here = shape.gpus_per_node * self._of_jobs[nodes] + self._of_gpus[nodes]
+        cost: NDArray[np.float64] = duty * here / cluster.gpu_count[nodes]
         return cost
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
@@ -49,9 +49,9 @@ class LeastInterference:
         The new job's own duty is a factor of all costs, so it is left out.
         """
         self._update(free.cluster)
-        whole = free.cluster.gpu_count[free.rows]
-        added = self._of_jobs[free.rows] / whole  # by each GPU of the new job
-        cost = added + self._of_gpus[free.rows] / whole  # and by its presence on the node
+        whole = free.cluster.gpu_count[free.nodes]
+        added = self._of_jobs[free.nodes] / whole  # by each GPU of the new job
+        cost = added + self._of_gpus[free.nodes] / whole  # and by its presence on the node
         taken = np.zeros_like(free.counts)
         for _ in range(free.wanted):
             node = int(np.argmin(cost))
@@ -80,6 +80,6 @@ class LeastInterference:
 
     def _add(self, cluster: Cluster, shares: Shares, duty: int) -> None:
         for share in shares:
-            row = cluster.row[share.node]
-            self._of_jobs[row] += duty
-            self._of_gpus[row] += duty * len(share.gpu_indices)
+            node = cluster.row[share.node]
+            self._of_jobs[node] += duty
+            self._of_gpus[node] += duty * len(share.gpu_indices)

@@ -60,14 +60,14 @@ class LeastWorkload:
         return self._apart if job.gpu_count <= self._apart_gpus else self._together
 
     def costs(
-        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+        self, cluster: Cluster, job: JobSpec, shape: Shape, nodes: NDArray[np.int64], at_s: float
     ) -> NDArray[np.float64]:
         """See whole_pieces.NodeCost."""
-        return self._workloads(cluster, job, at_s)[rows]
+        return self._workloads(cluster, job, at_s)[nodes]
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See scatter.ScatterRule."""
-        workloads = self._workloads(free.cluster, free.job, at_s)[free.rows]
+        workloads = self._workloads(free.cluster, free.job, at_s)[free.nodes]
         job_id, counts = free.job.job_id, np.zeros_like(free.counts)
         for _ in range(free.wanted):
             node = int(np.argmin(workloads))
@@ -111,9 +111,9 @@ class LeastWorkload:
 
     def _add(self, cluster: Cluster, shares: Shares, end_ms: int, sign: int) -> None:
         for share in shares:
-            row, gpu_count = cluster.row[share.node], len(share.gpu_indices)
-            self._end_sums[row] += sign * end_ms * gpu_count
-            self._gpu_sums[row] += sign * gpu_count
+            node, gpu_count = cluster.row[share.node], len(share.gpu_indices)
+            self._end_sums[node] += sign * end_ms * gpu_count
+            self._gpu_sums[node] += sign * gpu_count
 
 
 def _ms(time_s: float) -> int:

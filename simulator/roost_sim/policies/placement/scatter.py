@@ -65,7 +65,7 @@ class Scattered:
         if free is None or taken is None:
             return nothing(cluster, job, capacity, _any_of(shape, capacity.reserved))
         chosen = np.flatnonzero(taken)
-        return the_one(cluster, shape, free.rows[chosen], taken[chosen], capacity)
+        return the_one(cluster, shape, free.nodes[chosen], taken[chosen], capacity)
 
     def hints(self, cluster: Cluster, job: JobSpec, rows: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
@@ -78,19 +78,19 @@ class Scattered:
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:
             return self.rule.take(free, at_s)
-        rows = [free.cluster.row[name] for name in free.job.required_nodes]
-        taken = lowest_of(free.masks, np.isin(free.rows, rows).astype(np.int64))
+        nodes = [free.cluster.row[name] for name in free.job.required_nodes]
+        taken = lowest_of(free.masks, np.isin(free.nodes, nodes).astype(np.int64))
         left = free.without(taken)
         if left.wanted:
             more = self.rule.take(left, at_s)
             if more is None:
                 return None
-            taken[np.isin(free.rows, left.rows)] |= more
+            taken[np.isin(free.nodes, left.nodes)] |= more
         return taken
 
 
-def _any_of(shape: Shape, rows: NodeSet) -> tuple[Hint, ...]:
-    return (Hint(shape, rows, 1),) if rows else ()
+def _any_of(shape: Shape, nodes: NodeSet) -> tuple[Hint, ...]:
+    return (Hint(shape, nodes, 1),) if nodes else ()
 
 
 def nothing(

@@ -39,7 +39,7 @@ class RandomGpus:
         """See ScatterRule."""
         salt = self.seed.to_bytes(8, "little", signed=True)
         digest = blake2b(free.job.job_id.encode(), digest_size=8, key=salt).digest()
-        gpus = free.rows[:, None] * MAX_GPUS + np.arange(MAX_GPUS)
+        gpus = free.nodes[:, None] * MAX_GPUS + np.arange(MAX_GPUS)
         draws = _mixed(np.uint64(int.from_bytes(digest, "little")) ^ gpus.astype(np.uint64))
         node, gpu = np.nonzero(free.masks[:, None] >> np.arange(MAX_GPUS) & 1)
         first = np.argsort(draws[node, gpu], kind="stable")[: free.wanted]
@@ -109,18 +109,18 @@ class Alignment:
 
     def take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64]:
         """See ScatterRule."""
-        cluster, rows, shape = free.cluster, free.rows, exact_shape(free.job)
+        cluster, nodes, shape = free.cluster, free.nodes, exact_shape(free.job)
         size = shape.gpus_per_node
         parts = (
-            (cluster.gpu_free.of(rows), cluster.gpu_count[rows], 1.0),
-            (cluster.cpu_free.of(rows), cluster.cpu_count[rows], shape.cpus_per_node / size),
+            (cluster.gpu_free.of(nodes), cluster.gpu_count[nodes], 1.0),
+            (cluster.cpu_free.of(nodes), cluster.cpu_count[nodes], shape.cpus_per_node / size),
             (
-                cluster.memory_free.of(rows),
-                cluster.memory_bytes[rows],
+                cluster.memory_free.of(nodes),
+                cluster.memory_bytes[nodes],
                 shape.memory_per_node_bytes / size,
             ),
         )
-        score, step = np.zeros(len(rows)), np.zeros(len(rows))
+        score, step = np.zeros(len(nodes)), np.zeros(len(nodes))
         for idle, whole, asked in parts:
             if asked:
                 score += idle / whole * (asked / whole)

@@ -22,8 +22,8 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, capacity_for, hints_in, required_set
 from roost_sim.policies.placement.scatter import nothing, the_one
 
-Rows: TypeAlias = NDArray[np.int64]
-NodeRule: TypeAlias = Callable[[Cluster, Rows, Shape], Rows]
+Nodes: TypeAlias = NDArray[np.int64]  # [node], node indices
+NodeRule: TypeAlias = Callable[[Cluster, Nodes, Shape], Nodes]
 
 
 class GpuRule(Protocol):
@@ -55,7 +55,7 @@ class StockPlacement:
                 hints += capacity.hints(shape)
                 continue
             chosen = self._choose(cluster, capacity.nodes, required, shape)
-            masks = [self._mask(cluster, row, shape.gpus_per_node) for row in chosen.tolist()]
+            masks = [self._mask(cluster, node, shape.gpus_per_node) for node in chosen.tolist()]
             return the_one(cluster, shape, chosen, np.array(masks), capacity)
         return nothing(cluster, job, capacity, tuple(hints))
 
@@ -63,18 +63,18 @@ class StockPlacement:
         """See CandidatePolicy."""
         return hints_in(cluster, job, rows)
 
-    def _choose(self, cluster: Cluster, rows: NodeSet, required: NodeSet, shape: Shape) -> Rows:
+    def _choose(self, cluster: Cluster, among: NodeSet, required: NodeSet, shape: Shape) -> Nodes:
         """Return the required nodes and, chosen by the rule, the missing ones."""
         missing = shape.node_count - required.bit_count()
         chosen = node_array(required)
         if missing:
             part = replace(shape, node_count=missing)
-            more = self._nodes(cluster, node_array(rows & ~required), part)
+            more = self._nodes(cluster, node_array(among & ~required), part)
             chosen = np.concatenate((chosen, more))
         return np.sort(chosen)
 
-    def _mask(self, cluster: Cluster, row: int, gpu_count: int) -> int:
-        table, free = cluster.table(row), int(cluster.free_mask[row])
+    def _mask(self, cluster: Cluster, node: int, gpu_count: int) -> int:
+        table, free = cluster.table(node), int(cluster.free_mask[node])
         key = table, free, gpu_count
         found = self._chosen.get(key)
         if found is None:
@@ -83,7 +83,7 @@ class StockPlacement:
         return found
 
 
-def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
+def consecutive_nodes(cluster: Cluster, nodes: Nodes, shape: Shape) -> Nodes:
     """Choose nodes from the best-fitting runs of consecutive nodes.
 
     A run with enough nodes and CPUs goes before a run without. Of several with enough, the one
@@ -92,12 +92,12 @@ def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
 
     Args:
         cluster: its node indices are in the order of Slurm's nodes.
-        rows: int64 [node], ascending node indices with capacity; enough of them.
+        nodes: int64 [node], ascending node indices with capacity; enough of them.
         shape: how many nodes are wanted, and CPUs a node.
     """
-    cpus = cluster.cpu_free.of(rows)
-    begins = np.concatenate(([0], np.flatnonzero(np.diff(rows) > 1) + 1))
-    sizes, run_cpus = np.diff(begins, append=len(rows)), np.add.reduceat(cpus, begins)
+    cpus = cluster.cpu_free.of(nodes)
+    begins = np.concatenate(([0], np.flatnonzero(np.diff(nodes) > 1) + 1))
+    sizes, run_cpus = np.diff(begins, append=len(nodes)), np.add.reduceat(cpus, begins)
     chosen, missing = list[int](), shape.node_count
     while True:
         enough = (sizes >= missing) & (run_cpus >= missing * shape.cpus_per_node)
@@ -105,14 +105,14 @@ def consecutive_nodes(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
         run = np.arange(begins[best], begins[best] + sizes[best])
         if missing == 1:
             run = run[[np.argmin(cpus[run])]]
-        chosen += rows[run[:missing]].tolist()
+        chosen += nodes[run[:missing]].tolist()
         missing -= min(missing, len(run))
         if not missing:
             return np.array(chosen, dtype=np.int64)
         sizes[best] = 0
 
 
-def leaf_switches(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
+def leaf_switches(cluster: Cluster, nodes: Nodes, shape: Shape) -> Nodes:
     """Choose nodes from the best-fitting leaf switches; a leaf is a rack here.
 
     A leaf with enough nodes goes before one without. Of several with enough, the one with the
@@ -121,16 +121,16 @@ def leaf_switches(cluster: Cluster, rows: Rows, shape: Shape) -> Rows:
 
     Args:
         cluster: the nodes.
-        rows: int64 [node], ascending node indices with capacity; enough of them.
+        nodes: int64 [node], ascending node indices with capacity; enough of them.
         shape: how many nodes are wanted.
     """
-    leaves = cluster.rack_id[rows]
+    leaves = cluster.rack_id[nodes]
     left = np.bincount(leaves)
     chosen, missing = list[int](), shape.node_count
     while missing:
         enough = np.flatnonzero(left >= missing)
         leaf = int(enough[np.argmin(left[enough])]) if len(enough) else int(np.argmax(left))
-        taken = rows[leaves == leaf][:missing].tolist()
+        taken = nodes[leaves == leaf][:missing].tolist()
         left[leaf] = 0
         chosen += taken
         missing -= len(taken)

@@ -27,7 +27,7 @@ class NodeCost(Protocol):
     """The cost of each node for one part of a job."""
 
     def costs(
-        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+        self, cluster: Cluster, job: JobSpec, shape: Shape, nodes: NDArray[np.int64], at_s: float
     ) -> NDArray[np.float64]:
         """Compute the cost of nodes.
 
@@ -35,7 +35,7 @@ class NodeCost(Protocol):
             cluster: read-only.
             job: the waiting job.
             shape: the shape of the job; its parts are equal.
-            rows: int64 [node], ascending node indices; each node holds a part.
+            nodes: int64 [node], ascending node indices; each node holds a part.
             at_s: engine time.
 
         Returns:
@@ -63,9 +63,9 @@ class WholePieces:
                 required is not None
                 and capacity.node_count >= shape.node_count >= required.bit_count()
             ):
-                rows = node_array(capacity.nodes)
-                cost = self.rule.costs(cluster, job, shape, rows, at_s)
-                chosen = _best(cluster, shape, rows, cost, tuple(nodes_in(required)))
+                nodes = node_array(capacity.nodes)
+                cost = self.rule.costs(cluster, job, shape, nodes, at_s)
+                chosen = _best(cluster, shape, nodes, cost, tuple(nodes_in(required)))
                 sizes = np.full(len(chosen), shape.gpus_per_node)
                 masks = lowest_of(cluster.free_mask[chosen], sizes)
                 return the_one(cluster, shape, chosen, masks, capacity)
@@ -85,40 +85,40 @@ class WholeFreeNode:
     """
 
     def costs(
-        self, cluster: Cluster, job: JobSpec, shape: Shape, rows: NDArray[np.int64], at_s: float
+        self, cluster: Cluster, job: JobSpec, shape: Shape, nodes: NDArray[np.int64], at_s: float
     ) -> NDArray[np.float64]:
         """See NodeCost."""
-        score = np.zeros(len(rows))
+        score = np.zeros(len(nodes))
         for free, whole, asked in (
             (cluster.gpu_free, cluster.gpu_count, shape.gpus_per_node),
             (cluster.cpu_free, cluster.cpu_count, shape.cpus_per_node),
             (cluster.memory_free, cluster.memory_bytes, shape.memory_per_node_bytes),
         ):
             if asked:
-                score += free.of(rows) / whole[rows] * (asked / whole[rows])
+                score += free.of(nodes) / whole[nodes] * (asked / whole[nodes])
         return -score
 
 
 def _best(
     cluster: Cluster,
     shape: Shape,
-    rows: NDArray[np.int64],
+    nodes: NDArray[np.int64],
     cost: NDArray[np.float64],
     required: tuple[int, ...],
 ) -> NDArray[np.int64]:
     """Return the node index of each part, ascending; required nodes are among them."""
-    left = POPCOUNT[cluster.free_mask[rows]]
-    order = np.lexsort((rows, left, cost, ~np.isin(rows, required)))  # best first
+    left = POPCOUNT[cluster.free_mask[nodes]]
+    order = np.lexsort((nodes, left, cost, ~np.isin(nodes, required)))  # best first
     wanted = shape.node_count
     if wanted == 1:
-        return rows[order[:1]]
-    racks = cluster.rack_id[rows]
+        return nodes[order[:1]]
+    racks = cluster.rack_id[nodes]
     parts_of = np.bincount(racks)
     if not required and int(parts_of.max()) >= wanted:
         enough = np.flatnonzero(parts_of >= wanted)
         first = [order[racks[order] == rack][:wanted] for rack in enough]
-        return np.sort(rows[first[int(np.argmin([cost[each].sum() for each in first]))]])
+        return np.sort(nodes[first[int(np.argmin([cost[each].sum() for each in first]))]])
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
-    fewest_racks = np.lexsort((place, -parts_of[racks], ~np.isin(rows, required)))
-    return np.sort(rows[fewest_racks[:wanted]])
+    fewest_racks = np.lexsort((place, -parts_of[racks], ~np.isin(nodes, required)))
+    return np.sort(nodes[fewest_racks[:wanted]])

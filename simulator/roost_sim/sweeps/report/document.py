@@ -1,4 +1,4 @@
-"""What the report shows, as one JSON document; the page only draws it.
+"""The content of the report as one JSON document; the page only draws it.
 
 Times are seconds, fractions 0 to 1. The page: page.html with its style and scripts.
 """
@@ -23,13 +23,13 @@ _DIGITS = 5  # significant ones of what is drawn: a pixel of a wide screen is 1 
 def report_document(
     comparison: Comparison, sweep: Sweep, collected: Collected, command: str
 ) -> dict[str, object]:
-    """Everything on the page.
+    """Return the content of the page.
 
     Args:
         comparison: with at least one run.
-        sweep: that it came from.
-        collected: for what failed or was given up.
-        command: that made it.
+        sweep: the sweep of the comparison.
+        collected: for failed cases and an interruption.
+        command: the command line that made it.
     """
     loads = list(dict.fromkeys(run.case.load for run in comparison.runs))
     by_name = {summary.policy: summary for summary in comparison.summaries}
@@ -136,7 +136,7 @@ def _row(summary: Summary) -> dict[str, object]:
 
 
 def _curves(runs: Sequence[Done]) -> dict[str, object]:
-    """Job times and placements of all seeds together; what goes over time, of the first seed."""
+    """Job times and placements of all seeds together; curves over time of the first seed."""
     first = runs[0].curves
     left_out: dict[str, int] = {}
     for run in runs:
@@ -157,7 +157,7 @@ def _curves(runs: Sequence[Done]) -> dict[str, object]:
 
 
 def _pooled_quantiles(runs: Sequence[Done]) -> list[float]:
-    """Quantiles of all seeds together; each seed weighs the same."""
+    """Quantiles of all seeds together; every seed has the same weight."""
     values = np.sort(np.concatenate([run.curves.jct_s for run in runs]))
     count = min(QUANTILES, len(values))
     if not count:

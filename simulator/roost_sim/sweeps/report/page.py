@@ -1,4 +1,4 @@
-"""Makes the report: one HTML file with its style, scripts and figures inside."""
+"""The page of the report: one HTML file with its style, scripts and figures inside."""
 
 import json
 import re
@@ -12,13 +12,13 @@ _SCRIPTS = ("format.js", "chart.js", "heat.js", "page.js")
 
 
 def page_of(document: Mapping[str, object]) -> str:
-    """The page that shows a document of roost_sim.sweeps.report.document."""
+    """Return the page that shows a document of roost_sim.sweeps.report.document."""
     parts = {
         "style": _read("page.css"),
         "data": _json(document),
         "script": "\n".join(_read(name) for name in _SCRIPTS),
     }
-    # In one pass: a part may hold what looks like the place of another.
+    # In one pass: a part may contain text that looks like a placeholder.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
 
 
@@ -35,7 +35,7 @@ def write_report(path: Path, document: Mapping[str, object]) -> None:
 
 
 def _json(document: Mapping[str, object]) -> str:
-    """JSON that may stand in a script element: nothing in it can close that."""
+    """JSON for a script element, without any text that could close the element."""
     text = json.dumps(document, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c")
 
