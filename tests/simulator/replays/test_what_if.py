@@ -1,34 +1,19 @@
 """A journal's jobs under another policy: known answers, and what is left as it was."""
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from tests.daemon.running import config, running
 from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.events import JobWithdrawn, NodeSeen, Tick
 from roost_engine.domain.model import JobId
-from roost_engine.plugins import Policies
 from roost_engine.testing.builders import bridges, job, node, shape, share, topology
-from roost_formats.models.score import load_onnx_score
-from roost_formats.testing.onnx_models import ModelParts, install_model
-from roost_sim.catalogue.compositions import GATES, POLICIES, find_policy
-from roost_sim.cli import cli
+from roost_sim.catalogue.compositions import find_policy
 from roost_sim.replays.journal_comparison import JournalComparison, compare_with, read_history
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.what_if import narrowed
-from roostd.testing.slurm_stand_in import SlurmStandIn
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["replay", *(str(argument) for argument in arguments)])
 
 
 def compared(path: Path, policy: str = "sjf", *models: Path) -> JournalComparison:
@@ -63,13 +48,6 @@ def test_the_record_and_another_policy_by_hand(three_jobs: Path) -> None:
     changes = found.simulated.placement_changes
     assert changes is not None
     assert (changes.same_gpus, changes.other_gpus, changes.other_nodes) == (3, 0, 0)
-
-
-def test_the_recorded_policy_simulated_is_what_was_recorded(three_jobs: Path) -> None:
-    found = compared(three_jobs)
-    assert found.repeated is not None
-    assert found.repeated.figures == found.recorded.figures
-    assert (found.repeated.policy, found.recorded.policy) == ("heuristic", "heuristic")
 
 
 def test_a_start_that_slurm_delays_is_delayed_in_the_simulation(tmp_path: Path) -> None:
@@ -183,82 +161,6 @@ def test_a_policy_may_be_choosier_than_a_job_and_never_less_so() -> None:
     assert narrowed((shape(8, cpus_per_node=32),), (one,)) == (shape(8, cpus_per_node=32),)
 
 
-def test_without_the_recorded_model_its_simulation_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    model = install_model(tmp_path / "model", ModelParts().encode())
-    policies = Policies(score=load_onnx_score(model, clock=lambda: 0.0))
-    with WrittenJournal(tmp_path, policies=policies) as journal:
-        journal.simulate(cluster(1), arrival("1", 0.0, 10.0))
-
-    without = run(journal.path, "--policy", "sjf", "--json")
-    assert json.loads(without.stdout)["repeated"] is None
-    assert "the recorded policy is not simulated: " in without.stderr
-    with_model = compared(journal.path, "sjf", model)
-    assert with_model.repeated is not None
-    assert with_model.repeated.policy.startswith("onnx:")
-
-
-async def test_a_daemons_journal_under_another_policy(tmp_path: Path) -> None:
-    slurm = SlurmStandIn([node("n1"), node("n2")])
-    settings = config(tmp_path)
-    async with running(slurm, settings) as daemon:
-        (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
-        await daemon.until_running(first)
-        big, small = slurm.submit(gpus_per_node=8, nodes=(2, 2)), slurm.submit(gpus_per_node=8)
-        watch = daemon.daemon.watch
-        await daemon.until(lambda: {*big, *small} <= {*watch.leased()}, "both are seen")
-        for job_id in (first, *big, *small):
-            await daemon.until_running(job_id)
-            slurm.end(job_id)
-        records = daemon.daemon.state.engine.records
-        await daemon.until(lambda: not dict(records()), "all have ended")
-
-    found = compared(settings.paths.state_dir, "smallest-first")
-    assert found.recorded.figures.jobs == found.simulated.figures.jobs == 3
-    assert found.unplaced == 0
-
-
-def test_people_see_columns_side_by_side(three_jobs: Path) -> None:
-    result = run(three_jobs, "--policy", "sjf")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].split() == ["recorded", "heuristic,", "simulated", "sjf,", "simulated"]
-    rows = {line[:20].strip(): line[20:].split() for line in lines[1:]}
-    assert rows["avg_wait_s"] == ["83.3", "83.3", "70.0"]
-    assert rows["on the same GPUs"] == ["-", "3", "3"]
-    assert all(len(line) <= 100 for line in lines)
-
-
-def test_what_is_wrong_with_the_policy_or_the_journal_is_one_line(tmp_path: Path) -> None:
-    with WrittenJournal(tmp_path) as journal:
-        journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
-    for policy, complaint in (
-        ("fifa", "no policy 'fifa': did you mean fifo?"),
-        ("sjf", "no job that waited for Roost has ended in it"),
-    ):
-        result = run(journal.path, "--policy", policy)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert complaint in result.stderr
-
-
-def test_the_same_journal_and_policy_print_the_same_bytes_in_any_process(tmp_path: Path) -> None:
-    jobs = (arrival(str(n), n * 3.0, 20.0 + 7 * (n % 5), 1 + n % 8) for n in range(60))
-    with WrittenJournal(tmp_path) as journal:
-        journal.simulate(cluster(2), *jobs)
-    printed = {
-        subprocess.run(
-            [sys.executable, "-m", "roost_sim.cli", "replay", str(journal.path), *arguments],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for hash_seed in ("0", "4242")
-        for arguments in [("--policy", "random-order", "--seed", "3", "--json")]
-    }
-    assert len(printed) == 1
-    assert json.loads(printed.pop())["simulated"]["figures"]["jobs"] == 60
-
-
 def test_a_change_of_the_request_is_followed(tmp_path: Path) -> None:
     with WrittenJournal(tmp_path) as journal:
         journal.feed(NodeSeen(at_s=0.0, node=node("n1")))
@@ -275,9 +177,3 @@ def test_a_change_of_the_request_is_followed(tmp_path: Path) -> None:
     # Priority first, so job 3 starts at 30 again: waits of 0, 40 and 30 s.
     assert found.simulated.figures == found.recorded.figures
     assert found.simulated.figures.avg_wait_s == pytest.approx(70 / 3)
-
-
-@pytest.mark.parametrize("policy", [*POLICIES, *(f"fifo+consolidation+{gate}" for gate in GATES)])
-def test_every_policy_gets_what_it_asks_for(three_jobs: Path, policy: str) -> None:
-    found = compared(three_jobs, policy)
-    assert found.simulated.all_jobs == found.recorded.figures.jobs + found.unplaced == 3

@@ -1,12 +1,9 @@
 from collections.abc import Mapping
-from io import StringIO
 
 import pytest
-from rich.console import Console
 from tests.simulator.sweeps.cases import done
 
 from roost_sim.sweeps.comparison import TIMES_BOUND, Comparison
-from roost_sim.sweeps.comparison_table import print_tables, time_text
 from roost_sim.sweeps.intervals import Interval, SeedMean
 
 RUNS = [
@@ -87,34 +84,3 @@ def test_the_json_list_is_runs_then_summaries() -> None:
     assert found["ci95"] == pytest.approx([30 - 49.687, 30 + 49.687], abs=1e-3)
     assert (found["min"], found["max"]) == (10, 50)
     assert list(found["ratio"]) == ["mean", "ci95", "min", "max"]
-
-
-def printed(width: int) -> list[str]:
-    console = Console(width=width, record=True, file=StringIO())
-    print_tables(comparison(), console)
-    return [line.rstrip() for line in console.export_text().splitlines()]
-
-
-def test_the_table_has_a_row_a_policy() -> None:
-    title, heads, fifo, sjf = printed(200)
-    assert title == "Load of the trace"
-    assert heads.split()[:3] == ["policy", "knows", "seeds"]
-    assert heads.endswith("preemptions")
-    assert fifo.split()[0] == "fifo"
-    assert sjf.split()[:9] == ["sjf", "none", "3", "30.0", "s", "±", "49.7", "0.30", "[0.10,"]
-
-
-def test_a_narrow_window_shows_fewer_columns_whole() -> None:
-    _, heads, _, sjf, hint = printed(80)
-    assert "× bound" in heads
-    assert "preemptions" not in heads
-    assert "…" not in sjf
-    assert hint == "A wider window shows more columns, --report all."
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0.00 s"), (41.2, "41.2 s"), (822, "13.7 min"), (18288, "5.08 h"), (172800, "2.00 d")],
-)
-def test_times_have_three_digits_and_a_unit(seconds: float, text: str) -> None:
-    assert time_text(seconds) == text

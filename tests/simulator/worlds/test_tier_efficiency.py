@@ -4,9 +4,7 @@ from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier, NodeKind, 
 from roost_sim.clusters.link_shapes import SHAPES
 from roost_sim.clusters.presets import preset
 from roost_sim.worlds.dally_models import DALLY_MODELS
-from roost_sim.worlds.model_sizes import size_of
 from roost_sim.worlds.profiles import Profile
-from roost_sim.worlds.restart_cost import RestartRule, restart_s
 from roost_sim.worlds.tier_efficiency import TierEfficiency, tier_efficiencies
 
 PLAIN = Profile(
@@ -62,19 +60,3 @@ def test_leaving_the_node_is_never_better_for_dally_models() -> None:
             node, rack, across = tier_efficiencies(model, gpus, preset("dally-256"))
             assert 1.0 >= node >= max(rack, across)
             assert min(rack, across) > 0
-
-
-def test_skew_and_size_by_hand() -> None:
-    vgg = size_of("vgg16")
-    assert vgg is not None
-    assert vgg.gradient_bytes == 138_357_544 * 4
-    assert vgg.skew_frac == pytest.approx(102_760_448 / 138_357_544)
-    assert size_of("ncf") is None
-
-
-def test_a_restart_loads_the_checkpoint() -> None:
-    # VGG-16: 3 copies of 553 MB written and read at 1 GB/s are 3.32 s.
-    assert restart_s(RestartRule.MEASURED, "vgg16", 8) == pytest.approx(40 + 6 * 0.553430176)
-    assert restart_s(RestartRule.MEASURED, "ncf", 9) == 60.0
-    assert restart_s(RestartRule.DALLY, "vgg16", 9) == 9.0
-    assert restart_s(RestartRule.FREE, "vgg16", 9) == 0.0

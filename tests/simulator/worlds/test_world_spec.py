@@ -110,7 +110,7 @@ def test_compute_is_what_the_closest_placement_leaves() -> None:
 def test_an_oracle_is_told_what_the_fidelity_allows() -> None:
     def told(policy: str, spec: WorldSpec) -> Regime:
         run = Run(trace=JOBS, cluster=SMALL, policy=find_policy(policy), world=spec)
-        return simulate(run).information
+        return simulate(run).regime
 
     assert told("sjf", WorldSpec()) is Regime.ORACLE
     assert told("sjf", WorldSpec(fidelity=FIELD)) is Regime.PREDICTED

@@ -1,0 +1,58 @@
+"""Gates by name: EASY backfill and the open gate by hand."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.simulator.hand_worked import NO_INFORMATION, job_arrival
+from tests.simulator.simulated import arrival, cluster, simulate, times
+
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine, EngineConfig
+from roost_sim.catalogue.compositions import find_policy
+from roost_sim.information.policy_information import PolicyInformation
+from roost_sim.runs.driver import Driver
+from roost_sim.traces.arrival import Arrival
+from roost_sim.worlds.world import FullSpeed
+
+
+def test_slurm_backfills_whoever_is_gone_in_time() -> None:
+    policy = find_policy("slurm")
+    assert (policy.gate, policy.preemption) == ("easy", "none")
+    # 1 holds 4 GPUs and promises to be gone at 100; 2 needs 8 and has its reservation then. 3
+    # promises 90 s from 5 on and passes; 4 promises 200 s and does not.
+    limits = {"1": 100.0, "2": 50.0, "3": 90.0, "4": 200.0}
+    specs = [("1", 0, 100, 4), ("2", 1, 50, 8), ("3", 5, 90, 4), ("4", 6, 90, 4)]
+    jobs = [_limited(job_arrival((name, at, work, g)), limits) for name, at, work, g in specs]
+    engine = Engine(policy.engine_config(EngineConfig()), policy.build(NO_INFORMATION))
+    outcome = Driver(engine, FullSpeed()).run(cluster(1), jobs)
+    found = {job_id: begin for job_id, (begin, _) in times(outcome).items()}
+    assert found == {"1": 0.0, "2": 100.0, "3": 5.0, "4": 150.0}
+
+
+def _limited(made: Arrival, limits: Mapping[str, float]) -> Arrival:
+    return replace(made, spec=replace(made.spec, time_limit_s=limits[made.spec.job_id]))
+
+
+def starts(name: str, *jobs: tuple[str, float, float, int], seed: int = 0) -> dict[str, float]:
+    """When each job starts on one node of 8 GPUs."""
+    policy = find_policy(name)
+    arrivals = [
+        Arrival(spec=arrival(job_id, submit_s, work_s, gpus).spec, work_s=work_s, gpu_count=gpus)
+        for job_id, submit_s, work_s, gpus in jobs
+    ]
+    work_s = {JobId(job_id): work_s for job_id, _, work_s, _ in jobs}
+    outcome = simulate(
+        cluster(1),
+        *arrivals,
+        policies=policy.build(PolicyInformation(work_s=work_s, seed=seed)),
+        config=policy.engine_config(EngineConfig()),
+    )
+    return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}
+
+
+def test_the_open_gate_lets_small_jobs_pass_a_large_one_for_ever() -> None:
+    stream = [(str(number), 40.0 * number, 120.0, 4) for number in range(3, 80)]
+    jobs = [("1", 0.0, 150.0, 4), ("2", 1.0, 10.0, 8), *stream]
+    patient = starts("fifo+consolidation+patient", *jobs)["2"]
+    starved = starts("fifo", *jobs)["2"]
+    assert patient < 1000 < 2900 < starved

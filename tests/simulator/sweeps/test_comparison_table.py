@@ -1,0 +1,53 @@
+"""A comparison as a table for a terminal."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from tests.simulator.sweeps.cases import done
+
+from roost_sim.sweeps.comparison import Comparison
+from roost_sim.sweeps.comparison_table import print_tables, time_text
+
+RUNS = [
+    done("sjf", 1, avg_jct_s=30.0, bound_avg_jct_s=20.0, comm_share=None),
+    done("fifo", 1, avg_jct_s=60.0, bound_avg_jct_s=20.0, comm_share=None),
+    done("sjf", 0, avg_jct_s=10.0, bound_avg_jct_s=10.0, comm_share=None),
+    done("fifo", 0, avg_jct_s=100.0, bound_avg_jct_s=10.0, comm_share=None),
+    done("sjf", 2, avg_jct_s=50.0, bound_avg_jct_s=10.0, comm_share=None),
+]
+
+
+def comparison() -> Comparison:
+    return Comparison.of(RUNS, ["fifo", "sjf"], [None], "fifo")
+
+
+def printed(width: int) -> list[str]:
+    console = Console(width=width, record=True, file=StringIO())
+    print_tables(comparison(), console)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_the_table_has_a_row_a_policy() -> None:
+    title, heads, fifo, sjf = printed(200)
+    assert title == "Load of the trace"
+    assert heads.split()[:3] == ["policy", "knows", "seeds"]
+    assert heads.endswith("preemptions")
+    assert fifo.split()[0] == "fifo"
+    assert sjf.split()[:9] == ["sjf", "none", "3", "30.0", "s", "±", "49.7", "0.30", "[0.10,"]
+
+
+def test_a_narrow_window_shows_fewer_columns_whole() -> None:
+    _, heads, _, sjf, hint = printed(80)
+    assert "× bound" in heads
+    assert "preemptions" not in heads
+    assert "…" not in sjf
+    assert hint == "A wider window shows more columns, --report all."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.00 s"), (41.2, "41.2 s"), (822, "13.7 min"), (18288, "5.08 h"), (172800, "2.00 d")],
+)
+def test_times_have_three_digits_and_a_unit(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
