@@ -1,0 +1,181 @@
+"""Every source module has a test under its name, or stands in EXCEPTIONS with the reason.
+
+The test of `simulator/roost_sim/traces/rows.py` is `tests/simulator/traces/test_rows.py`. Not
+counted: `__init__.py`, generated code, and the `testing` packages, which tests use everywhere.
+"""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = {
+    "engine": "roost_engine",
+    "formats": "roost_formats",
+    "daemon": "roostd",
+    "simulator": "roost_sim",
+    "cli": "roostctl",
+    "probes": "roost_probe",
+    "slurm_glue": "roost_slurm",
+    "training": "roost_train",
+}
+
+_DATA = "data only; read by the tests of the modules that use it"
+_RECORD = "a record without logic; the tests of its users build it"
+_TYPES = "types without logic; used by almost every test"
+
+
+def _within(test: str) -> str:
+    """A reason: the module is tested only together with others, by that test."""
+    return f"no test of its own so far; covered by tests/{test}"
+
+
+# Module, without the suffix: why it has no test of its own.
+EXCEPTIONS = {
+    "engine/roost_engine/cluster/group_ranking": _within("engine/test_engine.py"),
+    "engine/roost_engine/cluster/loads": _within("engine/cluster/test_features.py"),
+    "engine/roost_engine/domain/actions": _TYPES,
+    "engine/roost_engine/domain/events": _TYPES,
+    "engine/roost_engine/domain/model": _TYPES,
+    "engine/roost_engine/domain/tier": _TYPES,
+    "engine/roost_engine/domain/errors": _TYPES,
+    "engine/roost_engine/domain/config": _within("engine/placement/test_reservation.py"),
+    "engine/roost_engine/job_record": _within("engine/preemption/test_preemption.py"),
+    "engine/roost_engine/job_table": _within("engine/test_engine.py"),
+    "engine/roost_engine/placement/options": _within("engine/placement/test_candidates.py"),
+    "engine/roost_engine/prediction/speed_table": _within("daemon/config/test_speed_file.py"),
+    "engine/roost_engine/preemption/displacement": _within("engine/preemption/test_preemption.py"),
+    "formats/roost_formats/journal/codec": _within("formats/journal/test_codec_aliases.py"),
+    "formats/roost_formats/journal/earlier": _within("formats/journal/test_reader.py"),
+    "formats/roost_formats/yaml/problems": _within("daemon/config/test_config.py"),
+    "formats/roost_formats/yaml/tree": _within("daemon/config/test_config.py"),
+    "daemon/roostd/app/applier": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/app/engine_runs": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/app/gauges": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/app/knowledge_keeper": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/app/loop": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/app/slurm_watch": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/config/decisions": _within("daemon/config/test_config.py"),
+    "daemon/roostd/config/reload": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/config/values": _within("daemon/config/test_config.py"),
+    "daemon/roostd/ops/audit": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/ops/folders": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/ops/heartbeat": _within("daemon/app/test_daemon.py"),
+    "daemon/roostd/ops/failpoint": _within("e2e/test_local_crash.py"),
+    "daemon/roostd/rpc/auth": _within("daemon/rpc/test_operator.py"),
+    "daemon/roostd/rpc/convert": _within("daemon/rpc/test_operator.py"),
+    "daemon/roostd/rpc/errors": _within("daemon/rpc/test_operator.py"),
+    "daemon/roostd/rpc/limits": _within("daemon/rpc/test_telemetry.py"),
+    "daemon/roostd/rpc/server": _within("daemon/rpc/test_mutual_tls.py"),
+    "daemon/roostd/rpc/timers": _within("daemon/rpc/test_operator.py"),
+    "daemon/roostd/slurm/command": _within("daemon/slurm/test_contract.py"),
+    "daemon/roostd/slurm/port": _within("daemon/slurm/test_contract.py"),
+    "daemon/roostd/slurm/queue": _within("daemon/slurm/test_faults.py"),
+    "daemon/roostd/slurm/request": _within("daemon/slurm/test_jobs.py"),
+    "daemon/roostd/state": _within("daemon/rpc/test_operator.py"),
+    "daemon/roostd/telemetry/board": _within("daemon/telemetry/test_link_use.py"),
+    "simulator/roost_sim/errors": _TYPES,
+    "simulator/roost_sim/exit_codes": _DATA,
+    "simulator/roost_sim/figures/outcome": _RECORD,
+    "simulator/roost_sim/information/policy_information": _RECORD,
+    "simulator/roost_sim/traces/arrival": _RECORD,
+    "simulator/roost_sim/traces/fitted_traces": _DATA,
+    "simulator/roost_sim/worlds/dally_models": _DATA,
+    "simulator/roost_sim/worlds/fitted_profiles": _DATA,
+    "cli/roostctl/client": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_explain": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_job": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_jobs": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_node": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_nodes": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_status": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_timers": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_topology": _within("cli/test_golden_output.py"),
+    "cli/roostctl/main": _within("cli/test_golden_output.py"),
+    "cli/roostctl/options": _within("cli/test_golden_output.py"),
+    "cli/roostctl/output": _within("cli/test_golden_output.py"),
+    "cli/roostctl/cmd_completion": _within("cli/test_completion.py"),
+    "cli/roostctl/complete": _within("cli/test_completion.py"),
+    "cli/roostctl/quantities": _within("cli/test_terminal.py"),
+    "cli/roostctl/documents/explain": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/jobs": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/nodes": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/status": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/timers": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/topology": _within("cli/test_json_documents.py"),
+    "cli/roostctl/documents/values": _within("cli/test_json_documents.py"),
+    "probes/roost_probe/agent_socket": _within("probes/test_agent.py"),
+    "probes/roost_probe/backoff": _within("probes/test_agent.py"),
+    "probes/roost_probe/daemon_link": _within("probes/test_agent.py"),
+    "probes/roost_probe/notify": _within("probes/test_agent.py"),
+    "probes/roost_probe/telemetry": _within("probes/test_agent.py"),
+    "probes/roost_probe/errors": _TYPES,
+    "probes/roost_probe/cpu_list": _within("probes/test_topology.py"),
+    "probes/roost_probe/hello": _within("probes/test_agent.py"),
+    "probes/roost_probe/nvml_child": _within("probes/test_nvml.py"),
+    "probes/roost_probe/nvml_process": _within("probes/test_nvml.py"),
+    "probes/roost_probe/pci": _within("probes/test_topology.py"),
+    "probes/roost_probe/readings": _RECORD,
+    "probes/roost_probe/show": _within("probes/test_cli.py"),
+    "slurm_glue/roost_slurm/cli": _within("slurm_glue/test_hooks.py"),
+    "slurm_glue/roost_slurm/gpu_models": _within("slurm_glue/test_config.py"),
+    "slurm_glue/roost_slurm/gres": _within("slurm_glue/test_config.py"),
+    "slurm_glue/roost_slurm/inventory": _within("slurm_glue/test_config.py"),
+    "slurm_glue/roost_slurm/shipped": _within("slurm_glue/test_config.py"),
+    "slurm_glue/roost_slurm/hook_agent": _within("slurm_glue/test_hooks.py"),
+    "slurm_glue/roost_slurm/hook_env": _within("slurm_glue/test_hooks.py"),
+    "slurm_glue/roost_slurm/hook_job_map": _within("slurm_glue/test_hooks.py"),
+    "slurm_glue/roost_slurm/stamp": _within("daemon/slurm/test_contract.py"),
+    "slurm_glue/roost_slurm/submit_script": _within("slurm_glue/test_job_submit_lua.py"),
+    "training/roost_train/errors": _TYPES,
+    "training/roost_train/onnx_export": _within("training/test_distil.py"),
+    "training/roost_train/release": _within("training/test_distil.py"),
+    "training/roost_train/score_net": _within("training/test_distil.py"),
+    "training/roost_train/verify": _within("training/test_distil.py"),
+    "training/roost_train/progress": _within("training/test_cli.py"),
+}
+
+
+def modules(root: Path = ROOT) -> dict[str, Path]:
+    """The place of each module's test, by the module's path without the suffix."""
+    found = {}
+    for folder, package in PACKAGES.items():
+        top = root / folder / package
+        for path in sorted(top.rglob("*.py")):
+            inside = path.relative_to(top)
+            if path.name == "__init__.py" or {"testing", "testing.py"} & set(inside.parts):
+                continue
+            module = path.relative_to(root).with_suffix("").as_posix()
+            found[module] = root / "tests" / folder / inside.parent / f"test_{path.name}"
+    return found
+
+
+MODULES = modules()
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_a_module_has_a_test_under_its_name_or_a_reason_for_none(module: str) -> None:
+    test = MODULES[module]
+    if module in EXCEPTIONS:
+        assert not test.exists(), f"{module} has a test meanwhile: take it out of EXCEPTIONS"
+    else:
+        where = test.relative_to(ROOT)
+        assert test.is_file(), f"{module}.py has no test: write {where}, or give a reason"
+
+
+def test_exceptions_name_modules_that_exist() -> None:
+    assert {module for module in EXCEPTIONS if module not in MODULES} == set()
+
+
+def test_tests_that_reasons_name_exist() -> None:
+    named = {word for reason in EXCEPTIONS.values() for word in reason.split() if "/" in word}
+    assert {name for name in named if not (ROOT / name).is_file()} == set()
+
+
+def test_a_module_without_a_test_is_found(tmp_path: Path) -> None:
+    package = tmp_path / "cli" / "roostctl"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "testing.py", "colours.py"):
+        (package / name).touch()
+    expected = tmp_path / "tests" / "cli" / "test_colours.py"
+    assert modules(tmp_path) == {"cli/roostctl/colours": expected}
