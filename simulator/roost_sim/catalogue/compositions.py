@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from roost_engine.engine import EngineConfig, Policies
+from roost_engine.engine import EngineConfig
+from roost_engine.gate.delay import DelayGate
+from roost_engine.plugins import Policies, delay_policies
 from roost_sim.catalogue.gates import GATES, gate_part
 from roost_sim.catalogue.orders import ORDERS
 from roost_sim.catalogue.placements import PLACEMENTS
@@ -92,9 +94,11 @@ class Composition:
 
     def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins."""
-        return Policies(
+        gate = gate_part(self.gate).build(information)
+        policies = delay_policies(gate) if isinstance(gate, DelayGate) else Policies(gate=gate)
+        return replace(
+            policies,
             order=ORDERS[self.order].build(information),
-            gate=gate_part(self.gate).build(information),
             candidates=PLACEMENTS[self.placement].candidates(information),
             score=PLACEMENTS[self.placement].score(information),
             preemption=PREEMPTIONS[self.preemption].build(information),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.placement.best_fit import BestFit
 from roost_sim.policies.placement.first_domain import FirstDomain

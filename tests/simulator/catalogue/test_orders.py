@@ -2,8 +2,9 @@
 
 from tests.simulator.simulated import arrival
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
-from roost_engine.policies import KeyedOrder
+from roost_engine.policies import KeyedOrder, QueueView
 from roost_engine.testing.builders import waiting
 from roost_sim.catalogue.compositions import (
     ORDERS,
@@ -23,7 +24,7 @@ def test_an_order_keeps_its_keys_or_looks_at_all_jobs_at_once() -> None:
     for name, part in ORDERS.items():
         order = part.build(information)
         job = waiting(arrival("1", 0, 1).spec)
-        assert order.rank([job], 5.0) == ["1"]
+        assert order.rank(QueueView(jobs=[job], cluster=Cluster(), at_s=5.0)) == ["1"]
         assert isinstance(order, KeyedOrder) == (name not in LOOKS_AT_ALL), name
         if isinstance(order, KeyedOrder):
             assert order.key(job, 0.0) == order.key(job, 5.0)

@@ -8,7 +8,7 @@ from roost_sim.commands.option_numbers import MAX_SEED, SEED, FiniteRange
 
 def test_a_number_in_the_range_is_converted() -> None:
     assert FiniteRange(0, 1).convert("0.25", None, None) == 0.25
-    assert SEED.convert(str(MAX_SEED), None, None) == MAX_SEED
+    assert SEED.convert(MAX_SEED, None, None) == MAX_SEED
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "-inf", "-1", "x"])
@@ -19,4 +19,4 @@ def test_nan_infinity_and_numbers_out_of_range_are_refused(text: str) -> None:
 
 def test_a_seed_fits_into_eight_bytes() -> None:
     with pytest.raises(click.BadParameter):
-        SEED.convert(str(MAX_SEED + 1), None, None)
+        SEED.convert(MAX_SEED + 1, None, None)

@@ -14,10 +14,9 @@ from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.engine import Policies
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ScorePolicy
 from roost_engine.testing.builders import shape
 from roost_formats.journal.journal import FILE_NAME, Journal

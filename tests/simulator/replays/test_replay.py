@@ -15,7 +15,7 @@ from tests.simulator.simulated import arrival, cluster
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import Tick
 from roost_engine.domain.lazy import Lazy
-from roost_engine.engine import Policies
+from roost_engine.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import ACTIONS, Journal

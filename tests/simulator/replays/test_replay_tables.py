@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
-from roost_engine.engine import Policies
+from roost_engine.plugins import Policies
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal
 from roost_sim.cli import cli

@@ -43,7 +43,7 @@ def delay_gate(
     profiles = [profile_of[job_id] for job_id in profile_of]
     if tiers is None or not profiles:
         return DelayGate(config)
-    return DelayGate(config, ProfileSpeeds.of(tiers, profiles))
+    return DelayGate(config, Predictors(ProfileSpeeds.of(tiers, profiles)))
 
 
 def fixed_gate(timer_s: float) -> FixedDelay:

@@ -28,9 +28,9 @@ class AlignmentOrder:
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        queue = sorted(jobs, key=lambda job: submission_key(job.spec))
+        queue = sorted(view.jobs, key=lambda job: submission_key(job.spec))
         demand = [float(_gpus_per_node(job)) for job in queue]
-        work = [float(self.remaining.service(job, at_s)[0]) for job in queue]
+        work = [float(self.remaining.service(job, view.at_s)[0]) for job in queue]
         mean_demand = sum(demand) / max(len(demand), 1)
         mean_work = sum(work) / max(len(work), 1) or 1.0
         cost = {

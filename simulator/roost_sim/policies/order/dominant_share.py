@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heapreplace
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import submission_key
+from roost_engine.policies import QueueView, submission_key
 from roost_sim.information.progress import ProgressTable
 from roost_sim.traces.trace import UNKNOWN
 
@@ -30,7 +30,7 @@ class LeastShareFirst:
         """See policies.OrderPolicy."""
         held = self._held_by_user()
         queues: dict[int | JobId, list[JobRecord]] = {}  # of each owner, the next job last
-        for job in sorted(jobs, key=lambda job: submission_key(job.spec), reverse=True):
+        for job in sorted(view.jobs, key=lambda job: submission_key(job.spec), reverse=True):
             queues.setdefault(_owner(job), []).append(job)
         heap = [_entry(held.get(owner, 0), owner, queue) for owner, queue in queues.items()]
         heapify(heap)

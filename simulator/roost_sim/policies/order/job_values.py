@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey, ranked_by_key, submission_key
+from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 from roost_sim.information.progress import ProgressTable
 
 Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)

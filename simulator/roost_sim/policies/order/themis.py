@@ -32,8 +32,8 @@ class WorstOffFirst:
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
-        queue = sorted(jobs, key=lambda job: submission_key(job.spec))
-        rho = {job.job_id: self.rho(job, at_s) for job in queue}
+        queue = sorted(view.jobs, key=lambda job: submission_key(job.spec))
+        rho = {job.job_id: self.rho(job, view.at_s) for job in queue}
         by_rho = sorted((job.job_id for job in queue), key=lambda job_id: -rho[job_id])
         worst_off = by_rho[: ceil(self.worst_off_frac * len(by_rho))]
         first = set(worst_off)

@@ -31,14 +31,14 @@ class VirtualSrpt:
     _left: list[tuple[float, int, JobId]] = field(default_factory=list)
     _now_s: float = -inf
 
-    def rank(self, jobs: Sequence[JobRecord], at_s: float) -> Sequence[JobId]:
+    def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy: jobs that ended on the machine, then the shortest remaining."""
-        queue = sorted(jobs, key=lambda job: submission_key(job.spec))
+        queue = sorted(view.jobs, key=lambda job: submission_key(job.spec))
         new = [job.spec for job in queue if job.job_id not in self._arrived and job.spec]
         for spec in sorted(new, key=lambda spec: spec.submit_s):
             self._advance(spec.submit_s)
             self._add(spec)
-        self._advance(at_s)
+        self._advance(view.at_s)
         place = dict(self._ended)
         for _, _, job_id in sorted(self._left):
             place[job_id] = len(place)

@@ -2,7 +2,9 @@
 
 from tests.simulator.simulated import arrival
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
+from roost_engine.policies import QueueView
 from roost_engine.testing.builders import waiting
 from roost_sim.information.progress import ProgressTable
 from roost_sim.policies.order.job_values import Remaining
@@ -17,5 +19,6 @@ def test_themis_rho_by_hand() -> None:
     # At 200: (200 + 100) / 100 = 3, (200 + 1000) / 1000 = 1.2, (50 + 50) / 50 = 2.
     assert [order.rho(job, 200.0) for job in jobs] == [3.0, 1.2, 2.0]
     # The worst fifth of three, rounded up, is one job; the others follow as they came.
-    assert order.rank(jobs, 200.0) == ["1", "2", "3"]
-    assert WorstOffFirst(order.remaining, 1.0).rank(jobs, 200.0) == ["1", "3", "2"]
+    view = QueueView(jobs=jobs, cluster=Cluster(), at_s=200.0)
+    assert order.rank(view) == ["1", "2", "3"]
+    assert WorstOffFirst(order.remaining, 1.0).rank(view) == ["1", "3", "2"]
