@@ -1,7 +1,8 @@
-"""Which GPUs of which nodes somebody claims, as masks.
+"""Which GPUs of each node are held by jobs, as masks.
 
-Nearly always one job at most claims a GPU, and a mask a node says it all. Two may for a moment (a
-plan, and an outsider that Slurm started first), so that a GPU is free again when the last lets go.
+Nearly always at most one job holds a GPU, and one mask for each node says it all. Two jobs may hold
+it for a moment (a planned job, and one that Slurm started first): the GPU is free again when the
+last of them releases it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from roost_engine.domain.model import NodeShare
 
 
 def claimable(share: NodeShare) -> NodeShare:
-    """Drop GPUs past MAX_GPUS: nodes that large are never offered, their jobs still count."""
+    """Drop GPUs past MAX_GPUS: nodes that large are never offered, but jobs run on them."""
     if not share.gpu_indices or share.gpu_indices[-1] < MAX_GPUS:  # they ascend
         return share
     indices = tuple(index for index in share.gpu_indices if index < MAX_GPUS)
@@ -20,55 +21,60 @@ def claimable(share: NodeShare) -> NodeShare:
 
 
 class Claims:
-    """Counts holders.
+    """Counts the holders of each GPU.
 
     Attributes:
-        masks: by row, the GPUs that anybody claims.
+        masks: by node, the GPUs that have a holder.
     """
 
     def __init__(self) -> None:
         self.masks: list[int] = []
-        # By row, only of nodes where several claim one: those with more than 1, 2, … holders.
-        self._more: dict[int, list[int]] = {}
+        # By node, only where a GPU has several holders: the GPUs with more than 1, 2, … holders.
+        # GPU 0 with one holder and GPU 1 with three: mask 0b11, layers [0b10, 0b10].
+        self._layers: dict[int, list[int]] = {}
 
     def add_node(self) -> None:
-        """Begin the next row, of which nobody claims anything."""
+        """Append a node of which no GPU has a holder."""
         self.masks.append(0)
 
-    def add(self, row: int, mask: int) -> None:
-        """Let each GPU of a mask have one holder more."""
-        again = self.masks[row] & mask
-        self.masks[row] |= mask
+    def add(self, node: int, mask: int) -> None:
+        """Give each GPU of a mask one more holder."""
+        again = self.masks[node] & mask
+        self.masks[node] |= mask
         if again:
-            layers = self._more.setdefault(row, [])
+            layers = self._layers.setdefault(node, [])
             for depth, layer in enumerate(layers):
                 layers[depth], again = layer | again, layer & again
             if again:
                 layers.append(again)
 
-    def remove(self, row: int, mask: int) -> None:
-        """Let each GPU of a mask have one holder less; each has one."""
-        if row in self._more:
-            mask = self._remove_more(row, mask)
-        self.masks[row] ^= mask
+    def remove(self, node: int, mask: int) -> None:
+        """Take one holder from each GPU of a mask; each has one."""
+        if node in self._layers:
+            mask = self._remove_from_layers(node, mask)
+        self.masks[node] ^= mask
 
-    def _remove_more(self, row: int, mask: int) -> int:
-        """Take from the deepest layers. Returns the GPUs whose last holder this was."""
-        layers = self._more[row]
+    def _remove_from_layers(self, node: int, mask: int) -> int:
+        """Take one holder from each GPU, in the deepest layer that has it.
+
+        Returns:
+            The GPUs that are in no layer: their last holder goes.
+        """
+        layers = self._layers[node]
         for depth in reversed(range(len(layers))):
             layer = layers[depth]
             layers[depth], mask = layer & ~mask, mask & ~layer
         while layers and not layers[-1]:
             layers.pop()
         if not layers:
-            del self._more[row]
+            del self._layers[node]
         return mask
 
     def check(self, holders: Sequence[Sequence[int]]) -> None:
-        """Raise AssertionError where the holders of each GPU, by row, are not these."""
-        for row, counts in enumerate(holders):
-            for depth, layer in enumerate((self.masks[row], *self._more.get(row, ()))):
+        """Raise AssertionError where the number of holders of each GPU, by node, differs."""
+        for node, counts in enumerate(holders):
+            for depth, layer in enumerate((self.masks[node], *self._layers.get(node, ()))):
                 there = mask_of(tuple(gpu for gpu, count in enumerate(counts) if count > depth))
                 assert layer == there, "GPU holders drifted"
-            assert max(counts) <= 1 + len(self._more.get(row, ())), "GPU holders drifted"
-        assert all(self._more.values()), "GPU holders drifted"
+            assert max(counts) <= 1 + len(self._layers.get(node, ())), "GPU holders drifted"
+        assert all(self._layers.values()), "GPU holders drifted"

@@ -1,4 +1,4 @@
-"""How busy the GPUs of each node are, as far as probes have told."""
+"""How busy the GPUs of each node are, as far as probes have reported it."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,14 +10,14 @@ from roost_engine.domain.events import LOAD_COLUMNS
 
 
 class NodeLoads:
-    """The latest load of every row.
+    """The latest load of every node.
 
-    Attributes, one entry a row unless said otherwise:
-        by_gpu: float32 [row, gpu, 4], fractions, 0 where unknown; columns LOAD_COLUMNS.
-        mean: float32 [row], over GPUs and quantities.
-        known_frac: float32 [row], share of the GPUs of which something is known.
-        reported: the nodes whose load a probe has reported. Others with the same kind and free
-            GPUs are interchangeable.
+    Attributes; arrays are longer than there are nodes:
+        by_gpu: float32 [node, gpu, 4], fractions, 0 where unknown; columns LOAD_COLUMNS.
+        mean: float32 [node], over GPUs and quantities.
+        known_frac: float32 [node], share of the GPUs of which any quantity is known.
+        reported: the nodes whose load a probe has reported. Nodes without a report that have the
+            same kind and the same free GPUs are interchangeable.
     """
 
     def __init__(self) -> None:
@@ -25,24 +25,24 @@ class NodeLoads:
         self.mean = np.zeros(64, dtype=np.float32)
         self.known_frac = np.zeros(64, dtype=np.float32)
         self.reported: NodeSet = NO_NODES
-        self._row_count = 0
+        self._node_count = 0
 
     def add_node(self) -> None:
-        """Begin the next row, of which nothing is known."""
-        if self._row_count == len(self.mean):
+        """Append a node of unknown load."""
+        if self._node_count == len(self.mean):
             self.by_gpu = doubled(self.by_gpu)
             self.mean, self.known_frac = doubled(self.mean), doubled(self.known_frac)
-        self._row_count += 1
+        self._node_count += 1
 
-    def see(self, row: int, load: NDArray[np.float32]) -> None:
-        """Take in what a probe tells: float32 [gpu, 4], NaN where it cannot know."""
-        self.by_gpu[row, : len(load)] = load_fractions(load)
-        self.known_frac[row] = np.isfinite(load).any(axis=1).mean()
-        self.mean[row] = self.by_gpu[row, : len(load)].mean()
-        self.reported |= 1 << row
+    def apply(self, node: int, load: NDArray[np.float32]) -> None:
+        """Store what a probe reported of a node: float32 [gpu, 4], NaN where it cannot know."""
+        self.by_gpu[node, : len(load)] = load_fractions(load)
+        self.known_frac[node] = np.isfinite(load).any(axis=1).mean()
+        self.mean[node] = self.by_gpu[node, : len(load)].mean()
+        self.reported |= 1 << node
 
-    def forget(self, row: int) -> None:
-        """Take the GPUs of a row for others than before."""
-        self.by_gpu[row] = 0
-        self.mean[row] = self.known_frac[row] = 0
-        self.reported &= ~(1 << row)
+    def forget(self, node: int) -> None:
+        """Forget the load of a node: it has other GPUs than before."""
+        self.by_gpu[node] = 0
+        self.mean[node] = self.known_frac[node] = 0
+        self.reported &= ~(1 << node)

@@ -4,10 +4,9 @@ Nodes of one kind with the same GPUs free form a group. A search looks at groups
 cluster of ten thousand nodes has a few hundred.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, nodes_in
 
@@ -92,15 +91,10 @@ class NodeGroups:
             self.groups.append(group)
         return group
 
-    def check(self, kinds: NDArray[np.int64], free_masks: NDArray[np.int64]) -> None:
-        """Raise AssertionError where a node is in another group than its kind and free GPUs say.
-
-        Args:
-            kinds: [node].
-            free_masks: [node].
-        """
+    def check(self, kinds: Sequence[int], free_masks: Sequence[int]) -> None:
+        """Raise AssertionError where a node is in another group than its kind and free GPUs say."""
         there = dict[tuple[int, int], NodeSet]()
-        for node, key in enumerate(zip(kinds.tolist(), free_masks.tolist(), strict=True)):
+        for node, key in enumerate(zip(kinds, free_masks, strict=True)):
             there[key] = there.get(key, NO_NODES) | 1 << node
             group = self._of[node]
             assert (group.kind, group.free) == key, f"group of node {node} drifted"

@@ -1,7 +1,8 @@
-"""Sets of nodes as Python ints: bit r stands for row r of the cluster.
+"""Sets of nodes as Python ints: bit i stands for the node with index i.
 
-Intersection, difference and size of such a set cost less than one numpy call, for ten thousand
-nodes too, and an int never changes: who remembers one remembers what was true then.
+Nodes 0 and 3 are the set 0b1001. Intersection, difference and size of such a set cost less than one
+numpy call, for ten thousand nodes too. An int never changes: a set that is stored stays what it was
+when it was stored.
 """
 
 from bisect import bisect_right, insort
@@ -17,55 +18,58 @@ EVERY_NODE: NodeSet = ~NO_NODES
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _FEW_NODES = 16  # up to so many, a loop is quicker than numpy
-_LEVEL_LIMIT = 256  # each costs a bit a node
+_LEVEL_LIMIT = 256  # each costs a bit a node: at most 320 kB for ten thousand nodes
 
 
-def node_set(rows: Iterable[int]) -> NodeSet:
-    """Put rows into a set."""
+def node_set(nodes: Iterable[int]) -> NodeSet:
+    """Return the set of some node indices."""
     found = NO_NODES
-    for row in rows:
-        found |= 1 << row
+    for node in nodes:
+        found |= 1 << node
     return found
 
 
 def node_set_where(chosen: NDArray[np.bool_]) -> NodeSet:
-    """The rows for which a bool [row] is true."""
+    """Return the set of nodes for which a bool [node] is true."""
     return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
 
 
-def nodes_in(rows: NodeSet) -> list[int]:
-    """List the rows of a set, ascending."""
-    if rows.bit_count() > _FEW_NODES:
-        listed: list[int] = node_array(rows).tolist()
+def nodes_in(nodes: NodeSet) -> list[int]:
+    """List the nodes of a set, ascending."""
+    if nodes.bit_count() > _FEW_NODES:
+        listed: list[int] = node_array(nodes).tolist()
         return listed
     found = []
-    while rows:
-        lowest = rows & -rows
+    while nodes:
+        lowest = nodes & -nodes  # of 0b1010: 0b0010
         found.append(lowest.bit_length() - 1)
-        rows ^= lowest
+        nodes ^= lowest
     return found
 
 
-def node_array(rows: NodeSet) -> NDArray[np.int64]:
-    """List the rows of a set, ascending: int64 [row]."""
-    if not rows:
+def node_array(nodes: NodeSet) -> NDArray[np.int64]:
+    """List the nodes of a set, ascending: int64 [node]."""
+    if not nodes:
         return np.zeros(0, dtype=np.int64)
-    packed = np.frombuffer(rows.to_bytes((rows.bit_length() + 7) // 8, "little"), dtype=np.uint8)
+    packed = np.frombuffer(nodes.to_bytes((nodes.bit_length() + 7) // 8, "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(packed, bitorder="little"))
 
 
-def first_nodes(rows: NodeSet, count: int) -> NodeSet:
-    """The lowest rows of a set; all where there are no more than `count`, which is small."""
-    if rows.bit_count() <= count:
-        return rows
-    left = rows
+def first_nodes(nodes: NodeSet, count: int) -> NodeSet:
+    """Return the lowest nodes of a set; all where there are no more than `count`.
+
+    Each of them costs an operation on the whole set: meant for a small count.
+    """
+    if nodes.bit_count() <= count:
+        return nodes
+    others = nodes
     for _ in range(count):
-        left &= left - 1
-    return rows ^ left
+        others &= others - 1  # clears the lowest bit
+    return nodes ^ others
 
 
 def doubled(array: NDArray[_Scalar]) -> NDArray[_Scalar]:
-    """Make room for as many rows again: [2 * row, ...], the new ones 0."""
+    """Return an array twice as long, the new entries 0: [2 * node, ...]."""
     return np.concatenate((array, np.zeros_like(array)))
 
 
@@ -82,52 +86,52 @@ class _SetsByLevel(dict[int, NodeSet]):
 
 
 class Levels:
-    """Which rows have at least so much of one thing, GPUs or bytes.
+    """An amount of one thing, GPUs, CPUs or bytes, on each node, and the nodes with enough of it.
 
-    A set is made for each level that was ever asked for and updated from then on: a change of a
-    node touches only the sets of the levels it crosses.
+    The set of a level is made when it is first asked for and updated from then on: a change of a
+    node touches only the sets of the levels that its amount crosses.
 
     Attributes:
-        at_least: by level, the rows that have that much or more.
+        at_least: by level, the nodes that have that much or more.
     """
 
     def __init__(self) -> None:
         self._values: list[int] = []
         self._levels: list[int] = []  # ascending
-        self._highest = 0  # of them, at least 0: who stays above it changes no set
+        self._highest = 0  # of the levels, at least 0: an amount that stays above crosses none
         self._sets = _SetsByLevel(self._make)
         self.at_least: Mapping[int, NodeSet] = self._sets
 
     def add_node(self) -> None:
-        """Begin the next row, which has 0."""
+        """Append a node that has 0."""
         self._values.append(0)
-        row = len(self._values) - 1
+        node = len(self._values) - 1
         for level in self._levels[: bisect_right(self._levels, 0)]:
-            self._sets[level] |= 1 << row
+            self._sets[level] |= 1 << node
 
-    def __getitem__(self, row: int) -> int:
-        return self._values[row]
+    def __getitem__(self, node: int) -> int:
+        return self._values[node]
 
-    def __setitem__(self, row: int, value: int) -> None:
-        self.change(row, value - self._values[row])
+    def __setitem__(self, node: int, value: int) -> None:
+        self.change(node, value - self._values[node])
 
-    def change(self, row: int, amount: int) -> None:
-        """Give a row so much more."""
-        old = self._values[row]
-        value = self._values[row] = old + amount
+    def change(self, node: int, amount: int) -> None:
+        """Give a node that much more, or less where the amount is negative."""
+        old = self._values[node]
+        value = self._values[node] = old + amount
         levels = self._levels
         if old >= self._highest <= value:
             return
         begin, end = bisect_right(levels, old), bisect_right(levels, value)
         if begin == end:
             return
-        bit = 1 << row
+        bit = 1 << node
         for level in levels[begin:end] or levels[end:begin]:
             self._sets[level] ^= bit
 
-    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How much some rows have: int64 [row]."""
-        return np.array([self._values[row] for row in rows.tolist()], dtype=np.int64)
+    def of(self, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how much some nodes have: int64 [node]."""
+        return np.array([self._values[node] for node in nodes.tolist()], dtype=np.int64)
 
     def _make(self, level: int) -> NodeSet:
         if len(self._levels) >= _LEVEL_LIMIT:
@@ -143,8 +147,8 @@ class Levels:
     def check(self, values: list[int], what: str) -> None:
         """Raise AssertionError where the values are not these or a set has drifted from them."""
         assert self._values == values, f"{what} drifted"
-        for level, rows in self._sets.items():
-            there = node_set(row for row, value in enumerate(values) if value >= level)
-            assert rows == there, f"{what}: the rows with {level} or more drifted"
+        for level, nodes in self._sets.items():
+            there = node_set(node for node, value in enumerate(values) if value >= level)
+            assert nodes == there, f"{what}: the nodes with {level} or more drifted"
         assert self._levels == sorted(self._sets), f"{what}: the levels drifted"
         assert self._highest == max([0, *self._levels]), f"{what}: the highest level drifted"

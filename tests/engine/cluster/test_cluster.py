@@ -200,7 +200,7 @@ def test_load_is_taken_in() -> None:
     assert not cluster.apply_load(NodeName("ghost"), load(8, 0.0))
 
 
-def test_grows_beyond_its_first_rows() -> None:
+def test_grows_beyond_its_first_arrays() -> None:
     cluster = cluster_of(*(node(f"n{i}", features=[f"f{i % 3}"]) for i in range(300)))
     cluster.hold(JobId("1"), [share("n299", 0)])
     assert len(cluster) == 300
@@ -213,5 +213,5 @@ def test_invariants_notice_a_drift() -> None:
     cluster = cluster_of(node("a"))
     cluster.hold(JobId("1"), [share("a", 0)])
     cluster.free_mask[0] = 0xFF
-    with pytest.raises(AssertionError, match="free mask of row 0"):
+    with pytest.raises(AssertionError, match="free masks drifted"):
         cluster.check_invariants()

@@ -10,19 +10,19 @@ def test_rows_carry_what_their_newest_spec_names() -> None:
     for row in range(200):
         labels.add_node()
         labels.change(row, None, old if row in {3, 150} else node(f"n{row}"))
-    assert labels.carriers("feature", "a100").nonzero()[0].tolist() == [3, 150]
+    assert labels.nodes_with("feature", "a100").nonzero()[0].tolist() == [3, 150]
     labels.change(3, old, node("a", features=("nvlink",)))
-    assert labels.carriers("feature", "a100").nonzero()[0].tolist() == [150]
-    assert labels.carriers("feature", "nvlink").nonzero()[0].tolist() == [3, 150]
-    assert labels.carriers("partition", old.partitions[0]).all()
-    assert not labels.carriers("feature", "unknown").any()
+    assert labels.nodes_with("feature", "a100").nonzero()[0].tolist() == [150]
+    assert labels.nodes_with("feature", "nvlink").nonzero()[0].tolist() == [3, 150]
+    assert labels.nodes_with("partition", old.partitions[0]).all()
+    assert not labels.nodes_with("feature", "unknown").any()
     labels.change(150, old, None)
-    assert not labels.carriers("partition", old.partitions[0])[150]
+    assert not labels.nodes_with("partition", old.partitions[0])[150]
 
 
 def test_what_is_read_may_be_changed() -> None:
     labels = NodeLabels()
     labels.add_node()
     labels.change(0, None, node("a", features=("a100",)))
-    labels.carriers("feature", "a100")[:] = False
-    assert labels.carriers("feature", "a100").tolist() == [True]
+    labels.nodes_with("feature", "a100")[:] = False
+    assert labels.nodes_with("feature", "a100").tolist() == [True]

@@ -1,0 +1,122 @@
+"""What is free on each node: GPUs, CPUs and memory.
+
+What Slurm says overrides what was planned: two jobs may hold one GPU for a moment (a planned job,
+and one that Slurm started first), so holders are counted, and a GPU is free when it has none.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from roost_engine.cluster.claims import Claims
+from roost_engine.cluster.index_set_counts import ClusterSetCounts
+from roost_engine.cluster.link_table import mask_of
+from roost_engine.cluster.node_groups import NodeGroups
+from roost_engine.cluster.node_sets import NO_NODES, Levels, NodeSet, doubled
+from roost_engine.domain.model import NodeShare
+
+
+class FreeCapacity:
+    """The free GPUs, CPUs and bytes of each node, and which nodes gained some.
+
+    Attributes:
+        gpu_masks: int64 [node], the GPUs that are healthy and held by no job; longer than there
+            are nodes.
+        gpus, cpus, memory_bytes: how much of each is free, by node; CPUs and bytes are negative
+            where jobs hold more than there is.
+        gpu_count: free GPUs of all nodes, whether Slurm would use the node or not.
+        groups: the nodes of each kind with the same GPUs free.
+        sets_in_common: on how many nodes each index set is free.
+        freed: the nodes that may have gained capacity; emptied by the reader.
+    """
+
+    def __init__(self) -> None:
+        self.gpu_masks = np.zeros(64, dtype=np.int64)
+        self.gpus, self.cpus, self.memory_bytes = Levels(), Levels(), Levels()
+        self.gpu_count = 0
+        self.groups = NodeGroups()
+        self.sets_in_common = ClusterSetCounts(self.groups)
+        self.freed: NodeSet = NO_NODES
+        self._claims = Claims()
+        self._healthy: list[int] = []  # by node, mask of the GPUs that are there and healthy
+        self._kinds: list[int] = []  # by node
+
+    def add_node(self) -> None:
+        """Append a node: of kind 0, with nothing on it."""
+        if len(self._healthy) == len(self.gpu_masks):
+            self.gpu_masks = doubled(self.gpu_masks)
+        for part in (self.gpus, self.cpus, self.memory_bytes, self.groups, self._claims):
+            part.add_node()
+        self._healthy.append(0)
+        self._kinds.append(0)
+
+    def set_gpus(self, node: int, kind: int, healthy: int) -> None:
+        """Set the kind of a node and the mask of its healthy GPUs."""
+        self._kinds[node], self._healthy[node] = kind, healthy
+        self._refresh(node)
+
+    def claim(self, node: int, share: NodeShare) -> None:
+        """Let a job hold a share of a node."""
+        self._claims.add(node, mask_of(share.gpu_indices))
+        if share.cpu_count:
+            self.cpus.change(node, -share.cpu_count)
+        if share.memory_bytes:
+            self.memory_bytes.change(node, -share.memory_bytes)
+        self._refresh(node)
+
+    def unclaim(self, node: int, share: NodeShare) -> None:
+        """Let a job no longer hold a share of a node."""
+        self._claims.remove(node, mask_of(share.gpu_indices))
+        if share.cpu_count:
+            self.cpus.change(node, share.cpu_count)
+        if share.memory_bytes:
+            self.memory_bytes.change(node, share.memory_bytes)
+        self._refresh(node)
+        self.freed |= 1 << node
+
+    def _refresh(self, node: int) -> None:
+        """Compute anew which GPUs of a node are free: a holder, a fault or the links changed."""
+        free, kind = self._healthy[node] & ~self._claims.masks[node], self._kinds[node]
+        before = self.groups[node]
+        free_before = before.free
+        if free == free_before and kind == before.kind:
+            return
+        self.groups.move(node, kind, free)
+        self.sets_in_common.change(free_before, free)
+        self.gpu_masks[node] = free
+        gained_count = free.bit_count() - free_before.bit_count()
+        if gained_count:
+            self.gpu_count += gained_count
+            self.gpus.change(node, gained_count)
+
+    def check(
+        self,
+        kinds: Sequence[int],
+        healthy: Sequence[int],
+        holders: Sequence[Sequence[int]],
+        cpus: list[int],
+        memory_bytes: list[int],
+    ) -> None:
+        """Raise AssertionError where what is stored is not what these say, each by node.
+
+        Args:
+            kinds: of the nodes.
+            healthy: masks of the GPUs that are there and healthy.
+            holders: how many jobs hold each GPU.
+            cpus: how many are free.
+            memory_bytes: how many are free.
+        """
+        self._claims.check(holders)
+        assert self._kinds == list(kinds), "kinds of nodes drifted"
+        masks = [
+            there & ~mask_of(tuple([gpu for gpu, count in enumerate(counts) if count]))
+            for there, counts in zip(healthy, holders, strict=True)
+        ]
+        assert self.gpu_masks[: len(masks)].tolist() == masks, "free masks drifted"
+        self.groups.check(kinds, masks)
+        self.sets_in_common.check()
+        counts = [mask.bit_count() for mask in masks]
+        assert sum(counts) == self.gpu_count, "count of free GPUs drifted"
+        self.gpus.check(counts, "free GPUs")
+        self.cpus.check(cpus, "free CPUs")
+        self.memory_bytes.check(memory_bytes, "free memory")
