@@ -19,13 +19,13 @@ COLUMNS: tuple[str, ...] = (
     "fragmentation_frac",  # how much of the nodes' linked sets the candidate uses up
     "leftover_frac",  # GPUs it leaves free on its nodes, of all their GPUs
     *(f"{scope}_{quantity}_frac" for scope in LOAD_SCOPES for quantity in LOAD_QUANTITIES),
-    "load_known_frac",  # share of the nodes' GPUs whose load a probe has told
+    "load_known_frac",  # share of the nodes' GPUs whose load a probe has reported
 )
 COLUMN = {name: position for position, name in enumerate(COLUMNS)}
 
 BEST_PAIR_SCORE = 1800.0  # eighteen NVLink lanes
 # Half of a PCIe 5.0 x16 slot and of an eighteen-lane NVLink port, both ways: a neighbour that
-# moves this much is half as loud as one can be.
+# moves this much counts as half as busy as one can be.
 PCIE_HALF_BYTES_PER_S = 63e9
 NVLINK_HALF_BYTES_PER_S = 450e9
 
@@ -64,7 +64,7 @@ def link_scale(pair_score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def load_fractions(load: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Turn a node's load into fractions 0..1; rates saturate, what cannot be counts as idle.
+    """Turn a node's load into fractions 0..1; rates saturate, an unknown or negative one is 0.
 
     Args:
         load: float32 [gpu, 4], columns domain.events.LOAD_COLUMNS, NaN where unknown.
@@ -85,11 +85,22 @@ def weighted_sums(values: NDArray[np.float32], weights: NDArray[np.float32]) -> 
     replayed elsewhere could decide differently; some of its kernels raise NaN warnings besides.
 
     Args:
-        values: float32 [..., row, inner].
+        values: float32 [..., line, inner].
         weights: float32 [..., inner, column].
 
     Returns:
-        float32 [..., row, column].
+        float32 [..., line, column].
     """
     sums: NDArray[np.float32] = (values[..., None] * weights[..., None, :, :]).sum(axis=-2)
     return sums
+
+
+class HeuristicScore:
+    """Consolidation, then links, then least fragmentation, then best fit, then idle neighbours."""
+
+    name = "heuristic"
+    is_rowwise: Literal[True] = True
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See policies.ScorePolicy. Linear in the columns, by HEURISTIC_WEIGHTS."""
+        return weighted_sums(features, HEURISTIC_WEIGHTS[:, None])[:, 0]

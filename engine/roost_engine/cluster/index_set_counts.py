@@ -3,8 +3,9 @@
 Two representations, with the same answers. `LaneCounts` keeps the counts side by side in one int, a
 lane of 24 bits for each set in the order of their masks: with sets of 2 of 3 GPUs, 0b011, 0b101 and
 0b110 have lanes 0, 1 and 2, and a node with all three GPUs free adds 1 << 0 | 1 << 24 | 1 << 48.
-A node is one addition, however many sets are free on it. `ArrayCounts` serves sizes with more than
-a thousand sets, such as 8 of 16 GPUs: the lanes would grow too long.
+A node is one addition, however many sets are free on it. `ArrayCounts` is for sizes with more than
+a thousand sets, such as 8 of 16 GPUs, for which the lanes would grow too long, and for many
+different masks of a few GPUs.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +19,11 @@ from numpy.typing import NDArray
 from roost_engine.cluster.link_table import MAX_GPUS, popcounts, subsets
 from roost_engine.cluster.node_groups import NodeGroup
 
-_LANE_BITS = 24  # half of what they hold must exceed the number of nodes
+_LANE_BITS = 24  # half of what a lane can hold must exceed the number of nodes
 _LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
-_CHANGE_LIMIT = 32  # of nodes; for more it is quicker to count again
+_CHANGE_LIMIT = 32  # changes of nodes; beyond that it is quicker to count again
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
 
@@ -40,8 +41,7 @@ class LaneCounts:
 
         Args:
             size: GPUs in a set.
-            nodes: free masks, none of which is too large to be counted, and how many nodes have
-                each.
+            nodes: free masks that are countable, see is_countable, and how many nodes have each.
         """
         self.size = size
         self._lanes = 0
@@ -49,7 +49,7 @@ class LaneCounts:
             self._lanes += count * _lanes_of(mask, size)
 
     def change(self, before: int, now: int) -> None:
-        """Take in that on one node another mask is free than before."""
+        """Update the counts for one node whose free mask has changed."""
         self._lanes += _lanes_of(now, self.size) - _lanes_of(before, self.size)
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -78,7 +78,11 @@ class LaneCounts:
         return _sets(self.size)[np.flatnonzero(lanes[_LANE_BYTES - 1 :: _LANE_BYTES])]
 
     def _where(self, count: int) -> int:
-        """The highest bit of each lane that holds as much."""
+        """Return the highest bit of each lane that holds at least `count`; it is above 0.
+
+        Adding half a lane less `count` to each lane sets its highest bit just there. With lanes of
+        4 bits, counts 3 and 1 and a `count` of 2: 0x31 + 0x66 = 0x97, of which 0x80 is left.
+        """
         ones = _ones(-(-self._lanes.bit_length() // _LANE_BITS))
         highest = 1 << _LANE_BITS - 1
         return self._lanes + ones * (highest - count) & ones * highest
@@ -138,10 +142,10 @@ def count_index_sets(size: int, nodes: Sequence[tuple[int, int]]) -> IndexSetCou
 
 
 class ClusterSetCounts:
-    """On how many nodes of a cluster each index set is free, whoever may use them.
+    """Counts of the nodes of a cluster on which each index set is free, usable or not.
 
-    A size is counted when it is first asked for. Changes are taken in when somebody asks again:
-    while nobody does, one costs next to nothing.
+    A size is counted when it is first asked for. Changes are stored and applied at the next
+    question, so that a change without a question costs next to nothing.
     """
 
     def __init__(self, groups: Iterable[NodeGroup]) -> None:
@@ -153,11 +157,11 @@ class ClusterSetCounts:
         """
         self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
-        self._changes: list[tuple[int, int]] = []  # which the counts do not hold yet
-        self._widest = 0  # of all free masks that there ever were
+        self._changes: list[tuple[int, int]] = []  # not applied to the counts yet
+        self._widest = 0  # the largest free mask that there ever was
 
     def change(self, before: int, now: int) -> None:
-        """Take in that on one node another mask is free than before."""
+        """Note that the free mask of one node has changed."""
         if now > self._widest:
             self._widest = now
         self._changes.append((before, now))
@@ -166,14 +170,14 @@ class ClusterSetCounts:
             self._counts.clear()
 
     def reach(self, size: int, count: int) -> bool:
-        """Whether any set of a size is free on so many nodes; count is above 0.
+        """Return whether any set of a size is free on so many nodes; count is above 0.
 
-        True also where it would cost too much to know.
+        True also where counting would cost too much.
         """
         if not is_countable(self._widest, size):
             return True
         if self._changes:
-            self._catch_up()
+            self._apply_changes()
         counts = self._counts.get(size)
         if counts is None:
             counts = self._counts[size] = self._count(size)
@@ -181,11 +185,11 @@ class ClusterSetCounts:
 
     def check(self) -> None:
         """Raise AssertionError where a count has drifted from the nodes."""
-        self._catch_up()
+        self._apply_changes()
         for size, counts in self._counts.items():
             assert counts == self._count(size), f"counts of free sets of {size} GPUs drifted"
 
-    def _catch_up(self) -> None:
+    def _apply_changes(self) -> None:
         for size, counts in list(self._counts.items()):
             if not is_countable(self._widest, size):
                 del self._counts[size]
@@ -199,37 +203,41 @@ class ClusterSetCounts:
 
 
 def is_countable(mask: int, size: int) -> bool:
-    """Whether a free mask's sets are few enough to be counted."""
+    """Return whether the sets within a free mask are few enough to be counted in lanes."""
     return comb(mask.bit_length(), size) <= LANE_LIMIT
 
 
 @lru_cache(_CACHE_LIMIT)
 def _lanes_of(mask: int, size: int) -> int:
-    """1 in the lane of each set within a mask."""
+    """Return a number with 1 in the lane of each set within a mask."""
     return sum(1 << _LANE_BITS * _rank(each) for each in subsets(mask, size))
 
 
 @cache
 def _rank(mask: int) -> int:
-    """Its place among the sets of its size in the order of their masks."""
+    """Return the place of a set among the sets of its size, in the order of their masks.
+
+    The place is its number in the combinatorial number system: 0b110, GPUs 1 and 2, comes after
+    C(1, 1) + C(2, 2) = 2 others.
+    """
     gpus = (gpu for gpu in range(MAX_GPUS) if mask >> gpu & 1)
     return sum(comb(gpu, position) for position, gpu in enumerate(gpus, start=1))
 
 
 @cache
 def _sets(size: int) -> NDArray[np.int64]:
-    """The sets of one size, by rank, as far as they are counted in lanes: int64 [set]."""
+    """Return the sets of one size, by rank, as far as they are counted in lanes: int64 [set]."""
     width = max(width for width in range(MAX_GPUS + 1) if comb(width, size) <= LANE_LIMIT)
     return _sets_in_array(width, size)
 
 
 @cache
 def _sets_in_array(width: int, size: int) -> NDArray[np.int64]:
-    """The sets of one size among so many GPUs, ascending: int64 [set]."""
+    """Return the sets of one size among so many GPUs, ascending: int64 [set]."""
     return np.flatnonzero(popcounts(width) == size)
 
 
 @cache
 def _ones(lane_count: int) -> int:
-    """1 in each of so many lanes."""
+    """Return a number with 1 in each of so many lanes."""
     return sum(1 << _LANE_BITS * lane for lane in range(lane_count))

@@ -1,4 +1,4 @@
-"""Every set of GPUs of one kind of node, scored once and looked up by bit mask ever after.
+"""Every set of GPUs of one kind of node, scored once and then looked up by bit mask.
 
 A mask is an int whose bit i stands for GPU i. A node of 8 GPUs has 256 masks, one of 16 has 65,536;
 both tables are built in milliseconds, so the best k of any free set is exact and costs one lookup.
@@ -71,8 +71,8 @@ class SubsetChoice:
         link_score: of each of them.
         ideal_link_score: of as many GPUs on an idle node.
         static: float32 [subset, 5], the load-free columns of a one-node candidate.
-        neighbours: float32 [subset * scope, gpu]: rows of averaging weights over the GPUs of each
-            scope that are not in the subset; times a node's load this gives the load columns.
+        neighbours: float32 [subset * scope, gpu]: weights that average over the GPUs of each
+            scope that are not in the subset; times a node's load they give the load columns.
         best_static_score: the best heuristic score among `static`.
     """
 
@@ -92,10 +92,10 @@ class LinkTable:
         set_scores: int32 [mask], link score of the set; source: docs/links.md.
         best_scores: int32 [k, mask], best link score of k GPUs out of a free set; -1: too few.
         potential: float64 [mask], 0..1: what a free set is still good for. Three quarters are
-            link_scale() of its best 2, 4 and 8 GPUs, each weighing its size: a job for which a
-            node is all but taken goes there before it breaks into an idle one. One quarter is its
-            share of the node's links: it tells a GPU without a partner from one of a pair where
-            whole pairs are left either way.
+            link_scale() of its best 2, 4 and 8 GPUs, each weighing its size, so that a job takes
+            the last GPUs of a nearly full node before it breaks into an idle one. One quarter is
+            its share of the node's links, which separates a GPU without a partner from one of a
+            pair where whole pairs are left either way.
     """
 
     def __init__(self, links: LinkMatrix) -> None:
@@ -116,7 +116,7 @@ class LinkTable:
 
     @cached_property
     def score_by_set(self) -> list[int]:
-        """`set_scores`, for whoever looks one up at a time."""
+        """`set_scores` as a list, for single look-ups."""
         listed: list[int] = self.set_scores.tolist()
         return listed
 
@@ -167,11 +167,11 @@ class LinkTable:
         """Best load-free heuristic score of each free set, filled in as free sets come up.
 
         Args:
-            free_masks: [row], each holding at least gpu_count GPUs.
+            free_masks: [node], each holding at least gpu_count GPUs.
             gpu_count: how many of them to take.
 
         Returns:
-            float32 [row].
+            float32 [node].
         """
         known = self._static_scores[gpu_count]
         scores: NDArray[np.float32] = known[free_masks]
@@ -281,10 +281,10 @@ class LinkTable:
 def _set_scores(links: LinkMatrix) -> NDArray[np.int32]:
     """Score of every mask: that of the mask without its highest GPU, plus that GPU's pairs."""
     scores = np.zeros(1, dtype=np.int32)
-    for gpu, row in enumerate(links.links):
+    for gpu, links_of_gpu in enumerate(links.links):
         pairs = np.zeros(1, dtype=np.int32)
         for other in range(gpu):
-            link = row[other]
+            link = links_of_gpu[other]
             pairs = np.concatenate((pairs, pairs + (link.score if link else 0)))
         scores = np.concatenate((scores, scores + pairs))
     return scores.astype(np.int32)
@@ -305,9 +305,9 @@ def _best_scores(
 def _around(links: LinkMatrix) -> NDArray[np.int64]:
     """[mask, scope]: every GPU that shares a switch, a root, the node with one of a mask."""
     around = np.zeros((1, len(LOAD_SCOPES)), dtype=np.int64)
-    for row in links.links:
+    for links_of_gpu in links.links:
         near = [
-            mask_of(tuple(b for b, link in enumerate(row) if link and link.level <= level))
+            mask_of(tuple(b for b, link in enumerate(links_of_gpu) if link and link.level <= level))
             for level in _SCOPE_LEVELS
         ]
         around = np.concatenate((around, around | np.array(near, dtype=np.int64)))

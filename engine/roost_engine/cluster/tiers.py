@@ -14,22 +14,22 @@ from roost_engine.domain.tier import Tier
 _SIZES, _CLOSEST, _USABLE = "largest node and rack", "closest tier", "usable GPUs"
 
 
-def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> Tier | None:
-    """The tier of what a job holds; None when that is nothing, or on nodes that are not known."""
-    rows = dict.fromkeys(cluster.row.get(share.node) for share in shares)
-    if not rows or None in rows:
+def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
+    """Return the tier of what a job holds; None for nothing, or where a node is unknown."""
+    nodes = dict.fromkeys(cluster.row.get(share.node) for share in shares)
+    if not nodes or None in nodes:
         return None
-    if len(rows) == 1:
+    if len(nodes) == 1:
         return Tier.NODE
-    racks = {int(cluster.rack_id[row]) for row in rows if row is not None}
+    racks = {cluster.rack_of[node] for node in nodes if node is not None}
     return Tier.RACK if len(racks) == 1 else Tier.CLUSTER
 
 
-def closest_tier(cluster: Cluster, job: JobSpec) -> Tier:
-    """The closest tier that the nodes could ever give a job in any of its shapes.
+def closest_tier(cluster: Cluster, job: JobSpec) -> int:
+    """Return the closest tier that the nodes could ever give a job in any of its shapes.
 
-    Partitions, features and what is in use are not looked at: a job that waits for a tier which
-    these deny it waits no longer than any other.
+    Partitions, features and the GPUs in use are ignored: a job that waits for a tier which these
+    rule out waits no longer than any other.
     """
     key = _CLOSEST, job.shapes
     known = cluster.memo.get(key)
@@ -40,7 +40,7 @@ def closest_tier(cluster: Cluster, job: JobSpec) -> Tier:
 
 
 def largest_sizes(cluster: Cluster) -> tuple[int, int]:
-    """GPUs of the largest node and of the largest rack."""
+    """Return the number of GPUs of the largest node and of the largest rack."""
     known = cluster.memo.get(_SIZES)
     if not isinstance(known, tuple):
         counts = cluster.gpu_count[: len(cluster)]
@@ -53,7 +53,7 @@ def largest_sizes(cluster: Cluster) -> tuple[int, int]:
 
 
 def usable_gpus(cluster: Cluster) -> int:
-    """GPUs of the nodes that may be used, whoever holds them."""
+    """Return the number of GPUs, free or held, on the nodes that Slurm would use."""
     known = cluster.memo.get(_USABLE)
     if not isinstance(known, int):
         count = len(cluster)
