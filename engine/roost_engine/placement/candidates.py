@@ -40,7 +40,7 @@ class Listing(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """Some candidates in words that last: without node indices and options.
+    """Some candidates, described without node indices and options, so that it stays true.
 
     Attributes:
         placements: best first.
@@ -78,7 +78,7 @@ class Candidates:
         """List what a search found.
 
         Args:
-            cluster: only what never changes is reserved of it: names and link tables.
+            cluster: of it only what never changes is stored: names and link tables.
             shape: of the candidates.
             options: the candidates.
             exclusions: why the other nodes were ruled out.
@@ -145,7 +145,7 @@ class Candidates:
         )
 
     def features_of(self, listing: Listing) -> NDArray[np.float32]:
-        """As `features`, for a listing that is at hand."""
+        """Return `features`, given the listing."""
         gangs = [option for option in self.options if isinstance(option, GangOption)]
         if gangs:
             return gang_features(gangs, self.tables)
@@ -167,7 +167,7 @@ class Candidates:
         best, node, _ = described[0]
         scores = [self._link_score(option) for option, _, _ in described]
         return Explained(
-            placements=tuple([self.spelled(*each) for each in described]),
+            placements=tuple([self.to_placement(*each) for each in described]),
             link_scores=np.array(scores, dtype=np.int64),
             best_link_score=self._best_link_score(best),
             free_shares=self._free_shares(best, node),
@@ -177,9 +177,9 @@ class Candidates:
         """Return one candidate, by its position in the listing."""
         listing = self.listing()
         number, node = int(listing.option[position]), int(listing.node[position])
-        return self.spelled(self.options[number], node, int(listing.subset[position]))
+        return self.to_placement(self.options[number], node, int(listing.subset[position]))
 
-    def spelled(self, option: Option, node: int, subset: int) -> Placement:
+    def to_placement(self, option: Option, node: int, subset: int) -> Placement:
         """Return one candidate as a placement.
 
         Args:
@@ -202,7 +202,7 @@ class Candidates:
         return Placement(scattered_over, (), shape, option.tier, indices)
 
     def _best_link_score(self, option: Option) -> int:
-        """The best link score of as many GPUs if the nodes of an option were idle."""
+        """Return the best link score of as many GPUs if the nodes of an option were idle."""
         if isinstance(option, NodeOption):
             return option.choice.ideal_link_score
         return sum(

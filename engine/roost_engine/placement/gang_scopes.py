@@ -36,7 +36,7 @@ class Scope(Protocol):
 
     @property
     def count_by_kind(self) -> Mapping[int, int]:
-        """The number of nodes of each kind."""
+        """Number of nodes of each kind."""
 
     def count_with(self, free: int) -> int:
         """Return how many nodes have exactly this mask of free GPUs."""
@@ -63,8 +63,9 @@ def scope_of(cluster: Cluster, nodes: NodeSet, racks: Sequence[int]) -> Scope:
         nodes: those in the scope.
         racks: ids of their racks, in the order in which they are preferred.
     """
-    kind_of_scope = FewNodes if nodes.bit_count() <= _FEW_NODES else ManyNodes
-    return kind_of_scope(cluster, nodes, racks)
+    if nodes.bit_count() <= _FEW_NODES:
+        return FewNodes(cluster, nodes, racks)
+    return ManyNodes(cluster, nodes, racks)
 
 
 class AlikeNodes(NamedTuple):
@@ -164,7 +165,7 @@ class FewNodes:
         return chosen
 
     def _least_loaded(self, nodes: NodeSet, count: int) -> NodeSet:
-        """The nodes of a set with the least load, ties to the lower node index; all if too few."""
+        """Return the nodes of a set with the least load; ties go to the lower node index."""
         loads = self._cluster.loads
         if nodes.bit_count() <= count or not nodes & loads.reported:
             return first_nodes(nodes, count)

@@ -77,7 +77,7 @@ Option: TypeAlias = NodeOption | GangOption
 
 
 def node_features(options: Sequence[NodeOption]) -> NDArray[np.float32]:
-    """Return what a policy sees of the subsets of one node of each option.
+    """Return what a policy sees of the subsets on one node of each option.
 
     Args:
         options: one or more.

@@ -4,9 +4,9 @@ One node: the exact link-optimal subsets of the best few nodes, so no score poli
 worse-linked set of a node than the best one. Several nodes: Slurm gives each node of a job the
 same GPU indices, so a candidate is a set of nodes and one index set that is free on all of them.
 
-Both look at groups of nodes with the same links and the same GPUs free, not at nodes. Where the
-load of a group's nodes is unknown the group is a bit set and its first nodes stand for all; where
-it is known, the nodes of the group are compared as arrays.
+Where no load is known, nodes with the same links and the same GPUs free are interchangeable: the
+search looks at groups of them, and the first nodes of a group stand for all. Where load is known,
+the nodes are compared one by one, as arrays.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ from roost_engine.placement.options import Load, NodeOption, Option
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 
-# What a mean load of 1 takes off the heuristic's score, were it the same around every GPU.
+# What the heuristic adds for a load of 1 around a subset; below 0.
 _NODE_LOAD_WEIGHT = float(HEURISTIC_WEIGHTS[LOAD_COLUMNS].sum())
 
 
@@ -137,8 +137,8 @@ def _search(
 def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
     """List the best few single nodes, each with the link-optimal subsets of its free GPUs.
 
-    A node is worth the heuristic's load-free score of its best subset, less its mean load by
-    weight. Ties go to the lower node index.
+    Nodes are compared by the heuristic's score of their best subset, with the mean load of the node
+    as the load around the subset. Ties go to the lower node index.
 
     Args:
         cluster: the nodes.
@@ -151,6 +151,7 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
 
 
 def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
+    """Choose among groups of interchangeable nodes."""
     chosen: Iterable[tuple[NodeGroup, NodeSet]]
     if nodes.bit_count() <= NODE_COUNT:
         chosen = cluster.groups.among(nodes).items()
@@ -164,17 +165,17 @@ def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequ
 
 
 def _best_with_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
-    """Compare the nodes one by one."""
+    """Choose among nodes of which each has a score of its own."""
     listed, groups, loads = node_array(nodes), cluster.groups, cluster.loads
     scores = cluster.ranking(gpu_count).scores()[groups.number_of[listed]]
     worth = scores + loads.mean[listed] * _NODE_LOAD_WEIGHT
     best = listed[first_largest(worth, NODE_COUNT)].tolist()
-    choices = [
-        cluster.tables[(group := groups[node]).kind].choice(group.free, gpu_count) for node in best
-    ]
+    group_of = [groups[node] for node in best]
+    choices = [cluster.tables[group.kind].choice(group.free, gpu_count) for group in group_of]
+    around = _loads(loads, best, choices)
     return [
-        NodeOption(1 << node, groups[node].kind, choice, load)
-        for node, choice, load in zip(best, choices, _loads(loads, best, choices), strict=True)
+        NodeOption(1 << node, group.kind, choice, load)
+        for node, group, choice, load in zip(best, group_of, choices, around, strict=True)
     ]
 
 

@@ -1,8 +1,8 @@
-"""The jobs that could be placed if there were room, grouped by what they ask for.
+"""The jobs that could be placed if there were capacity, grouped by what they ask for.
 
-Jobs with the same demand have room or not together. So a pass tries one job of each group, and a
-group that found no room is left alone until a node that it could use has more room. That makes
-the cost of a pass a matter of how many kinds of jobs wait, not of how many jobs.
+Jobs with the same demand have capacity or not together. So a pass tries one job of each group, and
+a group without capacity is not tried again until a node that it could use gains capacity. The cost
+of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
 from bisect import bisect_left, insort
@@ -23,11 +23,11 @@ from roost_engine.slots import OrderSlot
 Demand: TypeAlias = tuple[
     str, tuple[Shape, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
 ]  # see demand_of
-_Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # the number settles ties before the rest
+_Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # sort key, number of the group, job, group
 
 
 def demand_of(job: JobSpec) -> Demand:
-    """What two jobs must share for the failure of one to foretell that of the other."""
+    """Return what decides where a job fits: if one job fails, so does another with the same."""
     return job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes
 
 
@@ -36,13 +36,15 @@ class Group:
     """The queued jobs of one demand.
 
     Attributes:
-        job_ids: in order, each behind its key.
-        since_s: engine time at which each could first have been placed.
-        ages: the same as a heap; entries of jobs that left stay in.
-        deferred: jobs that have an offer and wait for a better one.
-        nothing: the last try, if it found no room.
-        hints: by shape: what would have to be so for it to find some. None: there is no room
-            whoever may have which nodes.
+        number: groups are numbered in the order in which they were made.
+        sample: one of the jobs, the first that came.
+        job_ids: the jobs that may be offered GPUs, in order, each behind its sort key.
+        since_s: engine time from which each job could have been placed; the deferred too.
+        ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
+        deferred: jobs that declined an offer and wait for a better one.
+        nothing: the last try, if it found no capacity.
+        hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
+            nodes are reserved.
     """
 
     number: int
@@ -56,31 +58,31 @@ class Group:
     hints: dict[Shape, Hint] = field(default_factory=dict)
 
     def is_blocked(self, reserved: NodeSet) -> bool:
-        """Whether a try would find no room, with these nodes reserved from it."""
+        """Return whether a try would find no capacity outside these nodes."""
         if self.nothing is None:
             return False
-        for chance in self.hints.values():
-            if (chance.nodes & ~reserved).bit_count() >= chance.wanted:
+        for hint in self.hints.values():
+            if (hint.nodes & ~reserved).bit_count() >= hint.wanted:
                 return False
         return True
 
     def note_failure(self, nothing: Candidates) -> None:
-        """Remember a try without room."""
+        """Store a try that found no capacity."""
         self.nothing = nothing
-        self.hints = {chance.shape: chance for chance in nothing.hints}
+        self.hints = {hint.shape: hint for hint in nothing.hints}
 
     def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
-        """Work its hints out anew, after jobs were placed: cheaper than a try."""
+        """Compute the hints anew, after jobs were placed: cheaper than a try."""
         self.hints = {
-            chance.shape: chance
-            for chance in candidates.hints(cluster, self.sample, EVERY_NODE)
-            if not chance.is_void(cluster)
+            hint.shape: hint
+            for hint in candidates.hints(cluster, self.sample, EVERY_NODE)
+            if not hint.is_void(cluster)
         }
 
     def restore_failure(
         self, nothing: Candidates, cluster: Cluster, candidates: CandidatePolicy
     ) -> None:
-        """After a try that found room: there is none for the next job, as before, or it tries."""
+        """Restore the failure that a successful try has cleared, unless the next job might fit."""
         self.refresh_hints(cluster, candidates)
         if self.hints:
             self.forget()
@@ -88,25 +90,28 @@ class Group:
             self.nothing = nothing
 
     def forget(self) -> None:
-        """Let the next pass try anew."""
+        """Let the next pass try again."""
         self.nothing = None
         self.hints.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
-        """Where an entry of job_ids is."""
+        """Return the position of an entry in job_ids."""
         return bisect_left(self.job_ids, entry)
 
     @property
-    def is_without_room(self) -> bool:
-        """Whether a try would find no room, whichever nodes are reserved from it."""
+    def is_without_capacity(self) -> bool:
+        """Whether a try would find no capacity, whichever nodes are reserved."""
         return self.nothing is not None and not self.hints
 
     def has_since(self, limit_s: float) -> bool:
-        """Whether any may be one that could have been placed by then: quicker than which."""
+        """Return whether some job may have waited since then; True also for a job that has left.
+
+        Quicker than first_since().
+        """
         return bool(self.ages) and self.ages[0][0] <= limit_s
 
     def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
-        """The first in order of those that could have been placed by then."""
+        """Return the entry of the first job in order that has waited since then, if any."""
         while self.ages and self.since_s.get(self.ages[0][1]) != self.ages[0][0]:
             heappop(self.ages)
         if not self.ages or self.ages[0][0] > limit_s:
@@ -115,7 +120,7 @@ class Group:
 
 
 class JobQueue:
-    """Who is offered GPUs next."""
+    """Decides which job is offered GPUs next."""
 
     def __init__(self, order: OrderSlot) -> None:
         self._order = order
@@ -128,10 +133,10 @@ class JobQueue:
             0, 0, 0, 0.0
         )  # when the order was last asked, where it has no keys
         self._is_due = False  # whether a pass could change anything
-        self._pass_s: float | None = None  # when the pass began that is under way
-        self._left_s: float | None = None  # when the pass was in which a job left
-        self._hopeful: list[Group] = []  # groups that may find room in this pass
-        self._untold: dict[JobId, None] = {}  # added since they were last asked for
+        self._pass_s: float | None = None  # time of the present pass, if there is one
+        self._left_s: float | None = None  # time of the last pass in which a job left
+        self._hopeful: list[Group] = []  # groups that may find capacity in this pass
+        self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -154,8 +159,10 @@ class JobQueue:
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
-        self._untold[job_id] = None
-        self._is_due |= not group.is_without_room
+        if self._keyed is None:
+            self._is_ranked = False
+        self._unreported[job_id] = None
+        self._is_due |= not group.is_without_capacity
 
     def remove(self, job_id: JobId) -> None:
         """Take a job out, if it is in."""
@@ -168,37 +175,41 @@ class JobQueue:
                 break
         else:
             return
-        # Nodes may have been reserved for it. Within a pass that matters only later: it left after
-        # the jobs before it had their turn, and took nothing that was reserved for them.
+        # Nodes may have been reserved for the job. Within a pass that matters only afterwards: the
+        # jobs before it had their turn already, and it took nothing that was reserved for them.
         if self._pass_s is None:
             self._is_due = True
         else:
             self._left_s = self._pass_s
 
     def defer(self, job_id: JobId) -> None:
-        """Set a job aside until it is added again or there is more room."""
+        """Set a job aside until it is added again or its group may have more capacity."""
         group, key = self._entries[job_id]
         del group.job_ids[group.place_of((key, job_id))]
         group.deferred[job_id] = None
 
     def recall_all(self) -> None:
-        """Forget who had no room and who was set aside."""
+        """Forget which groups had no capacity and which jobs were set aside."""
         for group in self._groups.values():
             self._recall(group)
 
     def begin_pass(self, cluster: Cluster, candidates: CandidatePolicy, at_s: float) -> bool:
-        """Recall who may have room now, and rank. Returns whether a pass could change anything."""
-        rows = cluster.take_freed_nodes()
-        for group in self._groups.values() if rows else ():
+        """Recall the groups that may have capacity now, and rank the jobs.
+
+        Returns:
+            Whether a pass could change anything.
+        """
+        freed = cluster.take_freed_nodes()
+        for group in self._groups.values() if freed else ():
             if group.nothing is None and not group.deferred:
                 continue
-            gained = candidates.hints(cluster, group.sample, rows)
+            gained = candidates.hints(cluster, group.sample, freed)
             if gained and group.deferred:
                 self._recall(group)
                 continue
-            for chance in gained:
-                if not chance.is_void(cluster):
-                    group.hints[chance.shape] = chance
+            for hint in gained:
+                if not hint.is_void(cluster):
+                    group.hints[hint.shape] = hint
                     self._is_due = True
         is_due = self._is_due or (self._left_s is not None and at_s > self._left_s)
         self._is_due, self._left_s, self._pass_s = False, None, at_s
@@ -209,10 +220,11 @@ class JobQueue:
         return is_due
 
     def offers(self, impatient_s: float) -> Iterator[tuple[Group, JobId]]:
-        """Give every group its turns, in the order of its jobs.
+        """Yield the jobs to try, with their groups, in order.
 
-        The caller tries the job, and removes or defers it or sets `nothing` of its group. A group
-        without room has one more turn, with its first job that waits since `impatient_s`.
+        The caller tries the job, and then removes it, defers it, or notes the failure of its group.
+        A group without capacity has one turn all the same, with its first job that has waited since
+        `impatient_s`: nodes may be reserved for it.
         """
         turns: list[_Turn] = []
         self._hopeful = []
@@ -225,45 +237,49 @@ class JobQueue:
                 _push(turns, group, group.first_since(impatient_s))
         while turns:
             key, _, job_id, group = heappop(turns)
-            was_without_room = group.is_without_room
+            was_without_capacity = group.is_without_capacity
             yield group, job_id
             if group.nothing is None:
                 _push(turns, group, _head(group))
-            elif not was_without_room and group.has_since(impatient_s):
+            elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
 
     def end_pass(self) -> Sequence[tuple[JobId, Candidates]]:
-        """End the pass: give the jobs added since the last one that have no room, and why."""
+        """End the pass.
+
+        Returns:
+            The jobs added since the last pass that have no capacity, each with its failed try.
+        """
         self._pass_s = None
-        if not self._untold:
+        if not self._unreported:
             return ()
         found = []
-        untold, self._untold = self._untold, {}
-        for job_id in untold:
+        unreported, self._unreported = self._unreported, {}
+        for job_id in unreported:
             if job_id not in self._entries:
                 continue
             group, _ = self._entries[job_id]
             if group.nothing is None:
-                self._untold[job_id] = None  # the pass did not come to it
+                self._unreported[job_id] = None  # the pass ended before its turn
             elif job_id not in group.deferred:
                 found.append((job_id, group.nothing))
         return found
 
     def is_settled(self, reserved: NodeSet) -> bool:
-        """Whether nobody would find room, with these nodes reserved for others."""
-        # Who is shut out stays so for the rest of the pass: more nodes are reserved as it goes on.
+        """Return whether no job would find capacity outside these nodes."""
+        # A group that is blocked stays so until the pass ends: no reserved node is given up in it.
         self._hopeful = [group for group in self._hopeful if not group.is_blocked(reserved)]
         return not self._hopeful
 
     def has_blocked(self) -> bool:
-        """Whether some queued job found no room."""
+        """Return whether some queued job found no capacity."""
         return any(group.nothing is not None for group in self._groups.values())
 
     def blocked(self) -> Iterator[JobId]:
-        """Give the first job of each group without room, in order.
+        """Yield the first job of each group without capacity, in order.
 
-        A group that lost its first one meanwhile gives its next.
+        When that job has left the queue before the next step, the next of its group has a turn.
         """
         turns: list[_Turn] = []
         for group in self._groups.values():
@@ -275,9 +291,11 @@ class JobQueue:
                 _push(turns, group, _head(group))
 
     def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
-        """Give jobs of groups that found room only on reserved nodes, in order, at most so many.
+        """Yield jobs of groups that have capacity only on reserved nodes, in order.
 
-        A group that finds no room there either gives no more.
+        Args:
+            count: how many jobs to look at. A job is left out if its group finds no capacity on
+                the reserved nodes either, or if it has left the queue meanwhile.
         """
         waiting: list[_Turn] = []
         for group in self._groups.values():
@@ -291,11 +309,11 @@ class JobQueue:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether a pass has not come to all who may have room."""
+        """Whether a pass ended before every group that may have capacity had its turn."""
         return self._is_due
 
     def postpone(self) -> None:
-        """Go on with the pass after the next event."""
+        """Let the pass continue after the next event."""
         self._is_due = True
 
     def check_invariants(self) -> None:
@@ -330,8 +348,8 @@ class JobQueue:
         group.deferred.clear()
         self._is_due = True
 
-    def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
-        """Ask an order that gives no lasting keys for the place of every job."""
+    def _rank(self, at_s: float) -> None:
+        """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()
         view = QueueView(jobs=tuple(self._jobs.values()), cluster=cluster, at_s=mark.at_s)

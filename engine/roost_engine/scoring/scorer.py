@@ -1,4 +1,4 @@
-"""The score slot: chooses among candidates, with the heuristic beside the policy."""
+"""Chooses among candidates by the score policy, or by the heuristic where that fails."""
 
 from functools import partial
 from math import inf
@@ -21,7 +21,13 @@ _CACHE_LIMIT = 4096
 
 
 class Scorer:
-    """Chooses one of some candidates, and tells how the choice came about."""
+    """Chooses one of some candidates, and describes how the choice was made.
+
+    Attributes:
+        policy: scores the candidates.
+        decision_count: placements chosen.
+        fallback_count: those of them for which the heuristic answered instead of the policy.
+    """
 
     def __init__(self, policy: ScorePolicy, faults: FaultLog | None = None) -> None:
         self.policy, self._faults = policy, faults or FaultLog()
@@ -34,7 +40,8 @@ class Scorer:
         """Choose one of some candidates.
 
         Returns:
-            The choice, and how it came about: the decision's first candidate is the choice.
+            The choice and, computed when it is read, how it was made; the decision's first
+            candidate is the choice.
         """
         self.decision_count += 1
         if self._rowwise is not None and candidates.is_load_free:
@@ -48,14 +55,17 @@ class Scorer:
         scores, policy, fallback = self._score(candidates.features_of(listing))
         best = int(np.argmax(scores))
         option, node = candidates.options[int(listing.option[best])], int(listing.node[best])
-        placement = candidates.spelled(option, node, int(listing.subset[best]))
+        placement = candidates.to_placement(option, node, int(listing.subset[best]))
         explain = partial(
             _decision, candidates, scores, at_s=at_s, policy=policy, fallback_reason=fallback
         )
         return placement, Lazy(explain)
 
     def _best_by_option(self, policy: RowwiseScore, candidates: Candidates) -> Placement:
-        """The best candidate, each option scored once; ties as in the listing of candidates."""
+        """Return the best candidate; ties go to the first in the listing of candidates.
+
+        Every option is scored once and the score is cached: at most _CACHE_LIMIT numbers.
+        """
         scores = self._scores
         if len(scores) + len(candidates.options) > _CACHE_LIMIT:
             scores.clear()
@@ -74,7 +84,7 @@ class Scorer:
                 best_score, best_node, best = found[0], node, (option, found[1])
         assert best is not None
         option, subset = best
-        return candidates.spelled(option, best_node, subset)
+        return candidates.to_placement(option, best_node, subset)
 
     def _score_option(
         self, policy: RowwiseScore, candidates: Candidates, option: NodeOption | GangOption
@@ -101,7 +111,7 @@ class Scorer:
 
 
 def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the candidates worth remembering: the best of each node, then the best of the rest.
+    """Return the candidates worth storing: the best of each node, then the best of the others.
 
     Args:
         nodes: [candidate], the first node of each.

@@ -1,4 +1,4 @@
-"""job_queue: groups of one demand, tried once, recalled when a node gets roomier."""
+"""job_queue: groups of one demand, tried once, recalled when a node gains capacity."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from roost_engine.testing.fakes import FixedOrder
 
 
 def cluster_of_two() -> Cluster:
-    """Two full nodes; nothing is roomier than it was."""
+    """Two full nodes; none has gained capacity."""
     cluster = Cluster()
     for name in ("a", "b"):
         cluster.apply_node(node(name))
@@ -24,7 +24,7 @@ def cluster_of_two() -> Cluster:
     return cluster
 
 
-def no_room(cluster: Cluster, spec: JobSpec, *, reserved: bool = False) -> Candidates:
+def no_capacity(cluster: Cluster, spec: JobSpec, *, reserved: bool = False) -> Candidates:
     """The failure of a search; with `reserved` as if capacity on node a were reserved."""
     found = find_candidates(cluster, spec, spec.shapes[0])
     found.hints = (Hint(shape(1), 0b01, 1),) if reserved else found.hints
@@ -34,18 +34,18 @@ def no_room(cluster: Cluster, spec: JobSpec, *, reserved: bool = False) -> Candi
 def one_pass(
     queue: JobQueue, cluster: Cluster, *, impatient_s: float = -1.0, reserved: bool = False
 ) -> list[str]:
-    """Try every offer; nobody has room. Returns who was offered."""
+    """Try every offer; no job has capacity. Returns the jobs that were offered."""
     offered = []
     if queue.begin_pass(cluster, ShapeByShape(), 0.0):
         for group, job_id in queue.offers(impatient_s):
             offered.append(job_id)
-            group.note_failure(no_room(cluster, group.sample, reserved=reserved))
+            group.note_failure(no_capacity(cluster, group.sample, reserved=reserved))
     queue.check_invariants()
     return [str(job_id) for job_id in offered]
 
 
-def told(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
-    """Who is told that there is no room, and why."""
+def reported(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
+    """The jobs reported as without capacity, and why."""
     return {job_id: nothing.exclusions for job_id, nothing in queue.end_pass()}
 
 
@@ -57,31 +57,33 @@ def test_one_of_each_kind_is_offered_in_order() -> None:
     assert one_pass(queue, cluster) == []
 
 
-def test_who_joins_a_kind_without_room_is_told_at_once() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_a_job_that_joins_a_group_without_capacity_is_reported_at_once() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     one_pass(queue, cluster)
-    assert told(queue) == {"1": (("too few free GPUs", 2),)}
+    assert reported(queue) == {"1": (("too few free GPUs", 2),)}
     queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
     assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
-    assert told(queue) == {"2": (("too few free GPUs", 2),)}
-    assert told(queue) == {}
+    assert reported(queue) == {"2": (("too few free GPUs", 2),)}
+    assert reported(queue) == {}
 
 
-def test_who_was_not_tried_or_left_is_not_told_that_there_is_no_room() -> None:
-    queue = JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_a_job_that_was_not_tried_or_left_is_not_reported() -> None:
+    queue = JobQueue(PriorityOrder())
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 4)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     queue.remove(JobId("2"))
     queue.defer(JobId("3"))
-    assert told(queue) == {}
+    assert reported(queue) == {}
     assert one_pass(queue, cluster_of_two()) == ["1"]
-    assert list(told(queue)) == ["1"]
+    assert list(reported(queue)) == ["1"]
 
 
 @pytest.mark.parametrize(("freed", "offered"), [(1, ["1"]), (2, ["1", "2"]), (8, ["1", "2", "3"])])
-def test_only_kinds_that_could_use_the_room_are_recalled(freed: int, offered: list[str]) -> None:
-    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_only_groups_that_could_use_the_capacity_are_recalled(
+    freed: int, offered: list[str]
+) -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     for position, gpus in enumerate((1, 2, 4), start=1):
         queue.add(waiting(job(f"{position}", gpus=gpus), 0.0), 0.0)
     one_pass(queue, cluster)
@@ -101,8 +103,8 @@ def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
     assert one_pass(queue, cluster) == offered
 
 
-def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_a_job_set_aside_is_recalled_by_any_capacity_for_a_part() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
     assert queue.begin_pass(cluster, ShapeByShape(), 0.0)
     queue.defer(JobId("1"))
@@ -114,16 +116,16 @@ def test_one_set_aside_is_recalled_by_any_room_for_a_part() -> None:
 def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
     group = Group(1, demand_of(job("1")), job("1"))
     hint = Hint(shape(1, 2), nodes=0b0111, wanted=2)
-    failure = no_room(cluster_of_two(), job("1"))
+    failure = no_capacity(cluster_of_two(), job("1"))
     failure.hints = (hint,)
     group.note_failure(failure)
     assert group.is_blocked(0b1110)
     assert not group.is_blocked(0b1100)
-    assert not group.is_without_room
+    assert not group.is_without_capacity
 
 
-def test_an_impatient_job_has_a_turn_though_there_is_no_room() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_an_impatient_job_has_a_turn_without_capacity() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     queue.add(waiting(job("1", gpus=2, priority=9), 50.0), 50.0)
     queue.add(waiting(job("2", gpus=2), 10.0), 10.0)
     queue.add(waiting(job("3", gpus=1, priority=5), 50.0), 50.0)
@@ -145,7 +147,7 @@ def test_kinds_that_kept_nodes_shut_out_are_due_when_somebody_leaves() -> None:
     queue.add(waiting(job("2", gpus=1), 0.0), 0.0)
     one_pass(queue, cluster, reserved=True)
     assert not queue.begin_pass(cluster, ShapeByShape(), 0.0)
-    assert list(told(queue)) == ["1", "2"]
+    assert list(reported(queue)) == ["1", "2"]
     queue.remove(JobId("1"))
     assert one_pass(queue, cluster) == ["2"]
 
@@ -157,12 +159,12 @@ def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_du
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     assert one_pass(queue, cluster, reserved=True) == ["1", "2", "3"]
     queue.remove(JobId("3"))
-    assert list(told(queue)) == ["1", "2"]
+    assert list(reported(queue)) == ["1", "2"]
     assert queue.begin_pass(cluster, ShapeByShape(), next_s) is is_due
 
 
-def test_deferred_jobs_come_back_with_more_room_or_when_added_again() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
+def test_deferred_jobs_come_back_with_more_capacity_or_when_added_again() -> None:
+    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
     spec = job("1", gpus=2)
     queue.add(waiting(spec, 0.0), 0.0)
     queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
