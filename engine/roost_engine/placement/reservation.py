@@ -86,7 +86,7 @@ def reserve(
         if awaited & able:
             awaited &= ~able
             start_s = able_s
-        if missing and (more := _roomiest(cluster, able & ~required, missing)):
+        if missing and (more := _with_most_free_gpus(cluster, able & ~required, missing)):
             chosen |= more
             missing -= more.bit_count()
             start_s = able_s
@@ -125,7 +125,7 @@ def _able(
     yield inf, left
 
 
-def _roomiest(cluster: Cluster, nodes: NodeSet, count: int) -> NodeSet:
+def _with_most_free_gpus(cluster: Cluster, nodes: NodeSet, count: int) -> NodeSet:
     """The nodes of a set with the most free GPUs; all where there are no more."""
     if nodes.bit_count() <= count:
         return nodes

@@ -1,4 +1,4 @@
-"""claims: GPUs are free when nobody claims them any more."""
+"""claims: a GPU is free when it has no holder left."""
 
 from random import Random
 
@@ -19,19 +19,19 @@ def test_a_gpu_is_claimed_while_it_has_a_holder(
     claims, counts = Claims(), [[0] * 8, [0] * 8]
     claims.add_node()
     claims.add_node()
-    for row, gpus in holders:
-        claims.add(row, mask_of(tuple(sorted(gpus))))
+    for node, gpus in holders:
+        claims.add(node, mask_of(tuple(sorted(gpus))))
         for gpu in gpus:
-            counts[row][gpu] += 1
+            counts[node][gpu] += 1
         claims.check(counts)
     random.shuffle(holders)
-    for row, gpus in holders:
-        claims.remove(row, mask_of(tuple(sorted(gpus))))
+    for node, gpus in holders:
+        claims.remove(node, mask_of(tuple(sorted(gpus))))
         for gpu in gpus:
-            counts[row][gpu] -= 1
+            counts[node][gpu] -= 1
         claims.check(counts)
-        claimed = tuple(gpu for gpu, count in enumerate(counts[row]) if count)
-        assert claims.masks[row] == mask_of(claimed)
+        claimed = tuple(gpu for gpu, count in enumerate(counts[node]) if count)
+        assert claims.masks[node] == mask_of(claimed)
     assert claims.masks == [0, 0]
 
 

@@ -1,4 +1,4 @@
-"""cluster: who holds what, and what is known of nodes."""
+"""cluster: what jobs hold, and what is known of nodes."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_holds_and_releases() -> None:
     job_id = JobId("1")
     cluster.hold(job_id, [share("a", 0, 2, cpu_count=6, memory_bytes=GIB), share("b", 3)])
     assert cluster.free_mask[:2].tolist() == [0b11111010, 0b0111]
-    assert [cluster.cpu_free[row] for row in (0, 1)] == [58, 63]
+    assert [cluster.cpu_free[index] for index in (0, 1)] == [58, 63]
     assert cluster.memory_free[0] == 511 * GIB
     assert cluster.free_count() == 9
     assert list(cluster.held_jobs()) == [job_id]
@@ -77,7 +77,7 @@ def test_overbooked_cpus_go_below_zero_and_come_back() -> None:
     assert cluster.cpu_free[0] == 4
 
 
-def test_only_rows_that_got_roomier_are_told_and_once() -> None:
+def test_only_nodes_that_gained_capacity_are_returned_and_once() -> None:
     cluster = cluster_of(node("a"), node("b"))
     assert cluster.take_freed_nodes() == 0b11
     cluster.hold(JobId("1"), [share("b", 0), share("a", 0)])
@@ -115,7 +115,7 @@ MEMBERSHIPS = (
 )
 
 
-def test_nobody_is_a_member_of_what_nobody_named() -> None:
+def test_an_unknown_label_has_no_nodes() -> None:
     assert cluster_of(node("a"), node("b")).members("feature", "x").tolist() == [False, False]
 
 

@@ -1,4 +1,4 @@
-"""labels: which rows carry a partition or a feature."""
+"""labels: which nodes have a partition or a feature."""
 
 from roost_engine.cluster.labels import NodeLabels
 from roost_engine.testing.builders import node
@@ -7,9 +7,9 @@ from roost_engine.testing.builders import node
 def test_rows_carry_what_their_newest_spec_names() -> None:
     labels = NodeLabels()
     old = node("a", features=("a100", "nvlink"))
-    for row in range(200):
+    for index in range(200):
         labels.add_node()
-        labels.change(row, None, old if row in {3, 150} else node(f"n{row}"))
+        labels.change(index, None, old if index in {3, 150} else node(f"n{index}"))
     assert labels.nodes_with("feature", "a100").nonzero()[0].tolist() == [3, 150]
     labels.change(3, old, node("a", features=("nvlink",)))
     assert labels.nodes_with("feature", "a100").nonzero()[0].tolist() == [150]

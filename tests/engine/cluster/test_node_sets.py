@@ -19,17 +19,17 @@ ROWS = st.sets(st.integers(0, 300))
 
 
 @given(ROWS)
-def test_sets_hold_what_was_put_in(rows: set[int]) -> None:
-    packed = node_set(rows)
-    assert nodes_in(packed) == node_array(packed).tolist() == sorted(rows)
+def test_sets_hold_what_was_put_in(nodes: set[int]) -> None:
+    packed = node_set(nodes)
+    assert nodes_in(packed) == node_array(packed).tolist() == sorted(nodes)
     chosen = np.zeros(301, dtype=np.bool_)
-    chosen[list(rows)] = True
+    chosen[list(nodes)] = True
     assert node_set_where(chosen) == packed
 
 
 @given(ROWS, st.integers(0, 40))
-def test_the_first_rows_are_the_lowest(rows: set[int], count: int) -> None:
-    assert nodes_in(first_nodes(node_set(rows), count)) == sorted(rows)[:count]
+def test_the_first_rows_are_the_lowest(nodes: set[int], count: int) -> None:
+    assert nodes_in(first_nodes(node_set(nodes), count)) == sorted(nodes)[:count]
 
 
 def test_no_rows() -> None:
@@ -42,14 +42,14 @@ def test_levels_follow_every_change(changes: list[tuple[int, int, int]]) -> None
     levels, values = Levels(), [0, 0]
     levels.add_node()
     levels.add_node()
-    for row, value, asked in changes:
-        if row >= len(values):
+    for node, value, asked in changes:
+        if node >= len(values):
             levels.add_node()
             values.append(0)
         else:
-            levels[row] = values[row] = value
-            assert levels[row] == value
-        there = [row for row, value in enumerate(values) if value >= asked]
+            levels[node] = values[node] = value
+            assert levels[node] == value
+        there = [node for node, value in enumerate(values) if value >= asked]
         assert nodes_in(levels.at_least[asked]) == there
         assert levels.of(np.arange(len(values))).tolist() == values
         levels.check(values, "it")

@@ -41,11 +41,11 @@ def check_consistent(cluster: Cluster, found: Candidates) -> None:
     assert found.features.shape == (len(found), len(COLUMNS))
     assert ((found.features >= 0) & (found.features <= 1)).all()
     for position in range(len(found)):
-        rows, mask = nodes_of(found)[position], masks_of(found)[position]
-        assert len(set(rows)) == found.shape.node_count
+        indices, mask = nodes_of(found)[position], masks_of(found)[position]
+        assert len(set(indices)) == found.shape.node_count
         assert mask.bit_count() == found.shape.gpus_per_node
-        assert all(mask & ~int(cluster.free_mask[row]) == 0 for row in rows)
-        score = sum(cluster.table(row).links.score(indices_of(mask)) for row in rows)
+        assert all(mask & ~int(cluster.free_mask[index]) == 0 for index in indices)
+        score = sum(cluster.table(index).links.score(indices_of(mask)) for index in indices)
         assert found.link_scores[position] == score
 
 
@@ -62,7 +62,7 @@ def test_a_one_node_job_is_offered_the_best_links_of_each_node() -> None:
     assert found.tier == 0
 
 
-def test_no_node_has_room() -> None:
+def test_no_node_has_capacity() -> None:
     cluster = one_kind({"a": 0b111, "b": 0b1}, bridges())
     found = find_candidates(cluster, job("1", gpus=4), shape(4))
     assert len(found) == 0
@@ -73,15 +73,15 @@ def test_the_best_few_nodes_of_many_are_offered() -> None:
     free = {f"n{i:02}": 0b11111111 for i in range(20)} | {"full": 0b11, "last": 0b11}
     cluster = one_kind(free, bridges())
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
-    nodes = {cluster.names[row] for (row,) in nodes_of(found)}
+    nodes = {cluster.names[index] for (index,) in nodes_of(found)}
     assert {"full", "last"} <= nodes
     assert len(nodes) == 8
 
 
 def test_the_quieter_of_equal_nodes_is_offered() -> None:
     cluster = one_kind({f"n{i:02}": 0xFF for i in range(20)}, bridges())
-    for row, name in enumerate(cluster.names):
-        busy = np.full((8, 4), 0.0 if row == 17 else 0.9, dtype=np.float32)
+    for index, name in enumerate(cluster.names):
+        busy = np.full((8, 4), 0.0 if index == 17 else 0.9, dtype=np.float32)
         cluster.apply_load(name, busy)
     found = find_candidates(cluster, job("1", gpus=2), shape(2))
     assert [17] in nodes_of(found)
@@ -114,13 +114,13 @@ def test_spells_out_a_candidate() -> None:
     )
 
 
-def brute_force(cluster: Cluster, rows: list[int], node_count: int, size: int) -> int | None:
+def brute_force(cluster: Cluster, indices: list[int], node_count: int, size: int) -> int | None:
     """The best link score of any nodes with any common index set; None when there is none."""
     best = None
-    for nodes in combinations(rows, node_count):
+    for nodes in combinations(indices, node_count):
         common = int(np.bitwise_and.reduce(cluster.free_mask[list(nodes)]))
         for chosen in combinations(indices_of(common), size):
-            score = sum(cluster.table(row).links.score(chosen) for row in nodes)
+            score = sum(cluster.table(index).links.score(chosen) for index in nodes)
             best = score if best is None else max(best, score)
     return best
 
@@ -158,8 +158,8 @@ def test_gangs_are_the_brute_force_optimum(kinds: list[LinkMatrix], seeds: int) 
             assert found.link_scores.max() == optimum, seed
         tiers = found.features[:, COLUMN["tier_frac"]]
         for rack in range(racks):
-            rows = [row for row in range(len(cluster)) if cluster.rack_id[row] == rack]
-            in_rack = brute_force(cluster, rows, node_count, size)
+            indices = [index for index in range(len(cluster)) if cluster.rack_id[index] == rack]
+            in_rack = brute_force(cluster, indices, node_count, size)
             if in_rack is not None:
                 here = (cluster.rack_id[np.array(nodes_of(found))] == rack).all(axis=1)
                 assert found.link_scores[here].max() == in_rack, seed
@@ -176,7 +176,7 @@ def test_gangs_hold_the_required_nodes(seed: int) -> None:
     check_consistent(cluster, found)
     with_it = [
         score
-        for others in combinations([row for row in range(len(cluster)) if row != 1], 2)
+        for others in combinations([index for index in range(len(cluster)) if index != 1], 2)
         if (score := brute_force(cluster, [1, *others], 3, 2)) is not None
     ]
     assert bool(with_it) == (len(found) > 0)
@@ -185,7 +185,7 @@ def test_gangs_hold_the_required_nodes(seed: int) -> None:
         assert found.link_scores.max() == max(with_it)
 
 
-def test_a_required_node_that_nobody_knows_leaves_no_room() -> None:
+def test_an_unknown_required_node_leaves_no_capacity() -> None:
     cluster = one_kind({"a": 0xFF, "b": 0xFF, "c": 0xFF}, bridges())
     for required in (["ghost"], ["ghost", "a"], ["a", "ghost", "b"]):
         found = find_candidates(cluster, job("1", nodes=3, required=required), shape(1, 3))
@@ -193,14 +193,14 @@ def test_a_required_node_that_nobody_knows_leaves_no_room() -> None:
         assert found.exclusions
 
 
-def test_a_required_node_without_room_leaves_none() -> None:
+def test_a_required_node_without_capacity_leaves_none() -> None:
     cluster = one_kind({"a": 0, "b": 0xFF, "c": 0xFF}, bridges())
     found = find_candidates(cluster, job("1", nodes=2, required=["a"]), shape(1, 2))
     assert len(found) == 0
     assert ("not in the job's node list", 2) in found.exclusions
 
 
-def test_no_common_index_set_is_told_apart_from_no_room() -> None:
+def test_no_common_index_set_is_distinguished_from_no_capacity() -> None:
     cluster = one_kind({"a": 0b00001111, "b": 0b11110000}, bridges())
     found = find_candidates(cluster, job("1", nodes=2, gpus=2), shape(2, 2))
     assert found.exclusions == (("no index set is free on enough nodes", 2),)
@@ -223,7 +223,7 @@ def test_the_tightest_racks_are_offered_first() -> None:
     assert found.tier == 1
 
 
-def test_a_gang_across_racks_takes_the_rack_with_most_room_first() -> None:
+def test_a_gang_across_racks_takes_the_rack_with_most_capacity_first() -> None:
     cluster = Cluster()
     for name, rack in (("a", "r0"), ("b", "r1"), ("c", "r1"), ("d", "r1"), ("e", "r2")):
         cluster.apply_node(node(name, rack=rack))
@@ -259,7 +259,7 @@ def test_nodes_of_every_size_are_offered_whole(gpu_count: int) -> None:
 
 @pytest.mark.parametrize("links", [bridges(8), nvswitch(8)], ids=["bridges", "NVSwitch"])
 @pytest.mark.parametrize(("size", "left"), [(1, 0b1), (2, 0b11), (4, 0b1111), (1, 0b1111)])
-def test_an_idle_node_is_not_broken_into_where_a_started_one_has_room(
+def test_an_idle_node_is_not_broken_into_where_a_started_one_has_capacity(
     links: LinkMatrix, size: int, left: int
 ) -> None:
     cluster = one_kind({"idle": 0xFF, "started": left}, links)

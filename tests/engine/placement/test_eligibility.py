@@ -18,9 +18,9 @@ def cluster_of_three() -> Cluster:
 
 
 def eligible(cluster: Cluster, spec: JobSpec, wanted: Shape | None = None) -> str:
-    room = capacity_for(cluster, spec, wanted or spec.shapes[0])
-    assert room.node_count == room.nodes.bit_count()
-    return "".join(cluster.names[row] for row in nodes_in(room.nodes))
+    capacity = capacity_for(cluster, spec, wanted or spec.shapes[0])
+    assert capacity.node_count == capacity.nodes.bit_count()
+    return "".join(cluster.names[index] for index in nodes_in(capacity.nodes))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_what_others_hold_rules_out() -> None:
     assert ("too little free memory", 1) in exclusions
 
 
-def test_kept_nodes_are_counted_only_where_there_is_room() -> None:
+def test_reserved_nodes_are_counted_only_where_there_is_capacity() -> None:
     cluster = cluster_of_three()
     cluster.hold(JobId("9"), [share("b", 0, 1, 2, 3)])
-    room = capacity_for(cluster, job("1"), shape(1), reserved=0b111)
-    assert (room.nodes, room.node_count, room.reserved) == (0, 0, 0b001)
-    assert room.exclusions() == (
+    capacity = capacity_for(cluster, job("1"), shape(1), reserved=0b111)
+    assert (capacity.nodes, capacity.node_count, capacity.reserved) == (0, 0, 0b001)
+    assert capacity.exclusions() == (
         ("not usable by Slurm's word", 1),
         ("too few free GPUs", 1),
         ("kept free for a job that waits longer", 1),
@@ -102,6 +102,6 @@ def test_tells_what_could_never_fit(spec: JobSpec, fits: bool) -> None:
 
 def test_why_is_remembered_as_it_was() -> None:
     cluster = cluster_of_three()
-    room = capacity_for(cluster, job("1"), shape(8))
+    capacity = capacity_for(cluster, job("1"), shape(8))
     cluster.hold(JobId("9"), [share("a", 0)])
-    assert room.exclusions() == (("has too few GPUs", 1), ("not usable by Slurm's word", 1))
+    assert capacity.exclusions() == (("has too few GPUs", 1), ("not usable by Slurm's word", 1))

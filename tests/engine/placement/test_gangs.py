@@ -60,14 +60,14 @@ def test_gangs_are_those_found_by_looking_at_every_node(
             continue
         required = NO_NODES
         if seed % 3 == 0:
-            for row in random.sample(nodes_in(capacity), random.randint(1, wanted.node_count)):
-                required |= 1 << row
+            for index in random.sample(nodes_in(capacity), random.randint(1, wanted.node_count)):
+                required |= 1 << index
         expected = every_node.gangs(cluster, wanted, capacity, required)
         found = find_gangs(cluster, wanted, capacity, required)
         assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
         found_count += bool(found)
         for gang in found:
-            racks = {int(cluster.rack_id[row]) for row in gang.nodes}
+            racks = {int(cluster.rack_id[index]) for index in gang.nodes}
             assert gang.tier == (1 if len(racks) == 1 else 2)
     assert found_count > 5
 

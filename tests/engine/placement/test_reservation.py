@@ -1,4 +1,4 @@
-"""Who may pass a job that has no room: EASY backfill, nobody, or all until patience ends."""
+"""Which jobs may pass one without capacity: by EASY backfill, none, or all until patience ends."""
 
 from math import inf
 
@@ -60,7 +60,7 @@ def test_a_job_that_is_about_to_start_is_reckoned_with(make_harness: HarnessFact
     assert placed_of(harness, "2", "3", "4") == [False, False, True]
 
 
-def test_nobody_passes_when_nobody_may(make_harness: HarnessFactory) -> None:
+def test_no_job_passes_when_none_may(make_harness: HarnessFactory) -> None:
     config = EngineConfig(passing=Passing.NOBODY, patience_s=0.0)
     harness = make_harness([node("a")], bridges(), config=config)
     harness.run(job("1", gpus=4))
@@ -71,16 +71,16 @@ def test_nobody_passes_when_nobody_may(make_harness: HarnessFactory) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ends_s", "rows", "start_s"),
+    ("ends_s", "indices", "start_s"),
     [
         ({"x": 40.0, "y": 30.0, "z": 20.0}, [1, 2], 30.0),
         ({"x": 5.0, "y": 30.0, "z": 20.0}, [0, 2], 20.0),  # job x is overdue: it ends now
-        ({"x": 40.0, "y": 30.0}, [0, 1], 40.0),  # nobody knows when job z ends
+        ({"x": 40.0, "y": 30.0}, [0, 1], 40.0),  # the end of job z is unknown
         ({"x": 40.0}, [0, 1], inf),
     ],
 )
 def test_reserves_the_nodes_that_are_free_soonest(
-    ends_s: dict[str, float], rows: list[int], start_s: float
+    ends_s: dict[str, float], indices: list[int], start_s: float
 ) -> None:
     cluster = Cluster()
     for name, holder in zip("abc", "xyz", strict=True):
@@ -89,15 +89,15 @@ def test_reserves_the_nodes_that_are_free_soonest(
     known = sorted((end_s, JobId(name)) for name, end_s in ends_s.items())
     wide = shape(4, 2)
     reservation = reserve(cluster, job("1", wide), wide, known, at_s=10.0)
-    assert (nodes_in(reservation.nodes), reservation.start_s) == (rows, start_s)
+    assert (nodes_in(reservation.nodes), reservation.start_s) == (indices, start_s)
 
 
 def reserved_names(cluster: Cluster, spec: JobSpec) -> str:
-    rows = reserve(cluster, spec, spec.shapes[0], (), at_s=0.0).nodes
-    return "".join(cluster.names[row] for row in nodes_in(rows))
+    indices = reserve(cluster, spec, spec.shapes[0], (), at_s=0.0).nodes
+    return "".join(cluster.names[index] for index in nodes_in(indices))
 
 
-def test_where_nobody_knows_when_it_reserves_the_nodes_with_most_free_gpus() -> None:
+def test_it_reserves_the_nodes_with_most_free_gpus_where_no_end_is_known() -> None:
     cluster = Cluster()
     for name, taken in (("a", 3), ("b", 1), ("c", 2), ("d", 2)):
         cluster.apply_node(node(name))
