@@ -107,7 +107,7 @@ def _scopes(
 def _index_sets(
     cluster: Cluster, scope: _Scope, required: NDArray[np.int64], shape: Shape
 ) -> list[int]:
-    """The index sets with the best link scores over their best free nodes; set by set, node by node."""
+    """The index sets with the best link scores on their best nodes; set by set, node by node."""
     width = int(cluster.gpu_count[scope.listed].max())
     sets = np.flatnonzero(POPCOUNT[: 1 << width] == shape.gpus_per_node)
     keys: list[tuple[float, int]] = []
