@@ -67,7 +67,7 @@ class WrittenJournal:
         self.journal.close()
 
     def begin_run(self, began_s: float) -> None:
-        """As a daemon that starts anew."""
+        """Begin a run like a daemon that starts again."""
         self.journal.write(self.engine.steps)
         self._begin(began_s)
 

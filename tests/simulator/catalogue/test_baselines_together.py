@@ -1,4 +1,4 @@
-"""All baselines on one small trace: everybody completes, nobody beats the bound, oracles lead."""
+"""All baselines on one small trace: every job completes, none beats the bound, oracles lead."""
 
 from functools import cache
 
@@ -51,7 +51,7 @@ def avg_jct_s(name: str, world: WorldSpec = QUEUEING) -> float:
 
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_everybody_completes_and_nobody_beats_the_bound(name: str) -> None:
+def test_every_job_completes_and_no_policy_beats_the_bound(name: str) -> None:
     figures = report(name).metrics
     assert figures.completed == figures.jobs == 120
     assert figures.bound_avg_jct_s is not None
@@ -63,7 +63,7 @@ def test_srtf_leads_the_orders_that_never_stop_a_job() -> None:
     assert avg_jct_s("srtf") <= min(avg_jct_s(name) for name in never_stop)
 
 
-def test_who_is_told_nothing_and_may_stop_jobs_beats_fifo_under_load() -> None:
+def test_preemptive_policies_without_run_times_beat_fifo_under_load() -> None:
     for name in ("las", "tiresias", "tiresias-consolidated", "gittins-2d", "themis"):
         assert avg_jct_s(name) < avg_jct_s("fifo"), name
 

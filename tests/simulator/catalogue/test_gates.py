@@ -15,7 +15,7 @@ from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed
 
 
-def test_slurm_backfills_whoever_is_gone_in_time() -> None:
+def test_slurm_backfills_jobs_that_end_in_time() -> None:
     policy = find_policy("slurm")
     assert (policy.gate, policy.preemption) == ("easy", "none")
     # 1 holds 4 GPUs and promises to be gone at 100; 2 needs 8 and has its reservation then. 3

@@ -1,4 +1,4 @@
-"""Whole simulations with every placement rule: nobody is lost, and placement matters."""
+"""Whole simulations with every placement rule: every job ends, and placement matters."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_keeping_jobs_together_beats_scattering_them() -> None:
 
 
 def test_where_placement_costs_nothing_it_makes_no_difference_which_gpus_are_taken() -> None:
-    """Scattered jobs start wherever enough GPUs are free, if nobody keeps nodes free."""
+    """Scattered jobs start wherever enough GPUs are free, if no nodes are reserved."""
     free = WorldSpec(speed=Speed.TRACE)
     names = (
         *("random", "first-fit", "load-balance", "best-fit", "knn"),

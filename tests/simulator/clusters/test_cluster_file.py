@@ -68,7 +68,7 @@ def test_a_wrong_file_names_the_line(sample: Path, old: str, new: str, problem: 
         read_cluster(sample)
 
 
-def test_all_problems_are_told_at_once(sample: Path) -> None:
+def test_all_problems_are_reported_at_once(sample: Path) -> None:
     sample.write_text(SAMPLE.replace("gbytes_per_s: 300", "gbytes_per_s: x").replace("p2", "2"))
     with pytest.raises(ClusterError) as caught:
         read_cluster(sample)

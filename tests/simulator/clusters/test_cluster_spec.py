@@ -57,7 +57,7 @@ def test_uplinks_carry_what_is_below_over_the_oversubscription(sample: Path) -> 
     assert cluster.pod_uplink_bytes_per_s("p1") == pytest.approx(32 * 25e9 / 4)
 
 
-def test_engine_is_told_of_every_node(sample: Path) -> None:
+def test_the_engine_gets_every_node(sample: Path) -> None:
     specs = read_cluster(sample).node_specs("main")
     assert len({spec.name for spec in specs}) == 48
     assert (specs[0].rack, specs[0].features, specs[0].partitions) == ("r1", ("a100",), ("main",))

@@ -14,6 +14,6 @@ def test_bound_of_a_trace(trace: Path, cluster: Path) -> None:
     assert figures["bound_avg_jct_s"] == pytest.approx((220 + 120 + 40) / 3)
 
 
-def test_bound_for_people(trace: Path, cluster: Path) -> None:
+def test_the_bound_as_text(trace: Path, cluster: Path) -> None:
     result = run("bound", "--trace", trace, "--cluster", cluster)
     assert result.stdout.split() == ["jobs", "3", "gpus", "8", "bound_avg_jct_s", "126.667"]

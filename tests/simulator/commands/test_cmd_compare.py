@@ -94,7 +94,7 @@ def test_a_report_says_how_it_was_made(trace: Path, tmp_path: Path) -> None:
     assert "--policies fifo,sjf --load 0.5,0.9" in text
 
 
-def test_an_interrupted_sweep_goes_on(trace: Path, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_continues(trace: Path, tmp_path: Path) -> None:
     kept = tmp_path / "runs.jsonl"
     first = compare(trace, "--policies", "fifo", "--seeds", "0,1", "--resume", kept, "--json")
     more = compare(trace, "--policies", "fifo,sjf", "--seeds", "0,1", "--resume", kept, "--json")
@@ -138,7 +138,7 @@ def test_a_report_that_cannot_be_written_costs_no_figures(trace: Path) -> None:
     assert "/proc/nowhere.html: cannot be written" in result.stderr
 
 
-def test_jobs_that_were_left_out_are_told_on_stderr(tmp_path: Path) -> None:
+def test_jobs_left_out_are_reported_on_stderr(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("submit_s,duration_s,num_gpus\n0,10,8\n1,10,65\n2,10,128\n")
     result = compare(path, "--policies", "fifo", "--seeds", "0,1", "--json")

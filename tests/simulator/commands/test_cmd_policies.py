@@ -17,7 +17,7 @@ def test_policies_as_json() -> None:
     assert all(value for row in listed for value in row.values())
 
 
-def test_policies_for_people_names_every_part() -> None:
+def test_the_text_output_names_every_part() -> None:
     shown = run("policies").stdout
     for word in ("smallest-first", "consolidation", "strict", "block", "oracle", "none"):
         assert word in shown

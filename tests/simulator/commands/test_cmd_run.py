@@ -80,7 +80,7 @@ def test_run_never_beats_its_bound(trace: Path, cluster: Path) -> None:
     assert limit_s <= reached_s
 
 
-def test_run_tells_people_more(trace: Path, cluster: Path) -> None:
+def test_the_text_output_has_more_figures(trace: Path, cluster: Path) -> None:
     result = run("run", "--trace", trace, "--cluster", cluster)
     assert result.exit_code == 0
     assert "placed on one node  3" in result.stdout

@@ -20,7 +20,7 @@ def test_the_command_prints_a_gate_section(tmp_path: Path) -> None:
     assert "on the second half" in result.stdout
 
 
-def test_a_folder_that_is_not_there_is_told_before_the_search(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported_before_the_search(tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.csv"
     jobs.write_text("submit_s,duration_s,num_gpus\n0,10,1\n5,10,1\n")
     arguments = ["tune", "--trace", str(jobs), "--cluster", "small", "--out", "/no/such/gate.yaml"]

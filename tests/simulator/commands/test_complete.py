@@ -28,7 +28,7 @@ def test_tab_offers_commands_policies_and_presets() -> None:
     assert set(PRESET_NAMES) <= set(complete("roost-sim bound --cluster "))
 
 
-def test_tab_goes_on_from_part_to_part_and_from_name_to_name() -> None:
+def test_tab_completes_the_next_part_and_the_next_name() -> None:
     assert "sjf+strict" in complete("roost-sim replay --policy sjf+st")
     assert complete("roost-sim replay --policy sjf+strict+bl") == ["sjf+strict+block"]
     assert complete("roost-sim replay --policy sjf+strict+block+none+") == []

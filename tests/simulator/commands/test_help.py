@@ -37,7 +37,7 @@ def test_every_option_says_what_it_is_for(path: tuple[str, ...], command: click.
             assert parameter.help.endswith((".", "]")), (path, parameter.name)
 
 
-def test_the_program_tells_its_exit_codes() -> None:
+def test_the_help_lists_the_exit_codes() -> None:
     shown = CliRunner().invoke(cli, ["--help"]).stdout
     assert "Exit codes: 0 done" in shown
     assert all(name[0] in shown for name, _ in COMMANDS)

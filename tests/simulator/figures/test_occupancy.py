@@ -10,7 +10,7 @@ NODE = NodeName("n0")
 
 def test_idle_gpus_that_a_waiting_job_asked_for_are_lost() -> None:
     # 5 of 8 GPUs are held from 0 to 100; a job of 4 comes at 20, waits until 100 for want of one
-    # GPU, runs to 150. Lost: 3 GPUs for 80 s. Afterwards 4 idle, but nobody waits.
+    # GPU, runs to 150. Lost: 3 GPUs for 80 s. Afterwards 4 idle, but no job waits.
     outcome = simulate(cluster(1), arrival("1", 0, 100, 5), arrival("2", 20, 50, 4))
     found = occupancy_of(outcome.jobs, Holds.of_jobs(outcome.jobs), 8)
     assert found is not None

@@ -43,16 +43,16 @@ PAST: tuple[tuple[Kind, float], ...] = (
         ((ANN, "bert", 2), 10),  # hers, the same, on as many
         ((ANN, "bert", 1), 20),  # hers, the same: 10 and 20, the upper
         ((ANN, "gpt", 8), 40),  # hers, on as many
-        ((ANN, "", 1), 30),  # hers: 10, 20, 30, 40, the upper of the middle two
-        ((3, "bert", 4), 60),  # anybody's on as many: 20 and 60
-        ((3, "", 16), 40),  # anybody's: 10 to 60
+        ((ANN, "", 1), 30),  # Ann's: 10, 20, 30, 40, the upper of the middle two
+        ((3, "bert", 4), 60),  # all users' on as many: 20 and 60
+        ((3, "", 16), 40),  # all users': 10 to 60
     ],
 )
 def test_the_most_alike_jobs_count(new: Kind, told_s: float) -> None:
     assert predictions(*PAST, new=new)[NEW] == told_s
 
 
-def test_before_any_has_ended_an_hour_is_told() -> None:
+def test_the_prediction_is_an_hour_before_any_job_has_ended() -> None:
     assert predictions()[NEW] == 3600
     assert predictions().left_s(NEW, 5000.0) == 2200  # then two hours
 
@@ -62,7 +62,7 @@ def test_old_jobs_are_forgotten() -> None:
     assert predictions(*RECENT_COUNT * [old], *RECENT_COUNT * [young])[NEW] == 9
 
 
-def test_who_ran_longer_than_told_goes_by_those_that_took_longer_still() -> None:
+def test_a_job_beyond_its_prediction_goes_by_the_jobs_that_ran_longer() -> None:
     found = predictions(*(((ANN, "", 1), float(ran_s)) for ran_s in (10, 20, 30, 70, 90)))
     assert found[NEW] == 30
     assert found.left_s(NEW, 30.0) == 60  # 70 and 90 are left, the upper: 90 - 30
@@ -71,7 +71,7 @@ def test_who_ran_longer_than_told_goes_by_those_that_took_longer_still() -> None
     assert found.left_s(NEW, 200.0) == 160  # four times, 360 - 200
 
 
-def test_what_is_left_is_never_nothing_while_a_job_goes_on() -> None:
+def test_the_remaining_run_time_of_a_running_job_is_never_0() -> None:
     found = predictions(*(((ANN, "", 1), float(ran_s)) for ran_s in (10, 20, 30, 70, 90)))
     progress = ProgressTable()
     progress.jobs[NEW] = Progress(work_s=500.0, remaining_s=500.0, rate=1.0, is_running=True)
@@ -80,7 +80,7 @@ def test_what_is_left_is_never_nothing_while_a_job_goes_on() -> None:
     assert Remaining(found, progress).seconds(NEW, 80.0) == 0
 
 
-def test_what_was_told_once_stays() -> None:
+def test_a_prediction_never_changes() -> None:
     progress = ProgressTable()
     found = Predictions({NEW: JobKind(ANN, "", 1), JobId("1"): JobKind(ANN, "", 1)}, progress)
     assert found[NEW] == 3600
@@ -88,9 +88,9 @@ def test_what_was_told_once_stays() -> None:
     assert (found[NEW], found[JobId("1")]) == (3600, 7)
 
 
-def test_jobs_that_still_wait_tell_nothing_though_they_are_short() -> None:
+def test_waiting_jobs_are_not_part_of_a_prediction() -> None:
     # One node. 1 runs 0-100; 2 and 3 take 5 s and, on an idle cluster, would have ended by 10. 4
-    # comes at 50 and is looked at when there is room again, at 100: 1 is all that is known then.
+    # comes at 50 and is predicted when the node is free, at 100: only 1 has ended by then.
     rows = (("1", 0, 100, 8), ("2", 1, 5, 8), ("3", 2, 5, 8), ("4", 50, 1, 8))
     progress = ProgressTable()
     found = Predictions({JobId(row[0]): JobKind(ANN, "", 8) for row in rows}, progress)

@@ -40,10 +40,10 @@ class TestNamedModels:
         assert named_models(self.profile_of, 0.0, 0) == {}
         assert len(named_models(self.profile_of, 0.3, 0)) == pytest.approx(600, rel=0.1)
 
-    def test_more_name_it_and_nobody_stops(self) -> None:
+    def test_jobs_that_name_their_model_still_do_at_a_higher_fraction(self) -> None:
         few, many = (named_models(self.profile_of, frac, 3) for frac in (0.2, 0.5))
         assert few.keys() < many.keys()
 
-    def test_the_seed_decides_who(self) -> None:
+    def test_the_seed_decides_which_jobs_name_their_model(self) -> None:
         one, other = (named_models(self.profile_of, 0.5, seed) for seed in (0, 1))
         assert one.keys() != other.keys()

@@ -151,7 +151,7 @@ def test_fates_at_the_end_of_the_journal(journal: WrittenJournal) -> None:
     assert [jobs[one].ended_s for one in ("runs", "leaves", "held")] == [26.0, 7.0, 8.0]
 
 
-def test_a_restart_goes_on_with_the_same_jobs_and_misses_those_that_are_gone(
+def test_after_a_restart_the_same_jobs_continue_and_missing_ones_are_lost(
     journal: WrittenJournal,
 ) -> None:
     with journal:

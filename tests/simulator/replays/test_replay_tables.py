@@ -31,7 +31,7 @@ def rewrite(path: Path, column: str, sequence: int, record: bytes) -> None:
     journal.close()
 
 
-def test_people_see_runs_and_the_verdict(tmp_path: Path) -> None:
+def test_the_text_output_has_the_runs_and_the_verdict(tmp_path: Path) -> None:
     result = run(a_busy_day(tmp_path))
 
     assert result.exit_code == 0
@@ -60,7 +60,7 @@ def three_jobs(tmp_path: Path) -> Path:
         return journal.path
 
 
-def test_people_see_columns_side_by_side(three_jobs: Path) -> None:
+def test_the_text_output_has_columns_side_by_side(three_jobs: Path) -> None:
     result = run(three_jobs, "--policy", "sjf")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()

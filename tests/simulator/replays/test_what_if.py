@@ -92,7 +92,7 @@ def test_another_node_is_no_mere_other_gpu(tmp_path: Path) -> None:
     assert (changes.same_gpus, changes.other_gpus, changes.other_nodes) == (0, 0, 1)
 
 
-def test_gangs_are_told_apart_by_racks(tmp_path: Path) -> None:
+def test_gangs_are_counted_by_tier(tmp_path: Path) -> None:
     with WrittenJournal(tmp_path) as journal:
         for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b")):
             journal.feed(NodeSeen(at_s=0.0, node=node(name, rack=rack)))

@@ -55,7 +55,7 @@ class ConstantSpeed:
 
 
 class WaitsFor:
-    """A gate that lets nobody in before a job has waited so long."""
+    """A gate that refuses every offer until a job has waited so long."""
 
     def __init__(self, patience_s: float) -> None:
         self.patience_s = patience_s
@@ -160,7 +160,7 @@ def test_jobs_past_the_window_of_a_pass_are_served_all_the_same() -> None:
     assert all(job.ended_s is not None for job in outcome.jobs)
 
 
-def test_feeds_the_engine_what_slurm_would_tell() -> None:
+def test_feeds_the_engine_what_slurm_would_report() -> None:
     engine = RecordingEngine()
     Driver(engine, FullSpeed()).run(cluster(1), [arrival("1", 5, 100, 8), arrival("2", 6, 1, 8)])
     told = [

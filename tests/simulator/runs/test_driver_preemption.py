@@ -17,7 +17,7 @@ from roost_sim.worlds.world import Change, Ended, Started
 
 
 class YoungestFirst:
-    """Whoever came later displaces whoever came earlier, once that has run for a lease."""
+    """A later job displaces an earlier one that has run for a lease."""
 
     renews_leases = False
 
@@ -123,7 +123,7 @@ def test_a_crowd_that_displaces_each_other_at_one_instant_comes_to_rest(
     assert len(driver.progress.past) == len(jobs)
 
 
-def test_the_book_tells_how_far_a_job_has_come() -> None:
+def test_the_progress_table_has_the_work_that_a_job_has_done() -> None:
     seen: list[float] = []
 
     class Peeking(YoungestFirst):

@@ -59,7 +59,7 @@ def test_a_missing_baseline_leaves_ratios_out() -> None:
     assert only.ratios["avg_jct_s"] is None
 
 
-def test_runs_that_nobody_asked_for_are_left_out() -> None:
+def test_runs_of_other_policies_or_loads_are_left_out() -> None:
     assert len(Comparison.of(RUNS, ["sjf"], [None], "sjf").runs) == 3
     assert Comparison.of(RUNS, ["sjf"], [0.9], "sjf").runs == ()
 

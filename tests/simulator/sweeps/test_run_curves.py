@@ -64,7 +64,7 @@ def share(cluster: ClusterSpec, node: int, gpu_count: int) -> tuple[NodeShare, .
     return (NodeShare(NodeName(cluster.nodes[node].name), tuple(range(gpu_count))),)
 
 
-def test_the_queue_is_who_has_come_and_not_started() -> None:
+def test_the_queue_is_the_jobs_that_have_arrived_and_not_started() -> None:
     # 0 to 100 s. The first waits from 0 to 50, the second from 25 to 50.
     queue = curves(job(0, 50, 100), job(25, 50, 60)).queue
     assert len(queue) == QUEUE_POINTS
@@ -73,7 +73,7 @@ def test_the_queue_is_who_has_come_and_not_started() -> None:
     assert queue[QUEUE_POINTS // 2 :] == [0.0] * (QUEUE_POINTS // 2)
 
 
-def test_who_was_stopped_is_in_the_queue_again() -> None:
+def test_a_preempted_job_is_in_the_queue_again() -> None:
     # 0 to 100 s, on two nodes from 0 to 25 and from 75 on: it waits in between.
     holds = HoldLog(SMALL)
     for begin_s, end_s in ((0.0, 25.0), (75.0, 100.0)):
@@ -89,7 +89,7 @@ def test_a_wait_shorter_than_a_part_counts_for_its_share_of_the_part() -> None:
     assert (queue[0], queue[1]) == (0.5, 0)
 
 
-def test_who_could_never_start_waits_for_nothing() -> None:
+def test_a_job_that_could_never_start_is_not_in_the_queue() -> None:
     found = curves(job(0, 0, 10), job(0, None, None, left_out="too large"))
     assert set(found.queue) == {0.0}
     assert found.left_out == [("too large", 1)]

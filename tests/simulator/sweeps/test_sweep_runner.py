@@ -29,7 +29,7 @@ class CountingMeter:
 
 @dataclass
 class Interrupted:
-    """An engine during which somebody presses Ctrl-C after so many cases."""
+    """An engine that is interrupted by Ctrl-C after so many cases."""
 
     after: int
     is_closed: bool = False
@@ -52,7 +52,7 @@ def test_all_cases_are_run_and_failures_kept_apart() -> None:
     assert not collected.is_interrupted
 
 
-def test_an_interrupted_sweep_keeps_what_it_has_and_goes_on_from_there(tmp_path: Path) -> None:
+def test_an_interrupted_sweep_keeps_its_runs_and_continues_from_them(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     engine = Interrupted(after=3)
     first = collect(engine, SCRIPTED, CASES, path, CountingMeter())

@@ -13,7 +13,7 @@ def jobs(*rows: tuple[float, float, int, int]) -> Trace:
     )  # fmt: skip
 
 
-def test_limits_are_whole_hours_2_to_10_times_too_long() -> None:
+def test_limits_are_whole_hours_2_to_10_times_the_run_time() -> None:
     trace = jobs(*((float(n), 5000.0, 1, 0) for n in range(200)))
     found = limits_s(trace, seed=1)
     assert set(np.mod(found, 3600).tolist()) == {0.0}

@@ -11,7 +11,7 @@ from roost_sim.traces.trace import UNKNOWN, Status
 def chunk(*gpus: int, duration_s: float = 10.0) -> Chunk:
     count = len(gpus)
     return Chunk(
-        submit_s=100.0 + np.arange(count, dtype=np.float64),
+        submit_s=np.arange(100.0, 100.0 + count, dtype=np.float64),
         duration_s=np.full(count, duration_s),
         gpu_count=np.array(gpus),
         users=["ann"] * count,

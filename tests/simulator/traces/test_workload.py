@@ -17,7 +17,7 @@ from roost_sim.traces.workload import arrivals, job_ids
         (8, 0, (1, 8)),
     ],
 )
-def test_a_trace_that_tells_nodes_is_followed_where_it_can_be(
+def test_node_counts_of_the_trace_are_used_where_gpus_divide_evenly(
     gpu_count: int, node_count: int, shape: tuple[int, int]
 ) -> None:
     trace = make_trace("made", [5.0], [60.0], [gpu_count], node_count=[node_count])

@@ -15,7 +15,7 @@ def two_links() -> LinkShares:
     return LinkShares({UP: 10.0, DOWN: 4.0})
 
 
-def test_a_link_with_room_binds_nobody() -> None:
+def test_a_link_with_enough_bandwidth_limits_no_job() -> None:
     links = two_links()
     assert links.add(A, Traffic((UP,), 5.0)) == ()
     assert links.add(B, Traffic((UP,), 5.0)) == ()
@@ -31,7 +31,7 @@ def test_an_overloaded_link_is_shared_and_given_back() -> None:
     assert links.share_frac(A) == 1.0
 
 
-def test_who_is_held_up_elsewhere_leaves_room_for_others() -> None:
+def test_a_job_limited_on_another_link_leaves_bandwidth_to_others() -> None:
     links = two_links()
     links.add(A, Traffic((UP,), 10.0))
     links.add(B, Traffic((UP, DOWN), 10.0))
@@ -69,7 +69,7 @@ changes = st.lists(st.tuples(st.integers(0, 7), traffics), max_size=25)
 
 
 @given(changes, st.lists(st.floats(5.0, 30.0), min_size=5, max_size=5))
-def test_shares_are_max_min_fair_and_changes_are_told(
+def test_shares_are_max_min_fair_and_all_changes_are_returned(
     steps: list[tuple[int, Traffic]], capacities: list[float]
 ) -> None:
     capacity = dict(zip(LINKS, capacities, strict=True))
@@ -97,7 +97,7 @@ def check_max_min(
         assert used[link] <= capacity[link] * (1 + 1e-6)
     for job, traffic in here.items():
         if share[job] < 1.0:
-            # Whoever gets less than he wants is held up by a full link on which nobody gets more.
+            # A job with a share below 1 crosses a full link on which no job has a larger one.
             assert any(
                 used[link] >= capacity[link] * (1 - 1e-6)
                 and share[job] >= max(share[other] for other in on[link]) - 1e-9

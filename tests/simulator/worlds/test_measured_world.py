@@ -144,7 +144,7 @@ def test_a_whole_run_only_ever_costs_time() -> None:
         st.tuples(st.integers(0, 9), st.sets(st.integers(0, 7), min_size=1)), max_size=40
     )
 )
-def test_everybody_whose_rate_changes_is_told(moves: list[tuple[int, set[int]]]) -> None:
+def test_every_job_whose_rate_changes_is_returned(moves: list[tuple[int, set[int]]]) -> None:
     # Half of a four-GPU node each, so that two jobs fit on one; a job that runs already ends.
     profiles = {JobId(str(job)): CHATTY for job in range(10)}
     spec = cluster(oversubscription=8.0)

@@ -5,7 +5,7 @@ from roost_engine.testing.builders import share
 from roost_sim.worlds.world import Ended, FullSpeed, PlacedWorld, Started
 
 
-def test_full_speed_gives_each_job_rate_one_and_disturbs_nobody() -> None:
+def test_full_speed_gives_each_job_rate_one_and_changes_no_other() -> None:
     world = FullSpeed()
     assert list(world.rates_after(Started(JobId("1"), (share("n0", 0),)))) == [("1", 1.0)]
     assert list(world.rates_after(Started(JobId("2"), (share("n0", 1),)))) == [("2", 1.0)]

@@ -46,7 +46,7 @@ def test_a_run_survives_the_way_to_another_process() -> None:
     assert here.outcome.jobs == there.outcome.jobs
 
 
-def test_a_family_that_is_left_out_is_given_to_nobody() -> None:
+def test_no_job_gets_a_family_that_is_excluded() -> None:
     without = WorldSpec(exclude_families=("bert", "ncf")).build(SMALL, JOBS, 0)
     families = {profile.family for profile in without.profile_of.values()}
     assert not families & {"bert", "ncf"}
@@ -107,7 +107,7 @@ def test_compute_is_what_the_closest_placement_leaves() -> None:
     assert WorldSpec(speed=Speed.TRACE).build(SMALL, trace, 0).compute_frac is None
 
 
-def test_an_oracle_is_told_what_the_fidelity_allows() -> None:
+def test_an_oracle_knows_what_the_fidelity_allows() -> None:
     def told(policy: str, spec: WorldSpec) -> Regime:
         run = Run(trace=JOBS, cluster=SMALL, policy=find_policy(policy), world=spec)
         return simulate(run).regime
@@ -119,7 +119,7 @@ def test_an_oracle_is_told_what_the_fidelity_allows() -> None:
     assert told("sjf", WorldSpec(fidelity=limits)) is Regime.LIMIT
 
 
-def test_predictions_and_limits_change_who_goes_first() -> None:
+def test_predictions_and_limits_change_which_job_comes_first() -> None:
     crowd = JOBS.at_load(8.0, SMALL.gpu_count)
     figures = {
         simulate(

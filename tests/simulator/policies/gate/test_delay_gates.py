@@ -1,4 +1,4 @@
-"""The daemon's delay gates by name and number."""
+"""The daemon's delay gates, built by name and number."""
 
 import pytest
 

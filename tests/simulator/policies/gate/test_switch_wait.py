@@ -11,7 +11,7 @@ from roost_sim.information.policy_information import PolicyInformation
 @pytest.mark.parametrize(
     ("switches", "starts_s"),
     [
-        ("switch-wait", 305.0),  # five minutes from when it first found room, at 5
+        ("switch-wait", 305.0),  # five minutes from the first offer, at 5
         ("open", 5.0),
     ],
 )

@@ -4,8 +4,8 @@ from tests.simulator.hand_worked import run, starts
 
 
 def test_drf_counts_what_a_user_holds() -> None:
-    # User 1 holds 4 GPUs until 100. At 50 4 GPUs are free: 2 (user 1) would bring him to 6 GPUs,
-    # 3 (user 2) has 4 with his job and comes first though he came later.
+    # User 1 holds 4 GPUs until 100. At 50 4 GPUs are free: with 2 user 1 would have 6,
+    # with 3 user 2 would have 4: 3 comes first though it was submitted later.
     users = {"1": 1, "9": 3, "2": 1, "3": 2}
     jobs = run(
         *("drf", ("1", 0, 100, 4), ("9", 0, 50, 4), ("2", 10, 10, 2), ("3", 20, 10, 4)),

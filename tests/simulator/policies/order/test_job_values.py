@@ -30,7 +30,7 @@ def test_dallys_gandiva_serves_the_latest_start_first() -> None:
     assert [job.job_id for job in ranked] == ["2", "1", "3"]
 
 
-def test_s_rank_serves_whoever_achieved_least_at_the_end_of_a_lease() -> None:
+def test_s_rank_serves_the_job_of_least_achieved_speed_at_the_end_of_a_lease() -> None:
     # Leases of 3600 s. At full speed 1 has S = 1, 2 has never run and S = 0: 2 gets the node.
     jobs = run("s-rank", ("1", 0, 5000, 8), ("2", 100, 1000, 8))
     assert ends(jobs) == {"1": 6000.0, "2": 4600.0}

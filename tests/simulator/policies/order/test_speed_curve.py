@@ -16,7 +16,7 @@ from roost_sim.policies.order.speed_curve import (
 )
 
 
-def test_optimus_prefers_whom_the_last_gpu_saves_most() -> None:
+def test_optimus_prefers_the_job_whose_last_gpu_saves_most() -> None:
     # Perfect scaling: the last GPU saves work * (g/(g-1) - 1) = work / (g - 1) seconds.
     # 2: 70/7 = 10; 3: 60/4 = 15; 4, of one GPU, comes first.
     jobs = run("optimus", ("1", 0, 100, 8), ("2", 1, 70, 8), ("3", 2, 60, 5), ("4", 3, 5, 1))

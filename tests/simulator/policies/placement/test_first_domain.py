@@ -31,7 +31,7 @@ def test_the_first_domain_that_fits_is_taken_not_the_tightest() -> None:
     assert put(rule("first-found"), drawn(".... aa.."), of_gpus(2, 4)) == {"n0": (0, 1)}
 
 
-def test_a_rack_with_room_goes_before_gpus_of_several() -> None:
+def test_a_rack_that_holds_a_job_goes_before_gpus_of_several() -> None:
     cluster = drawn("aaa.", ".... ....")
     assert put(rule("first-found"), cluster, of_gpus(5, 4)) == {"n1": (0, 1, 2, 3), "n2": (0,)}
     everything = {"n0": (3,), "n1": (0, 1, 2, 3), "n2": (0, 1, 2, 3)}

@@ -39,7 +39,7 @@ def test_a_silent_neighbour_costs_nothing() -> None:
     assert put(policy, drawn(NODES), of_gpus(2, 4)) == {"n0": (2, 3)}
 
 
-def test_who_does_not_communicate_is_silent_by_its_profile() -> None:
+def test_the_profile_says_how_much_a_job_communicates() -> None:
     # a has two GPUs that talk half as long as they compute; b and c have one GPU each.
     talker = Profile(
         name="t", family="t", source="", compute_s=1.0, local=0.5, spread=0.5, spread_log=0.0
@@ -75,6 +75,6 @@ def test_lif_counts_each_job_that_it_disturbs_once_a_gpu() -> None:
     assert put(rule("lif"), nodes, job("new", *tightest_shapes(3, 8))) == {"n1": (4, 5, 6)}
 
 
-def test_who_disturbs_nobody_goes_where_it_fits_best() -> None:
+def test_a_job_without_communication_goes_where_it_fits_best() -> None:
     quiet = WholePieces(LeastInterference(lambda job_id, gpus, nodes: float(job_id != "new")))
     assert put(quiet, drawn(NODES), job("new", *tightest_shapes(2, 4))) == {"n0": (2, 3)}

@@ -95,12 +95,12 @@ class Site:
             excluded=[NODES[at].name for at in asked.excluded],
         )
 
-    def propose(self, spec: JobSpec, kept_rows: tuple[int, ...]) -> Candidates:
+    def propose(self, spec: JobSpec, reserved_nodes: tuple[int, ...]) -> Candidates:
         """Ask the rule, and check its answer."""
-        reserved = node_set(kept_rows)
+        reserved = node_set(reserved_nodes)
         found = self.policy.propose(self.cluster, spec, reserved, self.now_s)
         for position in range(len(found)):
-            self._check(found, position, spec, kept_rows)
+            self._check(found, position, spec, reserved_nodes)
         self.log.append(f"{spec.job_id}: {found.placement(0) if len(found) else None}")
         return found
 
@@ -114,16 +114,16 @@ class Site:
         self.queue.add(waiting(spec, self.now_s), self.now_s)
         self.waiting[spec.job_id] = spec
 
-    def serve(self, kept_rows: tuple[int, ...] = ()) -> None:
-        """Try whom the engine would try; whoever is not tried must have no room."""
-        reserved = node_set(kept_rows)
+    def serve(self, reserved_nodes: tuple[int, ...] = ()) -> None:
+        """Try the jobs that the engine would try; a job that is not tried must not fit."""
+        reserved = node_set(reserved_nodes)
         if self.queue.begin_pass(self.cluster, self.policy, self.now_s):
             for group, job_id in self.queue.offers(-inf):
                 if group.is_blocked(reserved):
                     continue
                 group.forget()
                 spec = self.waiting[job_id]
-                found = self.propose(spec, kept_rows)
+                found = self.propose(spec, reserved_nodes)
                 if len(found):
                     self.queue.remove(job_id)
                     del self.waiting[job_id]
@@ -132,10 +132,10 @@ class Site:
                     group.note_failure(found)
         self.queue.check_invariants()
         for spec in self.waiting.values():
-            assert not len(self.propose(spec, kept_rows)), f"{spec.job_id} was not recalled"
+            assert not len(self.propose(spec, reserved_nodes)), f"{spec.job_id} was not recalled"
 
     def _check(
-        self, found: Candidates, position: int, spec: JobSpec, kept_rows: tuple[int, ...]
+        self, found: Candidates, position: int, spec: JobSpec, reserved_nodes: tuple[int, ...]
     ) -> None:
         placement = found.placement(position)
         shares = shares_of(placement)
@@ -149,7 +149,7 @@ class Site:
             assert spec.partition in seen.partitions
             assert set(spec.features) <= set(seen.features)
             assert share.node not in spec.excluded_nodes
-            assert self.cluster.row[share.node] not in kept_rows
+            assert self.cluster.row[share.node] not in reserved_nodes
             assert share.gpu_indices
         assert set(spec.required_nodes) <= set(placement.nodes)
 
@@ -219,7 +219,7 @@ def play(name: str, steps: list[tuple[str, object, object]]) -> list[str]:
 @pytest.mark.parametrize("name", PLACEMENTS)
 @given(steps=STEPS)
 @settings(max_examples=15, deadline=None)
-def test_only_what_is_free_is_proposed_and_nobody_is_forgotten(
+def test_only_free_gpus_are_proposed_and_every_job_that_fits_is_recalled(
     name: str, steps: list[tuple[str, object, object]]
 ) -> None:
     assert play(name, steps) == play(name, steps)
@@ -246,7 +246,7 @@ for name in PLACEMENTS:
 """
 
 
-def test_the_answers_do_not_hang_on_the_order_of_hashes() -> None:
+def test_placements_do_not_depend_on_the_hash_seed() -> None:
     outputs = []
     for seed in ("1", "2"):
         done = subprocess.run(

@@ -69,7 +69,7 @@ def test_the_shape_that_rounds_nothing_up_is_what_a_job_holds() -> None:
 
 
 @pytest.mark.parametrize(("gpu_count", "tier"), [(4, Tier.NODE), (8, Tier.RACK), (9, Tier.CLUSTER)])
-def test_the_tier_tells_how_far_apart_the_gpus_are(gpu_count: int, tier: Tier) -> None:
+def test_the_tier_is_that_of_the_farthest_gpus(gpu_count: int, tier: Tier) -> None:
     cluster = drawn(".... ....", "....")
     found = rule("first-fit").propose(cluster, of_gpus(gpu_count, 4), NO_NODES, 0.0)
     assert found.tier == tier

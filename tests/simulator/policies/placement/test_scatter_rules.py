@@ -46,7 +46,7 @@ def test_tree_load_balance_goes_to_the_freest_rack_first() -> None:
     assert put(rule("load-balance-tree"), cluster, of_gpus(1, 4)) == {"n2": (1,)}
 
 
-def test_dallys_gandiva_takes_the_first_node_with_room_and_else_anything() -> None:
+def test_dallys_gandiva_takes_the_first_node_that_holds_a_job_else_any_gpus() -> None:
     # Free: 2, 4, 3: the first node with three is n1; five are on no node, so any of the nine.
     cluster = drawn("##.. .... #...")
     assert put(rule("machine-or-random"), cluster, of_gpus(3, 4)) == {"n1": (0, 1, 2)}

@@ -8,7 +8,7 @@ from roost_engine.testing.builders import bridges, job, shape
 from roost_sim.traces.shapes import tightest_shapes
 
 WHOLE = tuple(range(8))
-# 64 CPUs a node less one a busy GPU. With room for a job of 4 GPUs: n1, n2 and n4, n5.
+# 64 CPUs a node less one a busy GPU. A job of 4 GPUs fits on n1, n2 and n4, n5.
 LINE = "aaaaaaa. ........ ........ aaaaaaaa aaaa.... ........"
 
 
@@ -37,7 +37,7 @@ def test_the_best_fitting_run_of_consecutive_nodes(
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        # Three nodes of the first leaf have room, two of the second.
+        # The job fits on three nodes of the first leaf, and on two of the second.
         (shape(4), {"n3": (4, 5, 6, 7)}),
         (shape(4, 2), {"n3": (4, 5, 6, 7), "n4": (0, 1, 2, 3)}),
         # Of the second leaf only n4 is whole.

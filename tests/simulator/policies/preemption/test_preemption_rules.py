@@ -16,7 +16,7 @@ def test_srtf_stops_the_longer_job_and_pays_for_its_restart() -> None:
     assert [job.preempted_count for job in jobs] == [1, 0, 0]
 
 
-def test_srtf_stops_nobody_if_that_does_not_pay() -> None:
+def test_srtf_preempts_no_job_if_that_does_not_pay() -> None:
     # At 10, 1 has 90 s left, and a restart takes 50. 2 of 41 s would cost it 91 s: it waits. One
     # of 39 s costs 89 s: it runs 10-49, then 1 stands until 99 and runs its 90 s.
     waits = run("srtf", ("1", 0, 100, 8), ("2", 10, 41, 8), restart_s=50.0)
@@ -50,7 +50,7 @@ def test_srtf_counts_the_restart_of_every_victim() -> None:
         ("las+consolidation+open+las", 901.0),
     ],
 )
-def test_who_may_be_stopped_moves_to_one_node_when_it_fits_there(name: str, ended_s: float) -> None:
+def test_a_preemptible_job_migrates_to_one_node_when_it_fits(name: str, ended_s: float) -> None:
     # 1 and 2 leave two GPUs of each node: 3 has them from 1 on. 1 ends at 500, and 3 moves there
     # with 499 s of its 900 done: 30 s of restart and 401 s of work, until 931.
     jobs = run(
@@ -68,7 +68,7 @@ def test_las_lets_the_newcomer_run_after_a_round() -> None:
 
 def test_las_takes_turns() -> None:
     # Both want 8 GPUs for 1000 s. 1 runs 0-360; 2 360-1080, for at 720 both have had as much and
-    # nobody has had less; then 1 again until 2 has had less, and so on, two rounds each.
+    # neither has had less; then 1 again until 2 has had less, and so on, two rounds each.
     jobs = run("las", ("1", 0, 1000, 8), ("2", 0, 1000, 8))
     assert ends(jobs) == {"1": 1720.0, "2": 2000.0}
 
@@ -83,7 +83,7 @@ def test_gandiva_takes_turns_in_the_order_of_waiting() -> None:
     assert ends(jobs) == {"1": 440.0, "2": 520.0, "3": 600.0}
 
 
-def test_gandiva_stops_no_more_at_the_end_of_a_slice_than_those_who_wait_need() -> None:
+def test_gandiva_preempts_no_more_jobs_at_the_end_of_a_slice_than_the_waiting_ones_need() -> None:
     jobs = run("gandiva", ("1", 0, 300, 4), ("2", 0, 300, 4), ("3", 2, 300, 4))
     # 1 runs 0-120, 2 0-240, 3 120-360: each time one goes, who has run longest; it does not
     # displace the other one in turn. 1 runs 240-420 and 2 360-420, then both are done: 3 420-480.
@@ -91,7 +91,7 @@ def test_gandiva_stops_no_more_at_the_end_of_a_slice_than_those_who_wait_need() 
     assert [job.preempted_count for job in jobs] == [1, 1, 1]
 
 
-def test_gandiva_stops_nobody_between_the_ends_of_slices() -> None:
+def test_gandiva_preempts_no_job_between_the_ends_of_slices() -> None:
     # 2 comes when 1 has run for a slice, and another job's end at 130 has the engine look again.
     jobs = run("gandiva", ("1", 0, 500, 7), ("3", 0, 130, 1), ("2", 125, 10, 7))
     assert starts(jobs)["2"] == 240.0
@@ -118,7 +118,7 @@ def test_gandiva_moves_a_job_to_one_node_as_soon_as_it_fits_there() -> None:
     assert jobs[2].tier == 0
 
 
-def test_gandiva_moves_nobody_within_his_first_slice() -> None:
+def test_gandiva_migrates_no_job_within_its_first_slice() -> None:
     jobs = run("gandiva", *_CROWDED, ("3", 100, 500, 4), nodes=2, restart_s=30.0)
     assert ends(jobs)["3"] == 600.0
 

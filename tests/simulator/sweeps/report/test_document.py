@@ -27,12 +27,12 @@ def embedded(page: str) -> object:
     return json.loads(found[1])
 
 
-def test_what_failed_is_told() -> None:
+def test_failed_cases_are_listed() -> None:
     found = document(Failed(Case("sjf", 2, None), "too little memory"))
     assert found["failed"] == ["sjf, seed 2: too little memory"]
 
 
-def test_the_world_is_told_as_it_was() -> None:
+def test_the_world_is_described() -> None:
     world = WorldSpec(congestion=2.0, exclude_families=("bert", "lm"))
     busy = replace(sweep(), template=replace(sweep().template, world=world))
     comparison = Comparison.of(RUNS, ["fifo", "sjf"], [None], "fifo")

@@ -32,7 +32,7 @@ def test_the_page_needs_nothing_else() -> None:
     page = page_of(document())
     assert "{{style}}" not in page
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", page))
-    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of SVG, which nobody fetches
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the namespace of SVG, which is not fetched
     assert re.findall(r"\b(?:src|href)=\"([^\"]*)\"", page) == ["data:,"]
     assert not re.search(r"@import|\bfetch\(|XMLHttpRequest|import\(", page)
 

@@ -115,7 +115,7 @@ def test_it_says_what_was_run_and_what_was_left_out(visit: Visit) -> None:
         assert words in visit.dom
 
 
-def test_every_picture_is_named_for_those_who_do_not_see_it(visit: Visit) -> None:
+def test_every_figure_has_a_text_alternative(visit: Visit) -> None:
     pictures = re.findall(r'<(?:svg|canvas|div)[^>]*role="img"[^>]*>', visit.dom)
     assert len(pictures) > 20
     assert all('aria-label="' in picture for picture in pictures)
