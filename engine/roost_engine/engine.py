@@ -241,7 +241,7 @@ class Engine:
         """Whether a try would find no capacity, also after what this pass has placed."""
         if group.is_blocked(reserved):
             return True
-        if group.nothing is None or self.decision_count == placed_count:
+        if group.last_failure is None or self.decision_count == placed_count:
             return False
         group.refresh_hints(self.cluster, self.policies.candidates)
         return group.is_blocked(reserved)
@@ -256,13 +256,13 @@ class Engine:
             record = self._table.jobs[job_id]
             limit_s = record.spec.time_limit_s
             if limit_s is not None and at_s + limit_s <= start_s:
-                found = group.nothing
+                found = group.last_failure
                 assert found is not None
                 is_done = self._try(job_id, record, group, at_s, NO_NODES, actions)
-                if is_done and group.nothing is None:
+                if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group. The reservation still blocks
                     # them, but for those that also end in time: they are offered next.
-                    group.nothing = found
+                    group.last_failure = found
                     group.refresh_hints(self.cluster, self.policies.candidates)
 
     def _try(
@@ -279,7 +279,7 @@ class Engine:
         Returns:
             Whether the job needs no more tries in this pass; if not, capacity is missing.
         """
-        job, earlier = record.spec, group.nothing
+        job, earlier = record.spec, group.last_failure
         group.forget()
         candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
         if candidates:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("benchmarks", "cli", "deploy", "probes", "simulator", "slurm_glue", "training")
+SOURCES = ("benchmarks", "cli", "deploy", "engine", "probes", "simulator", "slurm_glue", "training")
 PAGES = ("*.md", "docs/*.md", "docs/design/*.md", "docs/simulator/*.md")
 HERE = "tests/docs/test_words.py"
 

@@ -342,7 +342,7 @@ class Cluster:
         self.rack_id[node] = self.rack_of[node] = rack
 
     def check_invariants(self) -> None:
-        """Compute every count anew from the shares; raise AssertionError where one has drifted."""
+        """Compute every count again from the shares; raise AssertionError where one has drifted."""
         holders = [[0] * MAX_GPUS for _ in range(len(self))]
         cpus = self.cpu_count[: len(self)].tolist()
         memory_bytes = self.memory_bytes[: len(self)].tolist()

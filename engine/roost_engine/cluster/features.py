@@ -93,14 +93,3 @@ def weighted_sums(values: NDArray[np.float32], weights: NDArray[np.float32]) -> 
     """
     sums: NDArray[np.float32] = (values[..., None] * weights[..., None, :, :]).sum(axis=-2)
     return sums
-
-
-class HeuristicScore:
-    """Consolidation, then links, then least fragmentation, then best fit, then idle neighbours."""
-
-    name = "heuristic"
-    is_rowwise: Literal[True] = True
-
-    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See policies.ScorePolicy. Linear in the columns, by HEURISTIC_WEIGHTS."""
-        return weighted_sums(features, HEURISTIC_WEIGHTS[:, None])[:, 0]

@@ -75,7 +75,7 @@ class FreeCapacity:
         self.freed |= 1 << node
 
     def _refresh(self, node: int) -> None:
-        """Compute anew which GPUs of a node are free: a holder, a fault or the links changed."""
+        """Compute again which GPUs of a node are free: a holder, a fault or the links changed."""
         free, kind = self._healthy[node] & ~self._claims.masks[node], self._kinds[node]
         before = self.groups[node]
         free_before = before.free

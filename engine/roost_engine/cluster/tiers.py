@@ -14,7 +14,7 @@ from roost_engine.domain.tier import Tier
 _SIZES, _CLOSEST, _USABLE = "largest node and rack", "closest tier", "usable GPUs"
 
 
-def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
+def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> Tier | None:
     """Return the tier of what a job holds; None for nothing, or where a node is unknown."""
     nodes = dict.fromkeys(cluster.row.get(share.node) for share in shares)
     if not nodes or None in nodes:
@@ -25,7 +25,7 @@ def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> int | None:
     return Tier.RACK if len(racks) == 1 else Tier.CLUSTER
 
 
-def closest_tier(cluster: Cluster, job: JobSpec) -> int:
+def closest_tier(cluster: Cluster, job: JobSpec) -> Tier:
     """Return the closest tier that the nodes could ever give a job in any of its shapes.
 
     Partitions, features and the GPUs in use are ignored: a job that waits for a tier which these

@@ -42,7 +42,7 @@ class Group:
         since_s: engine time from which each job could have been placed; the deferred too.
         ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
         deferred: jobs that declined an offer and wait for a better one.
-        nothing: the last try, if it found no capacity.
+        last_failure: the last try, if it found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
     """
@@ -54,25 +54,25 @@ class Group:
     since_s: dict[JobId, float] = field(default_factory=dict)
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
-    nothing: Candidates | None = None
+    last_failure: Candidates | None = None
     hints: dict[Shape, Hint] = field(default_factory=dict)
 
     def is_blocked(self, reserved: NodeSet) -> bool:
         """Return whether a try would find no capacity outside these nodes."""
-        if self.nothing is None:
+        if self.last_failure is None:
             return False
         for hint in self.hints.values():
             if (hint.nodes & ~reserved).bit_count() >= hint.wanted:
                 return False
         return True
 
-    def note_failure(self, nothing: Candidates) -> None:
+    def note_failure(self, failure: Candidates) -> None:
         """Store a try that found no capacity."""
-        self.nothing = nothing
-        self.hints = {hint.shape: hint for hint in nothing.hints}
+        self.last_failure = failure
+        self.hints = {hint.shape: hint for hint in failure.hints}
 
     def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
-        """Compute the hints anew, after jobs were placed: cheaper than a try."""
+        """Compute the hints again, after jobs were placed: cheaper than a try."""
         self.hints = {
             hint.shape: hint
             for hint in candidates.hints(cluster, self.sample, EVERY_NODE)
@@ -80,18 +80,18 @@ class Group:
         }
 
     def restore_failure(
-        self, nothing: Candidates, cluster: Cluster, candidates: CandidatePolicy
+        self, failure: Candidates, cluster: Cluster, candidates: CandidatePolicy
     ) -> None:
         """Restore the failure that a successful try has cleared, unless the next job might fit."""
         self.refresh_hints(cluster, candidates)
         if self.hints:
             self.forget()
         else:
-            self.nothing = nothing
+            self.last_failure = failure
 
     def forget(self) -> None:
         """Let the next pass try again."""
-        self.nothing = None
+        self.last_failure = None
         self.hints.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
@@ -101,7 +101,7 @@ class Group:
     @property
     def is_without_capacity(self) -> bool:
         """Whether a try would find no capacity, whichever nodes are reserved."""
-        return self.nothing is not None and not self.hints
+        return self.last_failure is not None and not self.hints
 
     def has_since(self, limit_s: float) -> bool:
         """Return whether some job may have waited since then; True also for a job that has left.
@@ -129,9 +129,7 @@ class JobQueue:
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
         self._arrival_count = self._departure_count = 0
-        self._ranked = QueueMark(
-            0, 0, 0, 0.0
-        )  # when the order was last asked, where it has no keys
+        self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
         self._is_due = False  # whether a pass could change anything
         self._pass_s: float | None = None  # time of the present pass, if there is one
         self._left_s: float | None = None  # time of the last pass in which a job left
@@ -159,8 +157,6 @@ class JobQueue:
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
-        if self._keyed is None:
-            self._is_ranked = False
         self._unreported[job_id] = None
         self._is_due |= not group.is_without_capacity
 
@@ -201,7 +197,7 @@ class JobQueue:
         """
         freed = cluster.take_freed_nodes()
         for group in self._groups.values() if freed else ():
-            if group.nothing is None and not group.deferred:
+            if group.last_failure is None and not group.deferred:
                 continue
             gained = candidates.hints(cluster, group.sample, freed)
             if gained and group.deferred:
@@ -229,7 +225,7 @@ class JobQueue:
         turns: list[_Turn] = []
         self._hopeful = []
         for group in self._groups.values():
-            if group.nothing is None or group.hints:
+            if group.last_failure is None or group.hints:
                 if group.job_ids:
                     self._hopeful.append(group)
                     _push(turns, group, group.job_ids[0])
@@ -239,7 +235,7 @@ class JobQueue:
             key, _, job_id, group = heappop(turns)
             was_without_capacity = group.is_without_capacity
             yield group, job_id
-            if group.nothing is None:
+            if group.last_failure is None:
                 _push(turns, group, _head(group))
             elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
@@ -260,10 +256,10 @@ class JobQueue:
             if job_id not in self._entries:
                 continue
             group, _ = self._entries[job_id]
-            if group.nothing is None:
+            if group.last_failure is None:
                 self._unreported[job_id] = None  # the pass ended before its turn
             elif job_id not in group.deferred:
-                found.append((job_id, group.nothing))
+                found.append((job_id, group.last_failure))
         return found
 
     def is_settled(self, reserved: NodeSet) -> bool:
@@ -274,7 +270,7 @@ class JobQueue:
 
     def has_blocked(self) -> bool:
         """Return whether some queued job found no capacity."""
-        return any(group.nothing is not None for group in self._groups.values())
+        return any(group.last_failure is not None for group in self._groups.values())
 
     def blocked(self) -> Iterator[JobId]:
         """Yield the first job of each group without capacity, in order.
@@ -283,7 +279,7 @@ class JobQueue:
         """
         turns: list[_Turn] = []
         for group in self._groups.values():
-            _push(turns, group, _head(group) if group.nothing is not None else None)
+            _push(turns, group, _head(group) if group.last_failure is not None else None)
         while turns:
             _, _, job_id, group = heappop(turns)
             yield job_id
@@ -348,7 +344,7 @@ class JobQueue:
         group.deferred.clear()
         self._is_due = True
 
-    def _rank(self, at_s: float) -> None:
+    def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()

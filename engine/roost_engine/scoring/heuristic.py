@@ -9,7 +9,7 @@ from roost_engine.cluster.features import HEURISTIC_WEIGHTS, weighted_sums
 
 
 class HeuristicScore:
-    """Consolidation, then links, then least fragmentation, then best fit, then little load."""
+    """Consolidation, then links, then least fragmentation, then best fit, then idle neighbours."""
 
     name = "heuristic"
     is_rowwise: Literal[True] = True

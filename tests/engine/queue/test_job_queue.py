@@ -58,7 +58,7 @@ def test_one_of_each_kind_is_offered_in_order() -> None:
 
 
 def test_a_job_that_joins_a_group_without_capacity_is_reported_at_once() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2), 0.0), 0.0)
     one_pass(queue, cluster)
     assert reported(queue) == {"1": (("too few free GPUs", 2),)}
@@ -69,7 +69,7 @@ def test_a_job_that_joins_a_group_without_capacity_is_reported_at_once() -> None
 
 
 def test_a_job_that_was_not_tried_or_left_is_not_reported() -> None:
-    queue = JobQueue(PriorityOrder())
+    queue = JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for job_id, gpus in (("1", 1), ("2", 2), ("3", 4)):
         queue.add(waiting(job(job_id, gpus=gpus), 0.0), 0.0)
     queue.remove(JobId("2"))
@@ -83,7 +83,7 @@ def test_a_job_that_was_not_tried_or_left_is_not_reported() -> None:
 def test_only_groups_that_could_use_the_capacity_are_recalled(
     freed: int, offered: list[str]
 ) -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     for position, gpus in enumerate((1, 2, 4), start=1):
         queue.add(waiting(job(f"{position}", gpus=gpus), 0.0), 0.0)
     one_pass(queue, cluster)
@@ -104,7 +104,7 @@ def test_a_gang_is_recalled_when_its_nodes_have_gpus_in_common(
 
 
 def test_a_job_set_aside_is_recalled_by_any_capacity_for_a_part() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=1, nodes=2), 0.0), 0.0)
     assert queue.begin_pass(cluster, ShapeByShape(), 0.0)
     queue.defer(JobId("1"))
@@ -125,7 +125,7 @@ def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_k
 
 
 def test_an_impatient_job_has_a_turn_without_capacity() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     queue.add(waiting(job("1", gpus=2, priority=9), 50.0), 50.0)
     queue.add(waiting(job("2", gpus=2), 10.0), 10.0)
     queue.add(waiting(job("3", gpus=1, priority=5), 50.0), 50.0)
@@ -164,7 +164,7 @@ def test_who_leaves_in_a_pass_makes_the_next_due_only_later(next_s: float, is_du
 
 
 def test_deferred_jobs_come_back_with_more_capacity_or_when_added_again() -> None:
-    cluster, queue = cluster_of_two(), JobQueue(PriorityOrder())
+    cluster, queue = cluster_of_two(), JobQueue(OrderSlot(PriorityOrder(), FaultLog()))
     spec = job("1", gpus=2)
     queue.add(waiting(spec, 0.0), 0.0)
     queue.add(waiting(job("2", gpus=2), 0.0), 0.0)
