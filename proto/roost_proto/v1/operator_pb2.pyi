@@ -929,7 +929,7 @@ class ListTimersResponse(_message.Message):
     GATE_FIELD_NUMBER: _builtins.int
     TIMERS_FIELD_NUMBER: _builtins.int
     gate: _builtins.str
-    """"open", "delay" or "dally"."""
+    """gate.kind of the configuration."""
     @_builtins.property
     def timers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Timer]:
         """Classes that a job of was seen or that are pinned; empty unless the gate is "delay"."""
