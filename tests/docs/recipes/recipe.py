@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tests.docs.module_map import SOURCE_ROOTS
+
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "recipes"
 
@@ -14,7 +16,7 @@ def files_of(name: str) -> list[str]:
     return re.findall(r"^\| `([\w./-]+)` \|", table, re.MULTILINE)
 
 
-def tests_of(name: str) -> list[str]:
+def named_tests(name: str) -> list[str]:
     """The tests that the recipe names in its last paragraph."""
     last = (FOLDER / name).read_text(encoding="utf-8").partition("\nTest: ")[2]
     return re.findall(r"`(tests/[\w./-]+)`", last)
@@ -22,8 +24,7 @@ def tests_of(name: str) -> list[str]:
 
 def modules_naming(pattern: str) -> set[str]:
     """The modules outside tests that have a match of a regular expression, from the root."""
-    folders = [path for path in ROOT.iterdir() if path.name not in ("tests", ".git", ".venv")]
-    modules = [module for folder in folders for module in folder.rglob("*.py")]
+    modules = [module for folder in SOURCE_ROOTS for module in folder.rglob("*.py")]
     return {
         module.relative_to(ROOT).as_posix()
         for module in modules

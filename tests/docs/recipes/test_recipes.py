@@ -1,7 +1,7 @@
 """Every recipe names files and a test that exist, and is linked where people look for it."""
 
 import pytest
-from tests.docs.recipes.recipe import FOLDER, ROOT, files_of, tests_of
+from tests.docs.recipes.recipe import FOLDER, ROOT, files_of, named_tests
 
 RECIPES = (
     "add-a-gate.md",
@@ -13,7 +13,7 @@ RECIPES = (
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_recipe_names_files_and_tests_that_exist(name: str) -> None:
-    files, tests = files_of(name), tests_of(name)
+    files, tests = files_of(name), named_tests(name)
     assert files
     assert tests
     assert [path for path in files + tests if not (ROOT / path).exists()] == []
