@@ -9,6 +9,7 @@ from rich.text import Text
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_job import allocated
 from roostctl.cmd_jobs import place, user
+from roostctl.cmd_status import slot_fault
 from roostctl.complete import job_ids
 from roostctl.documents.explain import explain_document
 from roostctl.options import Options, json_option, pass_options
@@ -52,6 +53,7 @@ def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterat
     yield prose(_asked(found.job))
     yield prose(_state(found.job))
     yield from map(prose, _comment_and_estimates(found))
+    yield from (Text(line, "red") for line in _failed_slots(found))
     if found.candidates:
         yield ""
         yield pairs(_choice(found))
@@ -102,6 +104,14 @@ def _comment_and_estimates(found: pb.Explanation) -> Iterator[str]:
         )
     if found.HasField("achieved"):
         yield from _achieved(found.achieved)
+
+
+def _failed_slots(found: pb.Explanation) -> Iterator[str]:
+    """Yield the slots whose present policy has failed, be it for this job or another."""
+    for entry in found.slots:
+        if entry.fault_count:
+            policy = f"{safe_text(entry.slot)} policy {safe_text(entry.policy)}"
+            yield f"Over all jobs, the {policy} {slot_fault(entry).rstrip('.')}."
 
 
 def _achieved(found: pb.Achieved) -> Iterator[str]:

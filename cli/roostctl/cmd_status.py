@@ -1,5 +1,7 @@
 """`roostctl status`: how the daemon is."""
 
+from collections.abc import Iterator
+
 import click
 from rich.text import Text
 
@@ -8,7 +10,7 @@ from roostctl.documents.status import status_document
 from roostctl.documents.values import mode_word
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, new_console, pairs, print_document, show
-from roostctl.quantities import ABSENT, duration, or_absent, safe_text
+from roostctl.quantities import ABSENT, counted, duration, or_absent, safe_text
 
 _SHA_DIGITS = 12
 
@@ -40,6 +42,7 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
         ("Slurm", _slurm(status)),
         ("Mode", _modes(status)),
         ("Policy", _policy(status)),
+        *_slots(status),
         ("Nodes", f"{status.node_count}, of which {status.probe_count} have a live probe"),
         ("GPUs", f"{status.gpu_count}, of which {status.gpu_free_count} are free"),
         ("Jobs", f"{status.waiting_job_count} waiting, {status.running_job_count} running"),
@@ -65,6 +68,23 @@ def _modes(status: pb.Status) -> str:
     ]
     default = mode_word(status.default_mode) or ABSENT
     return f"{default} ({', '.join(named)})" if named else default
+
+
+def _slots(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield the slots whose policy is not the heuristic, or has failed."""
+    for entry in status.slots:
+        if entry.policy == entry.heuristic and not entry.fault_count:
+            continue
+        text = Text(or_absent(entry.policy))
+        if entry.fault_count:
+            text.append(f"; {slot_fault(entry)}", "red")
+        yield safe_text(entry.slot).capitalize(), text
+
+
+def slot_fault(entry: pb.SlotPolicy) -> str:
+    """Return how often the policy of a slot has failed, and why it failed last."""
+    why = f": {safe_text(entry.last_fault)}" if entry.last_fault else ""
+    return f"failed {counted(entry.fault_count, 'time')}, the heuristic answered{why}"
 
 
 def _policy(status: pb.Status) -> Text:

@@ -182,7 +182,29 @@ def build_status(slurm_fault: str = "", policy_fault: str = "") -> pb.Status:
         refused_count=1,
         slurm_version="22.05.8",
         slurm_fault=slurm_fault,
+        slots=build_slots(),
     )
+
+
+def build_slots(gate_faults: int = 0, reason: str = "") -> list[pb.SlotPolicy]:
+    """Make the policies of a daemon with a delay gate and a model.
+
+    Args:
+        gate_faults: how often the gate has failed.
+        reason: why it failed the last time.
+    """
+    return [
+        pb.SlotPolicy(slot="order", policy="priority", heuristic="priority"),
+        pb.SlotPolicy(
+            slot="gate",
+            policy="delay",
+            heuristic="open",
+            fault_count=gate_faults,
+            last_fault=reason,
+        ),
+        pb.SlotPolicy(slot="score", policy="onnx:a1b2c3d4e5f6", heuristic="heuristic"),
+        pb.SlotPolicy(slot="preemption", policy="none", heuristic="none"),
+    ]
 
 
 def build_gpu(

@@ -58,7 +58,7 @@ class DaemonState:
         rests: engine time before which each requeued job that waits must not start.
         comments: what users tell of jobs by their comments, of those who do.
         earlier_places: what was decided before the present engine was born, by the journal.
-        policy_failures: the last fault of each slot whose policy ever failed.
+        policy_failures: the last fault of each slot whose policy has failed in the present engine.
     """
 
     version: str

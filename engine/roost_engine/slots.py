@@ -13,8 +13,9 @@ answer is used. The score slot is in `scoring.scorer`; its faults are told in th
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
 from roost_engine.domain.actions import PolicyFailed
@@ -46,9 +47,20 @@ from roost_engine.policies import (
     WaitEnded,
     submission_key,
 )
+from roost_engine.scoring.heuristic import HeuristicScore
 
 _T = TypeVar("_T")
 _LONGEST_REASON = 200
+
+HEURISTICS: Mapping[str, str] = MappingProxyType(
+    {
+        "order": PriorityOrder.name,
+        "gate": OpenGate.name,
+        "score": HeuristicScore.name,
+        "preemption": NoPreemption.name,
+    }
+)
+"""By slot: the name of the heuristic that answers when the policy fails."""
 
 
 def name_of(policy: object) -> str:

@@ -14,11 +14,13 @@ from roostctl.testing import (
     build_candidate,
     build_job,
     build_node,
+    build_slots,
     build_topology,
     serve,
 )
 
 GOLDEN = Path(__file__).parent / "golden"
+GATE_FAULT = "delay answered Defer(until_s=nan, reason='waits for one node') at 312 s"
 
 Run = Callable[..., Result]
 Golden = Callable[[str, str], None]
@@ -84,6 +86,8 @@ def cluster(operator: FakeOperator) -> FakeOperator:
     silent.usable, silent.slurm_state, silent.rack = False, "idle+drain", ""
     operator.add_node(silent)
     operator.timers.CopyFrom(_timers())
+    operator.status.ClearField("slots")
+    operator.status.slots.extend(build_slots(3, GATE_FAULT))
     for job, explanation in (_running(), _waiting(), _let_go(), _placing(), _ended()):
         operator.add_job(job, explanation)
     return operator
@@ -103,6 +107,7 @@ def _running() -> tuple[pb.Job, pb.Explanation]:
             pb.Exclusion(reason="not in partition main", node_count=12),
             pb.Exclusion(reason="too few free GPUs", node_count=1),
         ],
+        slots=build_slots(),
         achieved=pb.Achieved(
             speed_frac=0.85,
             source="link counters of this run",
@@ -168,6 +173,7 @@ def _placing() -> tuple[pb.Job, pb.Explanation]:
         policy="heuristic",
         fallback_reason="it answered NaN",
         candidates=[build_candidate(["gpu1", "gpu2"], [4, 5], 2.0, 800)],
+        slots=build_slots(3, GATE_FAULT),
     )
 
 

@@ -153,6 +153,13 @@ def test_status_check_exits_1_on_a_fault_and_still_prints(operator: FakeOperator
     assert run("status").exit_code == 0
 
 
+def test_status_counts_a_fault_whose_reason_is_not_known(operator: FakeOperator, run: Run) -> None:
+    operator.status.ClearField("slots")
+    operator.status.slots.add(slot="gate", policy="open", heuristic="open", fault_count=1)
+    (line,) = [one for one in run("status").stdout.splitlines() if one.startswith("Gate")]
+    assert line.split(maxsplit=1)[1] == "open; failed 1 time, the heuristic answered"
+
+
 def test_answers_larger_than_grpcs_own_limit_arrive(operator: FakeOperator, run: Run) -> None:
     operator.status.policy_fault = "x" * (5 << 20)
     assert len(run("status", "--json").stdout) > 5 << 20

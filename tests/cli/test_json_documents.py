@@ -115,6 +115,16 @@ def test_an_enum_value_of_a_newer_daemon_is_told_by_number(
     assert json.loads(run("job", "1", "--json").stdout)["job"]["state"] == "unknown_99"
 
 
+@pytest.mark.parametrize("command", [["status"], ["explain", "1"]], ids=["status", "explain"])
+def test_a_daemon_of_an_earlier_version_names_no_slots(
+    command: list[str], operator: FakeOperator, run: Run
+) -> None:
+    operator.add_job(build_job("1"), pb.Explanation())
+    operator.status.ClearField("slots")
+    assert json.loads(run(*command, "--json").stdout)["slots"] == []
+    assert "failed" not in run(*command).stdout
+
+
 def test_topology_says_who_holds_a_gpu_by_uuid_not_by_index(
     cluster: FakeOperator, run: Run
 ) -> None:

@@ -37,6 +37,7 @@ def test_control_characters_from_jobs_and_nodes_are_escaped(
     operator.add_node(build_node("n1", faults={0: HOSTILE}, problems=[HOSTILE]))
     candidate = build_candidate([HOSTILE], [0], 1.0, 0, HOSTILE)
     candidate.features[HOSTILE] = 1.0
+    failed = pb.SlotPolicy(slot=HOSTILE, policy=HOSTILE, fault_count=1, last_fault=HOSTILE)
     operator.add_job(
         build_job("1", pb.JOB_STATE_WAITING, shares={HOSTILE: [0]}, reason=HOSTILE),
         pb.Explanation(
@@ -44,9 +45,11 @@ def test_control_characters_from_jobs_and_nodes_are_escaped(
             fallback_reason=HOSTILE,
             candidates=[candidate],
             exclusions=[pb.Exclusion(reason=HOSTILE, node_count=1)],
+            slots=[failed],
         ),
     )
     operator.status.cluster = HOSTILE
+    operator.status.slots.append(failed)
     for text in every_command(run):
         # No hostile byte survives, and the only line breaks are ours.
         assert not set("\x1b\x07\r\u202e\x9b") & set(text)

@@ -27,6 +27,7 @@ from roost_engine.policies import (
     SortKey,
     WaitEnded,
 )
+from roost_engine.slots import HEURISTICS
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
 
 FAULTS: Sequence[Callable[[], Any]] = (
@@ -244,6 +245,7 @@ def test_every_slot_has_a_name(make_harness: HarnessFactory) -> None:
         "score": "heuristic",
         "preemption": "none",
     }
+    assert harness.engine.policy_names == HEURISTICS  # the default policies are the heuristics
     assert set(harness.engine.fault_counts) == set(harness.engine.policy_names)
 
 

@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.jobs import JobDocument, job_document
+from roostctl.documents.slots import SlotDocument, slot_documents
 from roostctl.documents.values import FLOAT32_DIGITS, finite, real
 
 
@@ -68,6 +69,7 @@ class ExplainDocument(TypedDict):
     comment: CommentDocument | None
     sensitivity: SensitivityDocument | None
     achieved: AchievedDocument | None
+    slots: list[SlotDocument]
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -99,6 +101,7 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         "comment": _comment(explanation) if explanation.HasField("comment") else None,
         "sensitivity": _sensitivity(explanation) if explanation.HasField("sensitivity") else None,
         "achieved": _achieved(explanation) if explanation.HasField("achieved") else None,
+        "slots": slot_documents(explanation.slots),
     }
 
 

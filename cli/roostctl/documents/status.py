@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents.slots import SlotDocument, slot_documents
 from roostctl.documents.values import finite, mode_word
 
 
@@ -36,6 +37,7 @@ class StatusDocument(TypedDict):
     refused_count: int
     slurm_version: str | None
     slurm_fault: str | None
+    slots: list[SlotDocument]
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -64,4 +66,5 @@ def status_document(status: pb.Status) -> StatusDocument:
         "refused_count": status.refused_count,
         "slurm_version": status.slurm_version or None,
         "slurm_fault": status.slurm_fault or None,
+        "slots": slot_documents(status.slots),
     }

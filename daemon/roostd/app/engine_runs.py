@@ -55,6 +55,7 @@ class EngineRuns:
             knowledge=self._knowledge.up_to_now(),
         )
         state.engine = Engine(config, plugins.policies(score))
+        state.policy_failures.clear()
         self._recorder.begin_run(
             RunHead(
                 version=state.version,
@@ -63,6 +64,7 @@ class EngineRuns:
                 began_s=state.clock.now_s(),
                 config=encode(config),
                 plugins=encode(plugins),
+                policies=state.engine.policy_names,
             )
         )
 

@@ -199,6 +199,7 @@ class DecisionLoop:
         self._metrics.decisions.labels(decision.policy.partition(":")[0]).inc()
         if decision.fallback_reason:
             self._metrics.fallbacks.inc()
+            self._state.policy_failures["score"] = decision.fallback_reason
         _log.info(
             "job_decided",
             job_id=action.job_id,

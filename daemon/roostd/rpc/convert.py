@@ -9,6 +9,7 @@ from roost_engine.domain.actions import Decision, Exclusions, Place
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, KnownJob
+from roost_engine.slots import HEURISTICS
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
@@ -66,7 +67,21 @@ def status(state: DaemonState) -> pb.Status:
         refused_count=engine.refused_count,
         slurm_version=state.slurm_version,
         slurm_fault="; ".join(filter(None, faults)),
+        slots=_slots(state),
     )
+
+
+def _slots(state: DaemonState) -> Iterator[pb.SlotPolicy]:
+    """Yield the policy of each slot that decides now, and how it has failed."""
+    engine = state.engine
+    for slot, name in engine.policy_names.items():
+        yield pb.SlotPolicy(
+            slot=slot,
+            policy=name,
+            heuristic=HEURISTICS[slot],
+            fault_count=engine.fault_counts[slot],
+            last_fault=state.policy_failures.get(slot, ""),
+        )
 
 
 def node_names(state: DaemonState) -> list[NodeName]:
@@ -258,7 +273,9 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     Raises:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
-    message = pb.Explanation(job=job(state, job_id), comment=_comment(state, job_id))
+    message = pb.Explanation(
+        job=job(state, job_id), comment=_comment(state, job_id), slots=_slots(state)
+    )
     try:
         record = state.engine.find(job_id)
     except UnknownJob:

@@ -35,6 +35,12 @@ CREATE TABLE IF NOT EXISTS run_plugins (
     run INTEGER PRIMARY KEY,
     plugins BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS run_policies (
+    run INTEGER NOT NULL,
+    slot TEXT NOT NULL,
+    policy TEXT NOT NULL,
+    PRIMARY KEY (run, slot)
+);
 CREATE TABLE IF NOT EXISTS memo (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     knowledge BLOB NOT NULL

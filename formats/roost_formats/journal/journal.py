@@ -12,8 +12,8 @@ Page: docs/operations.md.
 
 import sqlite3
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -51,6 +51,8 @@ class RunHead:
         config: the engine's configuration, encoded by journal.codec.
         plugins: which policies it has and what they know, plugins.Plugins, encoded likewise;
             empty: the defaults.
+        policies: by slot ("order", "gate", "score", "preemption"): the name of the policy in it;
+            empty in a journal of an earlier version.
     """
 
     version: str
@@ -59,6 +61,7 @@ class RunHead:
     began_s: float
     config: bytes
     plugins: bytes = b""
+    policies: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,13 @@ class Step:
 Record: TypeAlias = RunHead | Step | Memo
 
 _NO_HEAD = RunHead(
-    version="", policy="", epoch_of_zero_s=0.0, began_s=0.0, config=b"", plugins=b"none"
+    version="",
+    policy="",
+    epoch_of_zero_s=0.0,
+    began_s=0.0,
+    config=b"",
+    plugins=b"none",
+    policies={"none": "none"},
 )
 
 # Unions are no `type` to mypy, but they are what the codec reads.
@@ -268,6 +277,7 @@ class Journal:
                 if dropped < _PRUNE_ROWS:
                     self._db.execute("DELETE FROM run WHERE run = ?", (run,))
                     self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
+                    self._db.execute("DELETE FROM run_policies WHERE run = ?", (run,))
                     self._forget_places()
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
         except sqlite3.Error as error:
@@ -318,6 +328,10 @@ class Journal:
         self.run_bytes = 0
         if head.plugins:
             self._db.execute("INSERT INTO run_plugins VALUES (?, ?)", (self._run, head.plugins))
+        self._db.executemany(
+            "INSERT INTO run_policies VALUES (?, ?, ?)",
+            [(self._run, slot, policy) for slot, policy in head.policies.items()],
+        )
 
     def _write_memo(self, memo: Memo) -> None:
         self._db.execute("INSERT OR REPLACE INTO memo VALUES (1, ?)", (memo.knowledge,))

@@ -77,7 +77,13 @@ class JournalReader:
             JournalError: one was written by a later version of Roost, or the file is damaged.
         """
         runs = []
-        plugins = dict(self._plugins())
+        plugins: dict[int, bytes] = dict(
+            self._later_rows("run_plugins", "run, plugins", "the policies of its runs")
+        )
+        policies = dict[int, dict[str, str]]()
+        what = "the names of its runs' policies"
+        for run, slot, name in self._later_rows("run_policies", "run, slot, policy", what):
+            policies.setdefault(run, {})[slot] = name
         for number, form, *head, count, last in self._rows(
             "SELECT run, format, version, policy, epoch_of_zero_s, began_s, config,"
             " (SELECT count(*) FROM entry WHERE entry.run = run.run),"
@@ -99,17 +105,17 @@ class JournalReader:
                 began_s=began_s,
                 config=config,
                 plugins=plugins.get(number, b""),
+                policies=policies.get(number, {}),
             )
             runs.append(Run(number, told, count, last))
         return runs
 
-    def _plugins(self) -> list[tuple[Any, ...]]:
-        """(run, its plug-ins); a journal of before there were any has no such table."""
-        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'run_plugins'"
-        what = "the policies of its runs"
+    def _later_rows(self, table: str, columns: str, what: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table; none where the journal is of a version before the table."""
+        named = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'"
         if not self._rows(named, (), what):
             return []
-        return self._rows("SELECT run, plugins FROM run_plugins", (), what)
+        return self._rows(f"SELECT {columns} FROM {table} ORDER BY rowid", (), what)
 
     def entries(self, run: Run) -> Iterator[Entry]:
         """Every entry of a run that was there when `runs` was asked, in order.

@@ -399,8 +399,8 @@ class Operator(object):
 
 
 class AdminStub(object):
-    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
-    written to the audit log before it takes effect.
+    """What administrators change. It is served on a socket of its own, listen.admin_socket, and every
+    call is written to the audit log before it takes effect.
     """
 
     def __init__(self, channel):
@@ -422,8 +422,8 @@ class AdminStub(object):
 
 
 class AdminServicer(object):
-    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
-    written to the audit log before it takes effect.
+    """What administrators change. It is served on a socket of its own, listen.admin_socket, and every
+    call is written to the audit log before it takes effect.
     """
 
     def PinTimer(self, request, context):
@@ -460,8 +460,8 @@ def add_AdminServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Admin(object):
-    """What administrators change. Served on a socket of its own, listen.admin_socket; every call is
-    written to the audit log before it takes effect.
+    """What administrators change. It is served on a socket of its own, listen.admin_socket, and every
+    call is written to the audit log before it takes effect.
     """
 
     @staticmethod

@@ -45,7 +45,7 @@ class TelemetryServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Stream(self, request_iterator, context):
-        """One stream per node. The first message is a Hello; the daemon may ask for another one.
+        """One stream per node. Its first message is a Hello; the daemon may ask for another Hello later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import Served
 
+from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import (
     ConfigError,
     JournalError,
@@ -25,7 +26,10 @@ from roost_engine.domain.errors import (
 )
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, NodeName
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
+from roost_engine.plugins import Policies
+from roost_engine.policies import GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
@@ -74,6 +78,42 @@ async def test_status_tells_what_is_broken(cluster: Served) -> None:
     status = await cluster.operator().GetStatus(pb.GetStatusRequest())
 
     assert status.slurm_fault == "no answer; journal: disk full"
+
+
+class BrokenGate:
+    """A gate with a bug."""
+
+    name = "broken"
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        raise PolicyError("it has a bug")
+
+    def note(self, outcome: WaitEnded) -> None:
+        pass
+
+
+async def test_status_and_explain_name_the_policy_of_every_slot_and_its_faults(
+    cluster: Served,
+) -> None:
+    cluster.state.engine = Engine(EngineConfig(), Policies(gate=BrokenGate()))
+    cluster.feed(NodeSeen(at_s=100.0, node=builders.node("n1", 4)))
+    actions = cluster.feed(JobQueued(at_s=100.0, job=builders.job("1", gpus=2)))
+    (failed,) = (action for action in actions if isinstance(action, PolicyFailed))
+    cluster.state.policy_failures[failed.slot] = failed.reason
+
+    status = await cluster.operator().GetStatus(pb.GetStatusRequest())
+    told = await cluster.operator().ExplainJob(pb.ExplainJobRequest(job_id="1"))
+
+    assert [(one.slot, one.policy, one.heuristic) for one in status.slots] == [
+        ("order", "priority", "priority"),
+        ("gate", "broken", "open"),
+        ("score", "heuristic", "heuristic"),
+        ("preemption", "none", "none"),
+    ]
+    faults = {one.slot: (one.fault_count, one.last_fault) for one in status.slots}
+    assert faults.pop("gate") == (1, "it has a bug")
+    assert set(faults.values()) == {(0, "")}
+    assert list(told.slots) == list(status.slots)
 
 
 async def test_a_node_shows_who_holds_what_and_the_probe_s_values_in_gres_order(

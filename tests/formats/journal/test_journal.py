@@ -1,3 +1,5 @@
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -231,3 +233,46 @@ def test_a_full_disk_is_an_error_and_leaves_what_was_there(tmp_path: Path) -> No
 def limit_pages(journal: Journal, count: int) -> None:
     """Make SQLite behave as on a full disk; it keeps at least the pages it has."""
     journal._db.execute(f"PRAGMA max_page_count = {count}")
+
+
+POLICIES = {"order": "priority", "gate": "delay", "score": "heuristic", "preemption": "none"}
+
+
+def test_a_run_names_the_policy_of_each_slot(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    journal.write([replace(head(), policies=POLICIES), head()])
+    journal.close()
+
+    with closing(JournalReader(tmp_path)) as reader:
+        named, unnamed = reader.runs()
+    assert (list(named.head.policies.items()), unnamed.head.policies) == (
+        list(POLICIES.items()),
+        {},
+    )
+
+
+def test_a_journal_of_before_the_slots_had_names_is_read_and_continued(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    journal.write([head(), Step(Tick(at_s=1.0), ())])
+    journal._db.execute("DROP TABLE run_policies")
+    journal.close()
+
+    with closing(JournalReader(tmp_path)) as reader:
+        assert [run.head.policies for run in reader.runs()] == [{}]
+    journal = Journal.open(tmp_path)
+    journal.write([replace(head(), policies=POLICIES)])
+    journal.close()
+    assert journal.quarantined is None
+    with closing(JournalReader(tmp_path)) as reader:
+        assert [run.head.policies for run in reader.runs()] == [{}, POLICIES]
+
+
+def test_the_names_of_policies_are_deleted_with_their_run(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, Limits(max_age_s=1.0))
+    old, new = replace(head(epoch_s=0.0), policies=POLICIES), replace(head(), policies=POLICIES)
+    journal.write([old, replace(new, epoch_of_zero_s=1.0)])
+    while journal.prune():
+        pass
+    rows = journal._db.execute("SELECT DISTINCT run FROM run_policies").fetchall()
+    journal.close()
+    assert rows == [(2,)]
