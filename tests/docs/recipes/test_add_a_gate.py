@@ -21,8 +21,8 @@ from roost_engine.testing.builders import EngineHarness, job, node, placed, wait
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import JournalReader
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.catalogue.gate_parts import GATES, GatePart
-from roost_sim.information.knowledge import Knowledge
+from roost_sim.catalogue.gates import GATES, GatePart
+from roost_sim.information.policy_information import PolicyInformation
 from roostd.config.decisions import GateKind, GateSection
 
 RECIPE = "add-a-gate.md"
@@ -107,7 +107,7 @@ def test_a_simulation_runs_the_gate_by_its_name(monkeypatch: pytest.MonkeyPatch)
     outcome = simulate(
         cluster(2),
         *jobs,
-        policies=policy.build(Knowledge(work_s={}, seed=0)),
+        policies=policy.build(PolicyInformation(work_s={}, seed=0)),
         config=policy.engine_config(EngineConfig()),
     )
 
@@ -141,5 +141,5 @@ def test_every_kind_is_a_gate_of_the_simulator_and_survives_a_journal(kind: Gate
     again = decode(encode(plugins), Plugins)
     assert again == plugins
     assert type(again.policies(HeuristicScore()).gate) is type(
-        GATES[kind.value].build(Knowledge(work_s={}, seed=0))
+        GATES[kind.value].build(PolicyInformation(work_s={}, seed=0))
     )
