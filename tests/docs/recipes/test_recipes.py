@@ -4,6 +4,7 @@ import pytest
 from tests.docs.recipes.recipe import FOLDER, ROOT, files_of, named_tests
 
 RECIPES = (
+    "add-a-baseline.md",
     "add-a-gate.md",
     "add-a-telemetry-column.md",
     "add-an-order-that-is-an-onnx-model.md",

@@ -12,7 +12,7 @@ from roost_sim.catalogue.orders import OrderPart
 from roost_sim.cli import cli
 from roost_sim.worlds.fidelity import Regime
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "recipes" / "add-a-baseline.md").read_text()
 NODE = """
 tiers:
