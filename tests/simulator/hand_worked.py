@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from tests.simulator.simulated import arrival, cluster
+from tests.simulator.simulated import arrival, cluster, simulate
 
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
@@ -78,3 +78,22 @@ def running(job_id: str, gpus: int, started_s: float) -> JobRecord:
     record = waiting(arrival(job_id, started_s, 1.0, gpus).spec)
     record.started_s = started_s
     return record
+
+
+def starts_on_one_node(
+    name: str, *jobs: tuple[str, float, float, int], seed: int = 0
+) -> dict[str, float]:
+    """When each job starts on one node of 8 GPUs."""
+    policy = find_policy(name)
+    arrivals = [
+        Arrival(spec=arrival(job_id, submit_s, work_s, gpus).spec, work_s=work_s, gpu_count=gpus)
+        for job_id, submit_s, work_s, gpus in jobs
+    ]
+    work_s = {JobId(job_id): work_s for job_id, _, work_s, _ in jobs}
+    outcome = simulate(
+        cluster(1),
+        *arrivals,
+        policies=policy.build(PolicyInformation(work_s=work_s, seed=seed)),
+        config=policy.engine_config(EngineConfig()),
+    )
+    return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from tests.simulator.simulated import arrival, cluster
+
 from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
@@ -110,3 +112,18 @@ class WrittenJournal:
     ) -> None:
         """Let jobs arrive and run to their ends."""
         Driver(self.engine, FullSpeed(), start_delay_s=start_delay_s).run(cluster, arrivals)
+
+
+def a_busy_day(folder: Path, policies: Policies | None = None) -> Path:
+    """Forty jobs on two nodes, more than fit at once."""
+    jobs = (arrival(str(n), n * 3.0, 20.0 + 7 * (n % 5), 1 + n % 8) for n in range(40))
+    with WrittenJournal(folder, policies=policies) as journal:
+        journal.simulate(cluster(2), *jobs, start_delay_s=0.5)
+        return journal.path
+
+
+def rewrite(path: Path, column: str, sequence: int, record: bytes) -> None:
+    """Replace a column of an entry, as damage or another version would."""
+    journal = Journal.open(path.parent)
+    journal._db.execute(f"UPDATE entry SET {column} = ? WHERE sequence = ?", (record, sequence))
+    journal.close()

@@ -3,13 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tests.simulator.hand_worked import NO_INFORMATION, job_arrival
-from tests.simulator.simulated import arrival, cluster, simulate, times
+from tests.simulator.hand_worked import NO_INFORMATION, job_arrival, starts_on_one_node
+from tests.simulator.simulated import cluster, times
 
-from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_sim.catalogue.compositions import find_policy
-from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed
@@ -33,26 +31,9 @@ def _limited(made: Arrival, limits: Mapping[str, float]) -> Arrival:
     return replace(made, spec=replace(made.spec, time_limit_s=limits[made.spec.job_id]))
 
 
-def starts(name: str, *jobs: tuple[str, float, float, int], seed: int = 0) -> dict[str, float]:
-    """When each job starts on one node of 8 GPUs."""
-    policy = find_policy(name)
-    arrivals = [
-        Arrival(spec=arrival(job_id, submit_s, work_s, gpus).spec, work_s=work_s, gpu_count=gpus)
-        for job_id, submit_s, work_s, gpus in jobs
-    ]
-    work_s = {JobId(job_id): work_s for job_id, _, work_s, _ in jobs}
-    outcome = simulate(
-        cluster(1),
-        *arrivals,
-        policies=policy.build(PolicyInformation(work_s=work_s, seed=seed)),
-        config=policy.engine_config(EngineConfig()),
-    )
-    return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}
-
-
 def test_the_open_gate_lets_small_jobs_pass_a_large_one_for_ever() -> None:
     stream = [(str(number), 40.0 * number, 120.0, 4) for number in range(3, 80)]
     jobs = [("1", 0.0, 150.0, 4), ("2", 1.0, 10.0, 8), *stream]
-    patient = starts("fifo+consolidation+patient", *jobs)["2"]
-    starved = starts("fifo", *jobs)["2"]
+    patient = starts_on_one_node("fifo+consolidation+patient", *jobs)["2"]
+    starved = starts_on_one_node("fifo", *jobs)["2"]
     assert patient < 1000 < 2900 < starved

@@ -1,9 +1,9 @@
 """Cluster files: YAML and Clos maps, and what is wrong with one."""
 
-import re
 from pathlib import Path
 
 import pytest
+from tests.simulator.clusters.page import MATRIX, SAMPLE
 
 from roost_sim.clusters.cluster_file import load_cluster, read_clos, read_cluster
 from roost_sim.clusters.cluster_spec import (
@@ -12,22 +12,6 @@ from roost_sim.clusters.cluster_spec import (
 )
 from roost_sim.clusters.link_shapes import SHAPES
 from roost_sim.errors import ClusterError
-
-PAGE = (Path(__file__).parents[3] / "docs" / "simulator" / "clusters.md").read_text()
-
-
-SAMPLE = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
-
-
-MATRIX = "\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n"
-
-
-@pytest.fixture
-def sample(tmp_path: Path) -> Path:
-    (tmp_path / "other.txt").write_text(MATRIX)
-    path = tmp_path / "mine.yaml"
-    path.write_text(SAMPLE)
-    return path
 
 
 def test_sample_of_the_page_loads(sample: Path) -> None:

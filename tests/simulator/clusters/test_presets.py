@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.simulator.clusters.page import PAGE
 
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.clusters.presets import PRESET_NAMES, preset
-
-PAGE = (Path(__file__).parents[3] / "docs" / "simulator" / "clusters.md").read_text()
 
 
 @pytest.mark.parametrize("name", PRESET_NAMES)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
-from tests.simulator.journals import WrittenJournal
+from tests.simulator.journals import WrittenJournal, a_busy_day, rewrite
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.errors import PolicyError
@@ -37,20 +37,6 @@ def run(*arguments: object) -> Result:
 def replayed(path: Path, *models: Path) -> Replay:
     with Recording(path) as recording:
         return replay(recording, ModelShelf(models), lambda count: None)
-
-
-def a_busy_day(folder: Path, policies: Policies | None = None) -> Path:
-    """Forty jobs on two nodes, more than fit at once."""
-    jobs = (arrival(str(n), n * 3.0, 20.0 + 7 * (n % 5), 1 + n % 8) for n in range(40))
-    with WrittenJournal(folder, policies=policies) as journal:
-        journal.simulate(cluster(2), *jobs, start_delay_s=0.5)
-        return journal.path
-
-
-def rewrite(path: Path, column: str, sequence: int, record: bytes) -> None:
-    journal = Journal.open(path.parent)
-    journal._db.execute(f"UPDATE entry SET {column} = ? WHERE sequence = ?", (record, sequence))
-    journal.close()
 
 
 def gated(folder: Path, gate: DelayConfig | DallyConfig) -> Path:

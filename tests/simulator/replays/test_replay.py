@@ -9,16 +9,14 @@ import numpy as np
 from click.testing import CliRunner, Result
 from tests.daemon.rpc.probes import hello, sample
 from tests.daemon.running import config, running
-from tests.simulator.journals import WrittenJournal
-from tests.simulator.simulated import arrival, cluster
+from tests.simulator.journals import a_busy_day, rewrite
 
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import Tick
 from roost_engine.domain.lazy import Lazy
-from roost_engine.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import ACTIONS, Journal
+from roost_formats.journal.journal import ACTIONS
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_sim.cli import cli
 from roost_sim.replays.recording import ModelShelf, Recording
@@ -33,20 +31,6 @@ def run(*arguments: object) -> Result:
 def replayed(path: Path, *models: Path) -> Replay:
     with Recording(path) as recording:
         return replay(recording, ModelShelf(models), lambda count: None)
-
-
-def a_busy_day(folder: Path, policies: Policies | None = None) -> Path:
-    """Forty jobs on two nodes, more than fit at once."""
-    jobs = (arrival(str(n), n * 3.0, 20.0 + 7 * (n % 5), 1 + n % 8) for n in range(40))
-    with WrittenJournal(folder, policies=policies) as journal:
-        journal.simulate(cluster(2), *jobs, start_delay_s=0.5)
-        return journal.path
-
-
-def rewrite(path: Path, column: str, sequence: int, record: bytes) -> None:
-    journal = Journal.open(path.parent)
-    journal._db.execute(f"UPDATE entry SET {column} = ? WHERE sequence = ?", (record, sequence))
-    journal.close()
 
 
 def first_place(path: Path) -> tuple[int, int, bytes]:

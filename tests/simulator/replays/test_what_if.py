@@ -22,15 +22,6 @@ def compared(path: Path, policy: str = "sjf", *models: Path) -> JournalCompariso
         return compare_with(recording, history, find_policy(policy), ModelShelf(models))
 
 
-@pytest.fixture
-def three_jobs(tmp_path: Path) -> Path:
-    """Three jobs that need the one node whole, the last the shortest, in order of submission."""
-    with WrittenJournal(tmp_path) as journal:
-        jobs = (arrival("1", 0.0, 100.0, 8), arrival("2", 10.0, 80.0, 8), arrival("3", 20.0, 40, 8))
-        journal.simulate(cluster(1), *jobs)
-        return journal.path
-
-
 def test_the_record_and_another_policy_by_hand(three_jobs: Path) -> None:
     found = compared(three_jobs, "sjf")
 

@@ -1,15 +1,7 @@
 """Static orders on a node that holds one job at a time."""
 
 import pytest
-from tests.simulator.simulated import arrival, cluster, simulate
-
-from roost_engine.domain.model import JobId
-from roost_engine.engine import EngineConfig
-from roost_sim.catalogue.compositions import (
-    PolicyInformation,
-    find_policy,
-)
-from roost_sim.traces.arrival import Arrival
+from tests.simulator.hand_worked import starts_on_one_node
 
 BUSY = ("1", 0.0, 100.0, 8)
 
@@ -20,23 +12,6 @@ WAITING = (
     ("4", 30.0, 40.0, 5),
     ("5", 40.0, 90.0, 4),
 )
-
-
-def starts(name: str, *jobs: tuple[str, float, float, int], seed: int = 0) -> dict[str, float]:
-    """When each job starts on one node of 8 GPUs."""
-    policy = find_policy(name)
-    arrivals = [
-        Arrival(spec=arrival(job_id, submit_s, work_s, gpus).spec, work_s=work_s, gpu_count=gpus)
-        for job_id, submit_s, work_s, gpus in jobs
-    ]
-    work_s = {JobId(job_id): work_s for job_id, _, work_s, _ in jobs}
-    outcome = simulate(
-        cluster(1),
-        *arrivals,
-        policies=policy.build(PolicyInformation(work_s=work_s, seed=seed)),
-        config=policy.engine_config(EngineConfig()),
-    )
-    return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}
 
 
 @pytest.mark.parametrize(
@@ -57,10 +32,12 @@ def starts(name: str, *jobs: tuple[str, float, float, int], seed: int = 0) -> di
 def test_order_on_a_node_that_holds_one_job_at_a_time(
     name: str, expected: dict[str, float]
 ) -> None:
-    assert starts(name, BUSY, *WAITING) == {"1": 0, **expected}
+    assert starts_on_one_node(name, BUSY, *WAITING) == {"1": 0, **expected}
 
 
 def test_random_order_depends_on_the_seed_alone() -> None:
-    drawn = {seed: starts("random-order", BUSY, *WAITING, seed=seed) for seed in range(8)}
-    assert drawn[0] == starts("random-order", BUSY, *WAITING, seed=0)
+    drawn = {
+        seed: starts_on_one_node("random-order", BUSY, *WAITING, seed=seed) for seed in range(8)
+    }
+    assert drawn[0] == starts_on_one_node("random-order", BUSY, *WAITING, seed=0)
     assert len({tuple(sorted(found.items())) for found in drawn.values()}) > 1
