@@ -4,7 +4,9 @@ A journal's run begins with it: what was chosen, and what the policies knew by t
 policies from the same choice and reports the same events to them gets the same answers.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
@@ -28,6 +30,16 @@ from roost_engine.preemption.network_preemption import (
     PreemptionState,
 )
 from roost_engine.scoring.heuristic import HeuristicScore
+
+HEURISTICS: Mapping[str, str] = MappingProxyType(
+    {
+        "order": PriorityOrder.name,
+        "gate": OpenGate.name,
+        "score": HeuristicScore.name,
+        "preemption": NoPreemption.name,
+    }
+)
+"""By slot: the name of the heuristic that answers when the policy fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

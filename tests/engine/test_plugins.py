@@ -1,6 +1,8 @@
 """The plugins and the knowledge in a journal make the same policies again."""
 
+from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.tier import Tier
+from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord, JobState
@@ -37,6 +39,18 @@ def learn(policies: Policies) -> None:
     policies.timers.pin("8/high", 60.0)
     assert isinstance(policies.preemption, NetworkPreemption)
     policies.preemption.restore(PreemptionState(stops=((5.0, "main"),)))
+
+
+def test_policies_have_the_names_that_operators_configure() -> None:
+    names = Engine(EngineConfig(), rebuilt(FULL)).policy_names
+    assert names == {
+        "order": "priority",
+        "gate": "delay",
+        "score": "heuristic",
+        "preemption": "network",
+    }
+    dally = Engine(EngineConfig(), rebuilt(Plugins(gate=DallyConfig())))
+    assert dally.policy_names["gate"] == "dally"
 
 
 def test_the_default_plugins_neither_delay_nor_preempt() -> None:

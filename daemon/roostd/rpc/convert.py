@@ -9,7 +9,7 @@ from roost_engine.domain.actions import Decision, Exclusions, Place
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, KnownJob
-from roost_engine.slots import HEURISTICS
+from roost_engine.plugins import HEURISTICS
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode

@@ -87,6 +87,8 @@ class DallyGate:
     It uses neither sensitivity nor run times, and does not cap a job's total wait.
     """
 
+    name = "dally"
+
     def __init__(self, config: DallyConfig | None = None) -> None:
         self.config = config or DallyConfig()
         self._node_waits: dict[int, _History] = {}

@@ -93,7 +93,8 @@ class NetworkPreemption:
             job counts as running at ideal speed.
     """
 
-    renews_leases = False
+    name = "network"
+    rebids = False
 
     def __init__(
         self, config: NetworkPreemptionConfig, sensitivity: SpeedPredictor | None = None
