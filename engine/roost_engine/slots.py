@@ -13,7 +13,8 @@ answer is used. The score slot is in `scoring.scorer`; its faults are told in th
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import inf
 from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
@@ -51,6 +52,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 
 _T = TypeVar("_T")
 _LONGEST_REASON = 200
+_MOST_STRETCHES = 256  # of failed questions in one action: a bound on the journal's growth
 
 HEURISTICS: Mapping[str, str] = MappingProxyType(
     {
@@ -82,10 +84,23 @@ class FaultLog:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._pending: dict[str, PolicyFailed] = {}
+        self._questions: dict[str, list[tuple[int, int]]] = {}
 
-    def note(self, slot: str, policy: str, error: Exception) -> None:
-        """Count a fault; the first one of a slot in each step is reported."""
+    def note(self, slot: str, policy: str, question: int, error: Exception) -> None:
+        """Count a fault; the first one of a slot in each step is reported with its reason.
+
+        Args:
+            slot: the slot.
+            policy: its policy's name.
+            question: number of the question that the policy failed to answer.
+            error: what it raised.
+        """
         self.counts[slot] += 1
+        stretches = self._questions.setdefault(slot, [])
+        if stretches and sum(stretches[-1]) == question:
+            stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
+        elif len(stretches) < _MOST_STRETCHES:
+            stretches.append((question, 1))
         if slot not in self._pending:
             reason = str(error) if isinstance(error, PolicyError) else f"{error!r}"
             self._pending[slot] = PolicyFailed(
@@ -97,7 +112,10 @@ class FaultLog:
         if not self._pending:
             return ()
         pending, self._pending = self._pending, {}
-        return tuple(pending.values())
+        questions, self._questions = self._questions, {}
+        return tuple(
+            replace(failed, questions=tuple(questions[slot])) for slot, failed in pending.items()
+        )
 
 
 class _Slot:
@@ -111,14 +129,20 @@ class _Slot:
 
     def __init__(self, slot: str, policy: object, faults: FaultLog) -> None:
         self.slot, self.name = slot, name_of(policy)
-        self._faults = faults
+        self._faults, self._asked_count = faults, 0
 
     def ask(self, question: Callable[[], _T], heuristic: Callable[[], _T]) -> _T:
-        """Return the answer of the policy, or that of the heuristic if the policy fails."""
+        """Return the answer of the policy, or that of the heuristic if the policy fails.
+
+        Args:
+            question: calls the policy exactly once: a replay numbers the calls.
+            heuristic: answers in its place.
+        """
+        self._asked_count += 1
         try:
             return question()
         except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass
-            self._faults.note(self.slot, self.name, error)
+            self._faults.note(self.slot, self.name, self._asked_count - 1, error)
             return heuristic()
 
 
@@ -178,11 +202,9 @@ class OrderSlot(_Slot):
         """Return whether the queue must be ranked again."""
         refreshed = self._refreshed
         has_arrivals = ranked.arrival_count != now.arrival_count
-        if refreshed is None:
+        if refreshed is None or has_arrivals:
             return has_arrivals
-        return self.ask(
-            lambda: has_arrivals or bool(refreshed.is_outdated(ranked, now)), lambda: has_arrivals
-        )
+        return self.ask(lambda: bool(refreshed.is_outdated(ranked, now)), lambda: False)
 
 
 class GateSlot(_Slot):
@@ -272,10 +294,11 @@ class PreemptionSlot(_Slot):
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """Return whether a waiting job may have the GPUs of a running one."""
+        self._asked_count += 1
         try:
             return self._policy.displaces(job, victim, at_s)
         except Exception as error:  # noqa: BLE001  as `ask`, which costs too much for each pair
-            self._faults.note(self.slot, self.name, error)
+            self._faults.note(self.slot, self.name, self._asked_count - 1, error)
             return False
 
     def review_s(self, at_s: float) -> float:

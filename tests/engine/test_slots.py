@@ -16,7 +16,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.plugins import Policies
+from roost_engine.plugins import HEURISTICS, Policies
 from roost_engine.policies import (
     Allow,
     Defer,
@@ -27,7 +27,7 @@ from roost_engine.policies import (
     SortKey,
     WaitEnded,
 )
-from roost_engine.slots import HEURISTICS
+from roost_engine.slots import FaultLog
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
 
 FAULTS: Sequence[Callable[[], Any]] = (
@@ -211,6 +211,44 @@ def test_a_fault_is_reported_once_a_step(make_harness: HarnessFactory) -> None:
     (told,) = (action for action in actions if isinstance(action, PolicyFailed))
     assert (told.slot, told.policy) == ("order", "broken")
     assert told.reason == "out of service: it was too slow"
+
+
+def test_the_questions_that_failed_are_numbered(make_harness: HarnessFactory) -> None:
+    class FailsSometimes:
+        """A gate that fails at questions 1, 2 and 4."""
+
+        def __init__(self) -> None:
+            self.asked_count = 0
+
+        def decide(self, offer: Offer) -> GateVerdict:
+            self.asked_count += 1
+            if self.asked_count - 1 in (1, 2, 4):
+                raise PolicyError("too slow")
+            return Allow()
+
+        def note(self, outcome: WaitEnded) -> None:
+            pass
+
+    gate = FailsSometimes()
+    harness = make_harness([node("a")], bridges(), policies=Policies(gate=gate))
+    # Roost only advises on these jobs, so that the gate is told of no wait.
+    jobs = [job(str(number), gpus=1, binding=False) for number in range(6)]
+    actions = [action for one in jobs for action in harness.queue(one)]
+    failed = [action.questions for action in actions if isinstance(action, PolicyFailed)]
+    assert gate.asked_count == 6
+    assert failed == [((1, 1),), ((2, 1),), ((4, 1),)]
+
+
+def test_failed_questions_of_a_step_are_joined_and_limited() -> None:
+    faults = FaultLog()
+    for question in (*range(7, 9), 12, *range(20, 2_000, 2)):
+        faults.note("gate", "broken", question, PolicyError("too slow"))
+    (failed,) = faults.take()
+    assert failed.questions[:3] == ((7, 2), (12, 1), (20, 1))
+    assert len(failed.questions) == 256
+    assert faults.counts["gate"] == 993
+    faults.note("gate", "broken", 9_000, PolicyError("too slow"))
+    assert faults.take()[0].questions == ((9_000, 1),)
 
 
 def test_an_order_that_says_so_is_asked_again(make_harness: HarnessFactory) -> None:

@@ -1,12 +1,10 @@
 """Journals for tests: what an engine was told and answered, written as roostd writes it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
-from tests.simulator.simulated import arrival, cluster
-
-from roost_engine.domain.actions import Action
+from roost_engine.domain.actions import Action, PolicyFailed
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
 from roost_engine.engine import Engine, EngineConfig
@@ -31,7 +29,8 @@ class _WrittenEngine(Engine):
     def step(self, event: Event) -> tuple[Action, ...]:
         actions = super().step(event)
         self.steps.append(Step(event, actions))
-        return actions
+        # A daemon goes on when a policy fails; the simulator would stop with an error.
+        return tuple(action for action in actions if not isinstance(action, PolicyFailed))
 
 
 class WrittenJournal:
@@ -49,10 +48,21 @@ class WrittenJournal:
         policies: Policies | None = None,
         plugins: Plugins | None = None,
         version: str = "0.1.0",
+        as_run: Callable[[Policies], Policies] | None = None,
     ) -> None:
+        """Begin a journal.
+
+        Args:
+            folder: where it is.
+            config: of the engine.
+            policies: of the engine, if `plugins` are not given.
+            plugins: the choice of policies, as the head of each run names it.
+            version: of the daemon.
+            as_run: changes the policies that run, not what the head says of them.
+        """
         self.path = folder / FILE_NAME
         self._config, self._policies = config or EngineConfig(), policies or Policies()
-        self._plugins, self._version = plugins, version
+        self._plugins, self._version, self._as_run = plugins, version, as_run
         self.journal = Journal.open(folder)
         self._begin(0.0)
 
@@ -77,6 +87,9 @@ class WrittenJournal:
         policies = self._policies
         if self._plugins is not None:
             policies = self._plugins.policies(policies.score)
+        if self._as_run is not None:
+            policies = self._as_run(policies)
+        engine = _WrittenEngine(self._config, policies)
         head = RunHead(
             version=self._version,
             policy=policies.score.name,
@@ -84,9 +97,10 @@ class WrittenJournal:
             began_s=began_s,
             config=encode(self._config),
             plugins=b"" if self._plugins is None else encode(self._plugins),
+            policies=engine.policy_names,
         )
         self.journal.write([head])
-        self.engine = _WrittenEngine(self._config, policies)
+        self.engine = engine
 
     def feed(self, *events: Event) -> None:
         """Tell the engine what happens."""

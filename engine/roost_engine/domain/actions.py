@@ -109,14 +109,19 @@ class PolicyFailed:
     """A policy failed and the heuristic beside it answered: to be logged and counted.
 
     Attributes:
-        slot: "order", "gate" or "preemption"; the Decision tells of a failed score.
+        slot: "order", "gate", "preemption" or "prediction"; a failed score is told in the Decision.
         policy: its name.
         reason: the first fault of this step.
+        questions: which questions failed in this step, as (first, count) of each stretch without a
+            gap; the questions to the slot's policy are numbered from 0 since the engine began.
+            With ((7, 2), (12, 1)) the policy failed to answer questions 7, 8 and 12. A replay
+            needs them where a fault depends on time.
     """
 
     slot: str
     policy: str
     reason: str
+    questions: tuple[tuple[int, int], ...] = ()
 
 
 Action: TypeAlias = Place | Wait | Preempt | LetGo | WakeAt | PolicyFailed

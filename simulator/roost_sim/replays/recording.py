@@ -11,10 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
@@ -28,10 +25,10 @@ from roost_formats.journal.reader import Run as Run
 from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
+from roost_sim.replays.recorded_faults import FaultReplay, RecordedScore, may_hold_fault
 
 _T = TypeVar("_T")
 _ONNX = "onnx:"
-_REASON, _NO_REASON = b'"fallback_reason":', b'"fallback_reason":""'
 
 
 class RecordingError(SimError):
@@ -132,33 +129,6 @@ class Recording:
             ) from error
 
 
-class RecordedScore:
-    """The model of a run, which fails wherever it failed in the record.
-
-    Whether a model answered in time depends on the machine, not on the events. So the model of a
-    replay is never too slow, and its failures are read from the record like events.
-    """
-
-    def __init__(self, model: ScorePolicy) -> None:
-        self._model, self.name = model, model.name
-        self._failures: list[str] = []
-
-    def expect(self, recorded: Sequence[Action]) -> None:
-        """Set the recorded actions of the next step."""
-        self._failures = [
-            action.decision.get().fallback_reason
-            for action in recorded
-            if isinstance(action, Place)
-        ]
-
-    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """See policies.ScorePolicy."""
-        reason = self._failures.pop(0) if self._failures else ""
-        if reason:
-            raise PolicyError(reason)
-        return self._model.score(features)
-
-
 class ModelShelf:
     """The models available to replay runs that a model scored.
 
@@ -230,19 +200,17 @@ class RepeatedRun:
 
     def __init__(self, recording: Recording, run: Run, models: ModelShelf) -> None:
         self._recording = recording
-        policies = policies_of(recording, run, models)
-        self._score = policies.score
-        self.engine = Engine(recording.config(run), policies)
+        self._faults = FaultReplay(policies_of(recording, run, models))
+        self.engine = Engine(recording.config(run), self._faults.policies)
 
     def step(self, entry: Entry, event: Event) -> tuple[Action, ...]:
-        """Feed the event of an entry to the engine, with the recorded failures of the model.
+        """Give the engine the event of an entry, and its policies the faults recorded with it.
 
         Raises:
             RecordingError: the recorded actions are needed and cannot be read.
         """
-        if isinstance(self._score, RecordedScore):
-            failed = entry.actions.count(_REASON) != entry.actions.count(_NO_REASON)
-            self._score.expect(self._recording.actions(entry) if failed else ())
+        has_fault = may_hold_fault(entry.actions)
+        self._faults.expect(self._recording.actions(entry) if has_fault else ())
         return self.engine.step(event)
 
     def is_as_recorded(self, entry: Entry, got: tuple[Action, ...]) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.events import Event
 from roost_engine.domain.lazy import Lazy
+from roost_engine.engine import Engine
 from roost_engine.job_record import shares_of
 from roost_sim.replays.recording import Entry, ModelShelf, Recording, RepeatedRun, Run
 
@@ -31,6 +32,8 @@ class Difference:
         fields: the fields in which the first pair of unequal actions differs; empty where one
             side has no more actions.
         recorded_version: of the daemon that wrote the run.
+        policies: the slots whose policy has another name here than in the record, in words:
+            "gate: recorded delay, here open"; empty too if the journal does not name them.
     """
 
     run: int
@@ -43,6 +46,7 @@ class Difference:
     got: tuple[str, ...]
     fields: tuple[str, ...]
     recorded_version: str
+    policies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +122,8 @@ def _repeat(
         progress(1)
         if not again.is_as_recorded(entry, got):
             recorded = recording.actions(entry)
-            difference = _difference(run, event_count, entry, event, recorded, got)
+            policies = _other_policies(run, again.engine)
+            difference = _difference(run, event_count, entry, event, recorded, got, policies)
             break
         action_count += len(got)
     repeated = RunReplay(
@@ -138,6 +143,7 @@ def _difference(
     event: Event,
     recorded: tuple[Action, ...],
     got: tuple[Action, ...],
+    policies: tuple[str, ...],
 ) -> Difference:
     at = datetime.fromtimestamp(run.head.epoch_of_zero_s + event.at_s, UTC)
     pairs = zip(recorded, got, strict=False)
@@ -153,6 +159,17 @@ def _difference(
         got=tuple(map(in_words, got)),
         fields=fields,
         recorded_version=run.head.version,
+        policies=policies,
+    )
+
+
+def _other_policies(run: Run, engine: Engine) -> tuple[str, ...]:
+    """Return, in words, the slots whose policy in an engine is not the one that the run names."""
+    names = engine.policy_names
+    return tuple(
+        f"{slot}: recorded {recorded}, here {names.get(slot, 'no such slot')}"
+        for slot, recorded in run.head.policies.items()
+        if names.get(slot) != recorded
     )
 
 

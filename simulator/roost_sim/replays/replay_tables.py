@@ -40,6 +40,8 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
             yield f"  {name:<9} {action}"
     if difference.fields:
         yield f"  differs   in {', '.join(difference.fields)}"
+    for policy in difference.policies:
+        yield f"  policy    {policy}"
     if difference.recorded_version != version("roost"):
         yield (
             f"  roostd {difference.recorded_version} wrote this run and this is "

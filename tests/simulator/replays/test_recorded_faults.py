@@ -1,0 +1,210 @@
+"""Faults of policies that depend on time: a replay takes them from the record."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.simulator.journals import WrittenJournal
+from tests.simulator.simulated import arrival, cluster
+
+from roost_engine.domain.actions import PolicyFailed
+from roost_engine.domain.config import EngineConfig
+from roost_engine.domain.errors import PolicyError
+from roost_engine.engine import Engine
+from roost_engine.gate.dally import DallyConfig
+from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.job_record import JobRecord
+from roost_engine.plugins import Plugins, Policies
+from roost_engine.policies import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
+from roost_engine.slots import Predictors, name_of
+from roost_engine.testing.builders import shape
+from roost_sim.replays.recording import ModelShelf, Recording, RepeatedRun, policies_of
+from roost_sim.replays.replay import replay
+
+LIMIT_S = 0.010
+PREEMPTION = NetworkPreemptionConfig(partitions=("main",), lease_s=60.0, patience_s=30.0)
+
+
+class Stopwatch:
+    """A clock that every fifth answer takes 12 ms, and every other 1 ms."""
+
+    def __init__(self) -> None:
+        self.now_s, self._count = 0.0, 0
+
+    def check(self) -> None:
+        """Let an answer's time pass.
+
+        Raises:
+            PolicyError: it took too long.
+        """
+        began_s = self.now_s
+        self._count += 1
+        self.now_s += 0.001 if self._count % 5 else 0.012
+        if self.now_s - began_s > LIMIT_S:
+            raise PolicyError(f"answer {self._count} took {1e3 * (self.now_s - began_s):.1f} ms")
+
+
+class SlowGate:
+    """A gate that is too slow now and then."""
+
+    def __init__(self, gate: GatePolicy, clock: Stopwatch) -> None:
+        self._gate, self._clock, self.name = gate, clock, name_of(gate)
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        verdict = self._gate.decide(offer)
+        self._clock.check()
+        return verdict
+
+    def note(self, outcome: WaitEnded) -> None:
+        self._gate.note(outcome)
+
+
+class SlowPredictors:
+    """Predictors that are too slow now and then."""
+
+    def __init__(self, predictors: Predictors, clock: Stopwatch) -> None:
+        self._predictors, self._clock = predictors, clock
+        self.name = name_of(predictors)
+
+    def wait_ended(self, outcome: WaitEnded) -> None:
+        self._predictors.wait_ended(outcome)
+        self._clock.check()
+
+    def run_ended(self, run: RunEnded) -> None:
+        self._predictors.run_ended(run)
+        self._clock.check()
+
+
+class SlowPreemption(NetworkPreemption):
+    """A preemption policy that is too slow now and then."""
+
+    clock = Stopwatch()
+
+    def lease_s(self, job: JobRecord) -> float:
+        lease_s = super().lease_s(job)
+        self.clock.check()
+        return lease_s
+
+    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
+        verdict = super().displaces(job, victim, at_s)
+        self.clock.check()
+        return verdict
+
+    def approve_move(self, job: JobRecord, tier: int, at_s: float) -> bool:
+        verdict = super().approve_move(job, tier, at_s)
+        self.clock.check()
+        return verdict
+
+
+def slow_gate(policies: Policies) -> Policies:
+    return replace(policies, gate=SlowGate(policies.gate, Stopwatch()))
+
+
+def slow_predictors(policies: Policies) -> Policies:
+    assert policies.predictors is not None
+    return replace(policies, predictors=SlowPredictors(policies.predictors, Stopwatch()))  # type: ignore[arg-type]
+
+
+def slow_preemption(policies: Policies) -> Policies:
+    assert policies.predictors is not None
+    SlowPreemption.clock = Stopwatch()
+    return replace(policies, preemption=SlowPreemption(PREEMPTION, policies.predictors.speed))
+
+
+KINDS: dict[str, tuple[str, Plugins, Callable[[Policies], Policies]]] = {
+    "delay": ("gate", Plugins(gate=DelayConfig()), slow_gate),
+    "dally": ("gate", Plugins(gate=DallyConfig()), slow_gate),
+    "predictors": ("prediction", Plugins(gate=DelayConfig()), slow_predictors),
+    "preemption": ("preemption", Plugins(preemption=PREEMPTION), slow_preemption),
+}
+
+
+def recorded(
+    folder: Path, plugins: Plugins, as_run: Callable[[Policies], Policies] | None = None
+) -> Path:
+    """Thirty gangs that fit into a rack or, at once, across racks, and may be stopped."""
+    arrivals = (arrival(f"{n}", n * 5.0, 60.0 + n, 8, shape(4, 2), shape(2, 4)) for n in range(30))
+    gangs = [replace(one, spec=replace(one.spec, checkpoint_s=10.0)) for one in arrivals]
+    config = EngineConfig(patience_s=60.0)
+    with WrittenJournal(folder, config=config, plugins=plugins, as_run=as_run) as journal:
+        journal.simulate(cluster(8, racks=4), *gangs)
+        return journal.path
+
+
+def is_reproduced(path: Path) -> bool:
+    with Recording(path) as recording:
+        return replay(recording, ModelShelf(), lambda count: None).difference is None
+
+
+def is_reproduced_without_faults(path: Path) -> bool:
+    """Repeat a journal with policies that never are too slow."""
+    with Recording(path) as recording:
+        (run,) = recording.runs
+        again = RepeatedRun(recording, run, ModelShelf())
+        engine = Engine(recording.config(run), policies_of(recording, run, ModelShelf()))
+        return all(
+            again.is_as_recorded(entry, engine.step(recording.event(entry)))
+            for entry in recording.entries(run)
+        )
+
+
+def faults(path: Path) -> Iterator[PolicyFailed]:
+    with Recording(path) as recording:
+        for entry in recording.entries(recording.runs[0]):
+            for action in recording.actions(entry):
+                if isinstance(action, PolicyFailed):
+                    yield action
+
+
+def failed_questions(found: Sequence[PolicyFailed]) -> list[int]:
+    return [
+        first + offset
+        for fault in found
+        for first, count in fault.questions
+        for offset in range(count)
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_policy_that_was_too_slow_is_repeated_byte_for_byte(kind: str, tmp_path: Path) -> None:
+    slot, plugins, as_run = KINDS[kind]
+    path = recorded(tmp_path, plugins, as_run)
+
+    found = list(faults(path))
+    assert {fault.slot for fault in found} == {slot}
+    assert all(fault.reason.endswith("took 12.0 ms") for fault in found)
+    questions = failed_questions(found)
+    assert len(questions) > 3
+    assert questions == sorted(set(questions))
+    assert is_reproduced(path)
+    assert not is_reproduced_without_faults(path)
+
+
+def test_a_fault_that_does_not_depend_on_time_occurs_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = DelayGate.decide
+
+    def decide(gate: DelayGate, offer: Offer) -> GateVerdict:
+        if int(offer.job.spec.job_id) % 3 == 1:
+            raise ZeroDivisionError("a bug")
+        return real(gate, offer)
+
+    monkeypatch.setattr(DelayGate, "decide", decide)
+    path = recorded(tmp_path, Plugins(gate=DelayConfig()))
+
+    assert len(list(faults(path))) > 3
+    assert is_reproduced(path)
+
+
+def test_faults_among_the_answers_of_one_step_are_repeated(tmp_path: Path) -> None:
+    path = recorded(tmp_path, *KINDS["dally"][1:])
+    assert any(len(fault.questions) > 1 for fault in faults(path))
+    with Recording(path) as recording:
+        (run,) = recording.runs
+        again = RepeatedRun(recording, run, ModelShelf())
+        for entry in recording.entries(run):
+            again.step(entry, recording.event(entry))
+        assert again.engine.fault_counts["gate"] == len(failed_questions(list(faults(path))))
