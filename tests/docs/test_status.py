@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from roost_engine.cluster.features import COLUMNS
-from roost_engine.plugins import Policies
+from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder
+from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.testing.builders import job
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format
 from roost_slurm.limits import MOST_TASKS
@@ -54,6 +57,16 @@ def test_what_is_off_by_default_is_off() -> None:
     assert config.mode is Mode.SHADOW
     for mode in Mode:
         assert f"`{mode.value}`" in PAGE
+
+
+def test_preemption_estimates_speeds_without_the_delay_gate() -> None:
+    page = (ROOT / "docs" / "preemption.md").read_text(encoding="utf-8")
+    assert page.lower().count("the delay gate need not be on") == 2
+    preemption = NetworkPreemptionConfig(partitions=("main",), moves=True)
+    policies = Plugins(preemption=preemption).policies(HeuristicScore())
+    assert isinstance(policies.gate, OpenGate)
+    assert policies.predictors is not None
+    assert policies.predictors.speed.estimate(job("1", gpus=8)).speeds.across_frac < 1.0
 
 
 def test_counts_are_those_of_the_code() -> None:
