@@ -296,7 +296,7 @@ class EngineMachine(RuleBasedStateMachine):
         return [gpu for gpu in every if gpu not in taken and (name, gpu) not in self.faults]
 
     def row(self, name: NodeName) -> int:
-        return self.harness.engine.cluster.row[name]
+        return self.harness.engine.cluster.index_of[name]
 
 
 def best_score(links: LinkMatrix, free: list[int], size: int) -> int:

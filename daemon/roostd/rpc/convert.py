@@ -110,7 +110,7 @@ def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], Jo
         UnknownNode: Slurm does not name it.
     """
     cluster = state.engine.cluster
-    row = cluster.row.get(name)
+    row = cluster.index_of.get(name)
     spec = None if row is None else cluster.specs[row]
     if row is None or spec is None:
         raise UnknownNode(name)
@@ -181,7 +181,7 @@ def topology(state: DaemonState, name: NodeName) -> pb.Topology:
 def _hello_with_gpus(state: DaemonState, name: NodeName) -> ProbeHello:
     report = state.board.report(name)
     if report is None:
-        if name not in state.engine.cluster.row:
+        if name not in state.engine.cluster.index_of:
             raise UnknownNode(name)
         raise UnknownTopology(f"node {name} has no probe: start roost-probe there")
     if not report.hello.gpus:
@@ -405,6 +405,6 @@ def _why_not(decision: Decision, rank: int) -> str:
 def uuids(state: DaemonState, name: NodeName, gpu_indices: Sequence[int]) -> list[str]:
     """UUIDs of GPUs of a node; empty when its probe has not told all of them."""
     cluster = state.engine.cluster
-    row = cluster.row.get(name)
+    row = cluster.index_of.get(name)
     known = () if row is None else cluster.uuids[row]
     return [known[gpu] for gpu in gpu_indices] if len(known) > max(gpu_indices, default=-1) else []

@@ -29,7 +29,7 @@ class Cluster:
     """All nodes, their GPUs, links and load, and the shares that jobs hold.
 
     Attributes; arrays are longer than there are nodes, read them through `[: len(self)]` slices:
-        row: node index, by name.
+        index_of: node index, by name.
         names: by node.
         specs: by node; None once Slurm no longer knows the node.
         uuids: by node, of its GPUs; empty until a probe reports them.
@@ -50,7 +50,7 @@ class Cluster:
     """
 
     def __init__(self) -> None:
-        self.row: dict[NodeName, int] = {}
+        self.index_of: dict[NodeName, int] = {}
         self.names: list[NodeName] = []
         self.specs: list[NodeSpec | None] = []
         self.uuids: list[tuple[GpuUuid, ...]] = []
@@ -95,7 +95,7 @@ class Cluster:
 
     def apply_node(self, spec: NodeSpec) -> bool:
         """Apply what Slurm says of a node. Returns whether more than its usability changed."""
-        node = self.row.get(spec.name)
+        node = self.index_of.get(spec.name)
         if node is None:
             node = self._add_node(spec.name)
         old = self.specs[node]
@@ -119,7 +119,7 @@ class Cluster:
 
     def remove_node(self, name: NodeName) -> None:
         """Offer nothing on a node that Slurm no longer knows; its index stays its own."""
-        node = self.row.get(name)
+        node = self.index_of.get(name)
         if node is not None and (spec := self.specs[node]) is not None:
             self.memo.clear()
             self._labels.change(node, spec, None)
@@ -137,7 +137,7 @@ class Cluster:
         Returns:
             False, and nothing is changed, when Slurm's GPU count differs: Slurm is the truth.
         """
-        node = self.row.get(name)
+        node = self.index_of.get(name)
         if node is None or self.specs[node] is None or self.gpu_count[node] != links.gpu_count:
             return False
         self._set_links(node, links, links.gpu_count)
@@ -146,7 +146,7 @@ class Cluster:
 
     def apply_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
         """Apply a probe's load. False when the node is unknown or has another GPU count."""
-        node = self.row.get(name)
+        node = self.index_of.get(name)
         count = int(self.gpu_count[node]) if node is not None else 0
         if node is None or not count or load.shape != (count, len(LOAD_COLUMNS)):
             return False
@@ -155,7 +155,7 @@ class Cluster:
 
     def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
         """Mark a GPU as broken or, with an empty fault, healthy. Returns whether that is news."""
-        node = self.row.get(name)
+        node = self.index_of.get(name)
         if node is None or not 0 <= gpu_index < self.gpu_count[node]:
             return False
         before = self.faults.get((node, gpu_index), "")
@@ -198,7 +198,7 @@ class Cluster:
 
     def hold(self, job_id: JobId, shares: Iterable[NodeShare]) -> None:
         """Let a job hold these shares, in place of those it held before."""
-        known_nodes, before = self.row, self._shares.get(job_id, ())
+        known_nodes, before = self.index_of, self._shares.get(job_id, ())
         if shares is before and before:
             return
         known = tuple([claimable(share) for share in shares if share.node in known_nodes])
@@ -252,7 +252,7 @@ class Cluster:
     def has_free(self, shares: Iterable[NodeShare]) -> bool:
         """Return whether all of these could be held now, on nodes that may be used."""
         for share in shares:
-            node = self.row.get(share.node)
+            node = self.index_of.get(share.node)
             if node is None or not self.usable[node]:
                 return False
             wanted = mask_of(share.gpu_indices)
@@ -292,11 +292,11 @@ class Cluster:
 
     def _claim(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:
-            self._free.claim(self.row[share.node], share)
+            self._free.claim(self.index_of[share.node], share)
 
     def _unclaim(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:
-            self._free.unclaim(self.row[share.node], share)
+            self._free.unclaim(self.index_of[share.node], share)
 
     # -- facts about one node --------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class Cluster:
         self._free.add_node()
         self._labels.add_node()
         self.loads.add_node()
-        self.row[name] = node
+        self.index_of[name] = node
         return node
 
     def _grow(self) -> None:
@@ -348,7 +348,7 @@ class Cluster:
         memory_bytes = self.memory_bytes[: len(self)].tolist()
         for shares in self._shares.values():
             for share in shares:
-                node = self.row[share.node]
+                node = self.index_of[share.node]
                 for gpu in share.gpu_indices:
                     holders[node][gpu] += 1
                 cpus[node] -= share.cpu_count

@@ -16,7 +16,7 @@ _SIZES, _CLOSEST, _USABLE = "largest node and rack", "closest tier", "usable GPU
 
 def tier_of(cluster: Cluster, shares: Iterable[NodeShare]) -> Tier | None:
     """Return the tier of what a job holds; None for nothing, or where a node is unknown."""
-    nodes = dict.fromkeys(cluster.row.get(share.node) for share in shares)
+    nodes = dict.fromkeys(cluster.index_of.get(share.node) for share in shares)
     if not nodes or None in nodes:
         return None
     if len(nodes) == 1:

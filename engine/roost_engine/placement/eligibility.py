@@ -160,9 +160,9 @@ def required_set(cluster: Cluster, job: JobSpec, nodes: NodeSet) -> NodeSet | No
     """Return the nodes of the job's node list; None when one of them is not among `nodes`."""
     if not job.required_nodes:
         return NO_NODES
-    if not all(name in cluster.row for name in job.required_nodes):
+    if not all(name in cluster.index_of for name in job.required_nodes):
         return None
-    required = node_set(cluster.row[name] for name in job.required_nodes)
+    required = node_set(cluster.index_of[name] for name in job.required_nodes)
     return None if required & ~nodes else required
 
 
@@ -251,5 +251,5 @@ def _fitting(
 
 def _named(cluster: Cluster, names: Sequence[NodeName]) -> NDArray[np.bool_]:
     named = np.zeros(len(cluster), dtype=np.bool_)
-    named[[cluster.row[name] for name in names if name in cluster.row]] = True
+    named[[cluster.index_of[name] for name in names if name in cluster.index_of]] = True
     return named

@@ -115,7 +115,7 @@ def _able(
             time_s, able = end_s, NO_NODES
         for _, job_id in ending:
             for share in cluster.shares(job_id):
-                node = cluster.row[share.node]
+                node = cluster.index_of[share.node]
                 if left >> node & 1:
                     freed[node] = freed.get(node, 0) + len(share.gpu_indices)
                     if gpu_free[node] + freed[node] >= gpu_count:

@@ -378,7 +378,7 @@ def _busy_frac(run: RunEnded) -> float | None:
     cluster = run.cluster
     found = list[float]()
     for share in run.job.shares:
-        row = cluster.row[share.node]
+        row = cluster.index_of[share.node]
         if not cluster.loads.known_frac[row]:
             return None
         load = cluster.loads.by_gpu[row, list(share.gpu_indices)][:, _LINK_COLUMNS]

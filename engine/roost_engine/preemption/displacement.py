@@ -68,7 +68,7 @@ def holders(
             if need is not None and not set(need.gpu_indices).isdisjoint(held.gpu_indices):
                 leaving[job_id] = None
     for need in shares:
-        row = cluster.row[need.node]
+        row = cluster.index_of[need.node]
         cpus, memory = int(cluster.cpu_free[row]), int(cluster.memory_free[row])
         here = [(v, s) for v in victims for s in cluster.shares(v) if s.node == need.node]
         for job_id, held in sorted(here, key=lambda pair: pair[0] not in leaving):
@@ -95,7 +95,7 @@ def vacated(
     held = {share.node: share for share in cluster.shares(job_id)}
     found = []
     for need in planned:
-        row, own = cluster.row[need.node], held.get(need.node, NodeShare(need.node, ()))
+        row, own = cluster.index_of[need.node], held.get(need.node, NodeShare(need.node, ()))
         cpus = int(cluster.cpu_free[row]) + own.cpu_count
         memory = int(cluster.memory_free[row]) + own.memory_bytes
         gpus = tuple(gpu for gpu in need.gpu_indices if (need.node, gpu) not in taken)

@@ -81,7 +81,9 @@ class Migration:
         It may be wrong only where it returns True.
         """
         cluster, shares = self._table.cluster, record.shares
-        own = node_set(cluster.row[share.node] for share in shares if share.node in cluster.row)
+        own = node_set(
+            cluster.index_of[share.node] for share in shares if share.node in cluster.index_of
+        )
         for shape in record.spec.shapes:
             usable = cluster.gpu_free.at_least[shape.gpus_per_node] | own
             if shape.node_count <= len(shares) and usable & gained:

@@ -288,7 +288,7 @@ def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, 
     """The link score of a job's GPUs, and the best that its nodes offer when idle."""
     score = best = 0
     for share in shares:
-        row = cluster.row.get(share.node)
+        row = cluster.index_of.get(share.node)
         if row is None:
             continue
         table = cluster.table(row)
@@ -299,7 +299,7 @@ def _link_scores(shares: tuple[NodeShare, ...], cluster: Cluster) -> tuple[int, 
 
 
 def _tier(shares: tuple[NodeShare, ...], cluster: Cluster) -> int:
-    rows = [cluster.row[share.node] for share in shares if share.node in cluster.row]
+    rows = [cluster.index_of[share.node] for share in shares if share.node in cluster.index_of]
     if len(rows) < 2:
         return 0
     return 1 if len({int(cluster.rack_id[row]) for row in rows}) == 1 else 2

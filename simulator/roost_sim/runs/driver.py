@@ -360,7 +360,7 @@ class Driver:
         cluster, mask = self.engine.cluster, mask_of(placement.gpu_indices)
         size, link_score, best_link_score = placement.shape.gpus_per_node, 0, 0
         for node in placement.nodes:
-            table = cluster.tables[cluster.free_as(cluster.row[node])[0]]
+            table = cluster.tables[cluster.free_as(cluster.index_of[node])[0]]
             link_score += table.score_by_set[mask]
             best_link_score += table.best_by_size[size]
         result.link_score, result.best_link_score = link_score, best_link_score

@@ -302,7 +302,7 @@ async def test_a_node_whose_probe_came_before_slurm_knew_it_gets_its_links(
             await early.write(greeting)
             assert await early.code() is grpc.StatusCode.NOT_FOUND
             slurm.set_node(builders.node("n3"))
-            await daemon.until(lambda: "n3" in daemon.daemon.state.engine.cluster.row, "n3")
+            await daemon.until(lambda: "n3" in daemon.daemon.state.engine.cluster.index_of, "n3")
             call = stub.Stream()
             await call.write(greeting)
             await call.read()

@@ -80,6 +80,6 @@ class LeastInterference:
 
     def _add(self, cluster: Cluster, shares: Shares, duty: int) -> None:
         for share in shares:
-            node = cluster.row[share.node]
+            node = cluster.index_of[share.node]
             self._of_jobs[node] += duty
             self._of_gpus[node] += duty * len(share.gpu_indices)

@@ -111,7 +111,7 @@ class LeastWorkload:
 
     def _add(self, cluster: Cluster, shares: Shares, end_ms: int, sign: int) -> None:
         for share in shares:
-            node, gpu_count = cluster.row[share.node], len(share.gpu_indices)
+            node, gpu_count = cluster.index_of[share.node], len(share.gpu_indices)
             self._end_sums[node] += sign * end_ms * gpu_count
             self._gpu_sums[node] += sign * gpu_count
 

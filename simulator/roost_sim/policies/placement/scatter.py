@@ -78,7 +78,7 @@ class Scattered:
     def _take(self, free: FreeGpus, at_s: float) -> NDArray[np.int64] | None:
         if not free.job.required_nodes:
             return self.rule.take(free, at_s)
-        nodes = [free.cluster.row[name] for name in free.job.required_nodes]
+        nodes = [free.cluster.index_of[name] for name in free.job.required_nodes]
         taken = lowest_of(free.masks, np.isin(free.nodes, nodes).astype(np.int64))
         left = free.without(taken)
         if left.wanted:

@@ -144,12 +144,12 @@ class Site:
         assert sum(len(share.gpu_indices) for share in shares) == found.shape.gpu_count
         assert list(placement.nodes) == sorted(set(placement.nodes))
         for share in shares:
-            seen = NODES[self.cluster.row[share.node]]
+            seen = NODES[self.cluster.index_of[share.node]]
             assert list(share.gpu_indices) == sorted(set(share.gpu_indices))
             assert spec.partition in seen.partitions
             assert set(spec.features) <= set(seen.features)
             assert share.node not in spec.excluded_nodes
-            assert self.cluster.row[share.node] not in reserved_nodes
+            assert self.cluster.index_of[share.node] not in reserved_nodes
             assert share.gpu_indices
         assert set(spec.required_nodes) <= set(placement.nodes)
 
