@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.limits import LONGEST_COMMENT, whole_number
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.tres import (
     TresError,
     allocated_gpus,
@@ -87,7 +87,7 @@ class JobDetail:
     """
 
     number: int
-    state: JobState
+    state: SlurmJobState
     reason: str
     is_held: bool
     min_node_count: int
@@ -320,8 +320,8 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in _text(text).split(",") if word)
 
 
-def _state(text: str) -> JobState:
-    return JobState(text) if text in JobState.__members__ else JobState.OTHER
+def _state(text: str) -> SlurmJobState:
+    return SlurmJobState(text) if text in SlurmJobState.__members__ else SlurmJobState.OTHER
 
 
 def _text(text: str) -> str:

@@ -59,7 +59,7 @@ _LIMIT = re.compile(r"(?:(?:(\d{1,20})-)?(\d{1,20}):)?(\d{1,20}):(\d{1,20})", re
 _BEYOND_DATETIME = re.compile(r"\d{5,20}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 
 
-class JobState(StrEnum):
+class SlurmJobState(StrEnum):
     """Slurm's job states, as far as Roost distinguishes them."""
 
     PENDING = "PENDING"
@@ -72,7 +72,12 @@ class JobState(StrEnum):
 
 # In these states a job holds its allocation.
 HOLDING = frozenset(
-    {JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING, JobState.CONFIGURING}
+    {
+        SlurmJobState.RUNNING,
+        SlurmJobState.SUSPENDED,
+        SlurmJobState.COMPLETING,
+        SlurmJobState.CONFIGURING,
+    }
 )
 
 
@@ -103,7 +108,7 @@ class QueuedJob:
     is_heterogeneous: bool = False
     user_id: int = 0
     partition: str = ""
-    state: JobState = JobState.PENDING
+    state: SlurmJobState = SlurmJobState.PENDING
     reason: str = ""
     priority: int = 0
     submit_epoch_s: float = 0.0
@@ -138,7 +143,7 @@ class QueuedJob:
     @property
     def is_pending(self) -> bool:
         """Waits in the queue, for whatever reason."""
-        return self.state is JobState.PENDING
+        return self.state is SlurmJobState.PENDING
 
     @property
     def is_holding(self) -> bool:
@@ -291,8 +296,8 @@ def parse_limit(text: str) -> float | None:
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-def _state(text: str) -> JobState:
-    return JobState(text) if text in JobState.__members__ else JobState.OTHER
+def _state(text: str) -> SlurmJobState:
+    return SlurmJobState(text) if text in SlurmJobState.__members__ else SlurmJobState.OTHER
 
 
 def _text(text: str) -> str:

@@ -8,7 +8,7 @@ from roost_slurm.scontrol import (
     parse_nodes,
     parse_racks,
 )
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 
 MIB = 1 << 20
 
@@ -65,7 +65,7 @@ def test_comment_full_of_keys_forges_nothing(release: str) -> None:
     text = read(release, "show_job.txt")
     assert "\nJobId=1 JobName=forged" in text
     assert 1 not in parse_jobs(text)
-    assert parse_jobs(genuine(text))[1].state is JobState.RUNNING
+    assert parse_jobs(genuine(text))[1].state is SlurmJobState.RUNNING
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -4,8 +4,8 @@ from tests.slurm_glue.recorded import RELEASES, numbers, read
 from roost_slurm.squeue import (
     FIELDS,
     SEPARATOR,
-    JobState,
     QueuedJob,
+    SlurmJobState,
     parse_limit,
     parse_queue,
     parse_tasks,
@@ -49,7 +49,7 @@ def test_all_ways_to_ask_for_gpus_are_read(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_states_and_reasons_are_read(release: str) -> None:
     jobs = recorded(release)
-    assert jobs["typed"].state is JobState.RUNNING
+    assert jobs["typed"].state is SlurmJobState.RUNNING
     assert jobs["suspended"].is_holding
     assert jobs["gres"].is_pending
     assert jobs["held"].priority == 0

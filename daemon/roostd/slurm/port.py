@@ -25,7 +25,7 @@ from roost_slurm.scontrol import (
     parse_nodes,
     parse_racks,
 )
-from roost_slurm.squeue import JobState, QueuedJob, parse_queue
+from roost_slurm.squeue import QueuedJob, SlurmJobState, parse_queue
 from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
@@ -308,7 +308,7 @@ class SlurmCli:
             await self._run(commands.requeue(job_id))
         except SlurmTimeout:
             now = await self._detail(job_id)
-            if now is None or now.state is JobState.RUNNING:
+            if now is None or now.state is SlurmJobState.RUNNING:
                 raise
         reach("after_requeue")
 
@@ -353,7 +353,7 @@ class SlurmCli:
         detail = await self._detail(job_id)
         if detail is None:
             raise JobNotWaiting(job_id, "gone")
-        if detail.state is not JobState.PENDING or detail.is_held:
+        if detail.state is not SlurmJobState.PENDING or detail.is_held:
             raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
         return detail
 

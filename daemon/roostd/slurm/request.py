@@ -8,7 +8,7 @@ from roost_slurm import commands
 from roost_slurm.commands import Argv
 from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
 from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
 from roost_slurm.versions import Traits
@@ -22,7 +22,7 @@ def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
     Raises:
         SlurmRefused: it does not run, or has no lease stamp: plain Slurm would start it again.
     """
-    if detail is None or detail.state is not JobState.RUNNING:
+    if detail is None or detail.state is not SlurmJobState.RUNNING:
         is_what = "gone" if detail is None else detail.state.lower()
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} is {is_what}, not running")
     if parse_stamp(detail.admin_comment) is None:

@@ -21,7 +21,7 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, NodeSpec
 from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.jobs import NO_GPUS, JobReader, LeftToSlurm
 from roostd.slurm.limits import LONGEST_REASON
@@ -230,7 +230,7 @@ class _Reading:
         Slurm counts the restart the moment that the requeue is asked for.
         """
         life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
-        is_leaving = job.state is JobState.COMPLETING and _came_back(known, life)
+        is_leaving = job.state is SlurmJobState.COMPLETING and _came_back(known, life)
         return known if is_leaving and known is not None else life
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:

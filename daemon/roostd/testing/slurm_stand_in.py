@@ -21,7 +21,7 @@ from roost_slurm.commands import Argv
 from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import AllocatedNode, Settings
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
@@ -90,14 +90,14 @@ class SlurmStandIn:
     def end(self, job_id: JobId) -> None:
         """End a job, or cancel one that waits."""
         job = self._jobs.pop(job_id)
-        if job.state is JobState.RUNNING:
+        if job.state is SlurmJobState.RUNNING:
             self._tell(Ended(job_id))
         self.tick()
 
     def stop(self, job_id: JobId) -> None:
         """Take a running job's nodes and let it wait again, for two minutes as Slurm does."""
         job = self._jobs[job_id]
-        job.state, job.allocated, job.reason = JobState.PENDING, (), "BeginTime"
+        job.state, job.allocated, job.reason = SlurmJobState.PENDING, (), "BeginTime"
         job.restart_count += 1
         job.start_epoch_s = 0.0
         job.begin_epoch_s = self._now() + 121
@@ -126,7 +126,7 @@ class SlurmStandIn:
         """Let the next calls of an operation ("pin", "renew", "queue", ...) go wrong, in turn."""
         self._faults.extend((operation, fault) for fault in faults)
 
-    def state(self, job_id: JobId) -> JobState | None:
+    def state(self, job_id: JobId) -> SlurmJobState | None:
         """A job's state; None when it is gone."""
         job = self._jobs.get(job_id)
         return job.state if job is not None else None
@@ -140,10 +140,10 @@ class SlurmStandIn:
         now_s = self._now()
         for job in list(self._jobs.values()):
             is_over = job.run_s is not None and job.start_epoch_s + job.run_s <= now_s
-            if job.state is JobState.RUNNING and is_over:
+            if job.state is SlurmJobState.RUNNING and is_over:
                 del self._jobs[job.job_id]
                 self._tell(Ended(job.job_id))
-        waiting = (job for job in self._jobs.values() if job.state is JobState.PENDING)
+        waiting = (job for job in self._jobs.values() if job.state is SlurmJobState.PENDING)
         for job in sorted(waiting, key=lambda job: (-job.priority, job.number)):
             self._try_to_start(job, now_s)
 
@@ -269,7 +269,7 @@ class SlurmStandIn:
         job = self._jobs.get(job_id)
         if job is None:
             raise JobNotWaiting(job_id, "gone")
-        if job.state is not JobState.PENDING or job.priority == 0:
+        if job.state is not SlurmJobState.PENDING or job.priority == 0:
             raise JobNotWaiting(job_id, "held" if job.priority == 0 else job.state.lower())
         return job
 
@@ -283,7 +283,7 @@ class SlurmStandIn:
             raise SlurmRefused(argv, 1, f"Invalid node name specified: {unknown}")
         for job_id in _expand_jobs(values.pop("jobid")):
             job = self._jobs.get(job_id)
-            if job is not None and job.state is JobState.PENDING:
+            if job is not None and job.state is SlurmJobState.PENDING:
                 self._change(job, values)
         self.tick()
         if is_answer_lost:
@@ -322,13 +322,13 @@ class SlurmStandIn:
         if allocated is None:
             job.reason = "Resources"
             return
-        job.state, job.reason, job.allocated = JobState.RUNNING, "", allocated
+        job.state, job.reason, job.allocated = SlurmJobState.RUNNING, "", allocated
         job.start_epoch_s = now_s
         self._tell(Started(job.job_id))
 
     def _is_array_full(self, job: StandInJob) -> bool:
         running = sum(
-            other.state is JobState.RUNNING and other.array_number == job.array_number
+            other.state is SlurmJobState.RUNNING and other.array_number == job.array_number
             for other in self._jobs.values()
         )
         return (

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from roost_engine.domain.model import JobId, NodeSpec
 from roost_slurm.hostlist import compress, expand
 from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.tres import gpu_count, parse_gres, typed_indices
 
 
@@ -35,7 +35,7 @@ class StandInJob:
     qos: str = ""
     refuses_requeue: bool = False
     priority: int = 1
-    state: JobState = JobState.PENDING
+    state: SlurmJobState = SlurmJobState.PENDING
     reason: str = ""
     restart_count: int = 0
     start_epoch_s: float = 0.0

@@ -19,7 +19,7 @@ from roost_formats.journal.reader import JournalReader
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_slurm import heartbeat
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roostd.config.config import Config
 from roostd.ops.folders import StateFolderInUse
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
@@ -78,7 +78,7 @@ async def test_shadow_mode_decides_and_touches_nothing(slurm: SlurmStandIn, tmp_
         (job_id,) = slurm.submit(gpus_per_node=2)
         await daemon.until(lambda: job_id in daemon.places(), "a decision")
 
-        assert slurm.state(job_id) is JobState.PENDING
+        assert slurm.state(job_id) is SlurmJobState.PENDING
     assert slurm.argvs == []
 
 
@@ -369,7 +369,7 @@ async def test_a_reload_changes_modes_at_once(slurm: SlurmStandIn, tmp_path: Pat
         await daemon.until(
             lambda: daemon.count("roost_decisions_total", policy="heuristic") > 0, ""
         )
-        assert slurm.state(job_id) is JobState.PENDING
+        assert slurm.state(job_id) is SlurmJobState.PENDING
 
         daemon.daemon.reload()
         await daemon.until_running(job_id)
@@ -421,7 +421,7 @@ async def test_jobs_of_a_partition_that_is_enforced_no_more_lose_their_leases(
         assert len(released) == 1
         assert daemon.daemon.watch.leased() == ()
         slurm.end(first)
-        assert all(slurm.state(job_id) is JobState.RUNNING for job_id in waiting)
+        assert all(slurm.state(job_id) is SlurmJobState.RUNNING for job_id in waiting)
 
 
 async def test_a_wrong_configuration_is_not_loaded_and_the_old_one_stays(

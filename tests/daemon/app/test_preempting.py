@@ -19,7 +19,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal, Memo
 from roost_formats.journal.reader import JournalReader
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import SlurmVersion
 from roostd.config.config import Config
@@ -82,7 +82,7 @@ async def test_a_job_that_can_go_on_makes_room_and_runs_again(
         (waiting,) = slurm.submit(gpus=8)
         await daemon.until_running(waiting)
         await daemon.until(lambda: asked(settings) == (victim,), "a kill would not be forgotten")
-        assert slurm.state(victim) is JobState.PENDING
+        assert slurm.state(victim) is SlurmJobState.PENDING
         await daemon.until(
             lambda: slurm.lease_left_s(victim) < 61.0, "it has a lease, not Slurm's two minutes"
         )
@@ -139,7 +139,7 @@ async def test_a_refused_requeue_leaves_the_victim_running_and_the_other_waiting
         )
         await daemon.until_running(victim)
         assert daemon.daemon.state.engine.record(waiting).state is Stands.WAITING
-        assert slurm.state(victim) is JobState.RUNNING
+        assert slurm.state(victim) is SlurmJobState.RUNNING
         slurm.end(victim)
         await daemon.until_running(waiting)
     assert PreemptionRefused in assert_replays(settings)
@@ -206,7 +206,7 @@ async def test_a_restarted_daemon_may_stop_a_job_that_ran_before_it(
     async with running(slurm, settings) as daemon:
         (waiting,) = slurm.submit(gpus=8)
         await daemon.until_running(waiting)
-        assert slurm.state(victim) is JobState.PENDING
+        assert slurm.state(victim) is SlurmJobState.PENDING
         slurm.end(waiting)
         await daemon.until_running(victim)
         assert stop_count(daemon, victim) == 1

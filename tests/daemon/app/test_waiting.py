@@ -12,7 +12,7 @@ from roost_engine.plugins import Plugins
 from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.app import daemon as service
 from roostd.testing.slurm_stand_in import SlurmStandIn
@@ -94,7 +94,7 @@ async def test_hundreds_of_leases_are_renewed_in_one_call(
         await daemon.until(lambda: bool(daemon.count("roost_lease_renewals_total")), "a renewal")
         renewals = [argv for argv in slurm.argvs if argv[-1] == "StartTime=now+60"]
         assert [argv[2].count(",") + 1 for argv in renewals] == [300]
-        assert all(slurm.state(job_id) is JobState.PENDING for job_id in jobs)
+        assert all(slurm.state(job_id) is SlurmJobState.PENDING for job_id in jobs)
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
@@ -150,7 +150,7 @@ async def test_an_owner_who_starts_his_job_now_has_his_will(
         (job_id,) = slurm.submit(gpus_per_node=4)
         await until_deferred(daemon, job_id)
         slurm.update(job_id, StartTime="now")
-        assert slurm.state(job_id) is JobState.RUNNING
+        assert slurm.state(job_id) is SlurmJobState.RUNNING
         await daemon.until_running(job_id)
 
 

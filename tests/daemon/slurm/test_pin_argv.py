@@ -6,14 +6,14 @@ from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import shape
 from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.request import pin_argv
 
 
 def pending(tres: dict[str, str], nodes: tuple[int, int | None]) -> JobDetail:
     return JobDetail(
         number=7,
-        state=JobState.PENDING,
+        state=SlurmJobState.PENDING,
         reason="BeginTime",
         is_held=False,
         min_node_count=nodes[0],

@@ -17,7 +17,7 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
@@ -168,7 +168,7 @@ async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Wat
     await watcher.pin(job_id, "n1", 6, 7)
     await watcher.look()
     snapshot = await watcher.slurm.queue()
-    leaving = replace(snapshot.jobs[0], state=JobState.COMPLETING, restart_count=1)
+    leaving = replace(snapshot.jobs[0], state=SlurmJobState.COMPLETING, restart_count=1)
     names = [NodeName("n1"), NodeName("n2")]
     before = watcher.view
     watcher.view = view(replace(snapshot, jobs=(leaving,)), watcher.reader, names, before, 1001.0)
