@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check_slurm_conf(loaded: LoadedConfig) -> None:
-    """Name a slurm.conf that is not there: Slurm's commands wait a minute for it to appear.
+    """Check that slurm.conf can be read: Slurm's commands wait a minute for a missing one.
 
     Raises:
-        ConfigError: it cannot be read.
+        ConfigError: slurm.conf cannot be read.
     """
     conf = loaded.config.slurm.conf
     if conf is None:
@@ -55,8 +55,8 @@ def _check_slurm_conf(loaded: LoadedConfig) -> None:
 
 
 def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int:
-    # Checking a configuration needs neither grpc nor onnxruntime, and starts ten times faster.
-    # gRPC reads its log level when it is imported, and says itself what our errors say better.
+    # Imported here: `check-config` needs neither grpc nor onnxruntime, and starts ten times faster.
+    # gRPC reads its log level when it is imported; its messages repeat Roost's errors less clearly.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from roostd.app.daemon import serve
     from roostd.ops.folders import StateFolderInUse

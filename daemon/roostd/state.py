@@ -1,4 +1,4 @@
-"""What the daemon is doing right now: written by its tasks, read by its gRPC services."""
+"""The daemon's present state: written by its tasks, read by its gRPC services."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,18 +15,20 @@ from roostd.telemetry.board import ProbeBoard
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a job is, and the partition that it was submitted to."""
+    """The user of a job, and the partition that it was submitted to."""
 
     user_id: int
     partition: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftJob:
+class UnmanagedJob:
     """A job that Roost does not place, and why.
 
     Attributes:
-        is_blocked: held, depending or beyond its array's limit: Roost places it once it may go.
+        reason: why, for a human.
+        is_blocked: the job is held, depends on another job or is beyond its array's limit: Roost
+            places it once that ends.
     """
 
     reason: str
@@ -35,30 +37,31 @@ class LeftJob:
 
 @dataclass(slots=True, kw_only=True)
 class DaemonState:
-    """Shared by the tasks of one event loop; nobody keeps a part of it across an await.
+    """What the tasks of the daemon's event loop share; no task keeps a part of it across an await.
 
     Attributes:
         version: of the daemon.
         clock: engine time.
-        config: what holds now; a reload replaces it.
-        engine: what decides now; a reload and a long run replace it.
-        board: what the probes say.
+        config: the configuration in effect; a reload replaces it.
+        engine: the engine in service; a reload and a long run of the journal replace it.
+        board: the newest reports of the probes.
         started_s: engine time at which this daemon started.
-        policy_model: what the configuration asked for, or "heuristic" when none was loaded.
+        policy_model: the model that the configuration names, or "heuristic" when none was loaded.
         policy_fault: why the heuristic answers instead of the model; empty when it does not.
-        cluster: its name.
+        cluster: Slurm's ClusterName.
         slurm_version: empty until Slurm has answered.
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
-        node_states: Slurm's word on each node, in full: "mixed+drain".
-        job_ids: the JobId of each of Slurm's numeric ids: they differ for tasks of arrays.
-        owners: of every job in Slurm's queue, and of ended ones that the engine remembers.
-        left: jobs that ask for GPUs and that Roost does not place; also while they run.
-        left_reasons: why, of every waiting job that Roost does not place, CPU jobs too.
-        rests: engine time before which each requeued job that waits must not start.
-        comments: what users tell of jobs by their comments, of those who do.
-        earlier_places: what was decided before the present engine was born, by the journal.
-        policy_failures: the last fault of each slot whose policy has failed in the present engine.
+        node_states: Slurm's state of each node, in full: "mixed+drain".
+        job_ids: the JobId of each of Slurm's numeric ids: the two differ for tasks of arrays.
+        owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
+        unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
+        unmanaged_reasons: why, for every waiting job that Roost does not place, CPU jobs too.
+        settle_until_s: engine time before which each requeued job that waits must not start.
+        comments: what users state about their jobs in `--comment`, for jobs with such a comment.
+        earlier_decisions: the placements that engines before the present one decided, from the
+            journal.
+        policy_failures: the last fault of each slot whose policy has ever failed.
     """
 
     version: str
@@ -76,15 +79,15 @@ class DaemonState:
     node_states: dict[NodeName, str] = field(default_factory=dict)
     job_ids: dict[int, JobId] = field(default_factory=dict)
     owners: dict[JobId, Owner] = field(default_factory=dict)
-    left: dict[JobId, LeftJob] = field(default_factory=dict)
-    left_reasons: Mapping[JobId, str] = field(default_factory=dict)
-    rests: Mapping[JobId, float] = field(default_factory=dict)
+    unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
+    unmanaged_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     comments: dict[JobId, JobComment] = field(default_factory=dict)
-    earlier_places: dict[JobId, Place] = field(default_factory=dict)
+    earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     policy_failures: dict[str, str] = field(default_factory=dict)
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
-        """What was decided for a job, by this engine or one before it."""
+        """Return what was decided for a job, by this engine or by an earlier one."""
         if isinstance(record, JobRecord) and record.placement and record.decision:
             return Place(job_id=job_id, placement=record.placement, decision=record.decision)
-        return self.earlier_places.get(job_id)
+        return self.earlier_decisions.get(job_id)

@@ -45,7 +45,7 @@ def state() -> DaemonState:
         links=topology.links,
         nics=topology.nics,
     )
-    board.greet(read_hello(hello), object())
+    board.apply_hello(read_hello(hello), object())
     config = Config(listen=Listen(probes="127.0.0.1:0"))
     return DaemonState(
         version="0.1.0", clock=clock, config=config, engine=harness.engine, board=board

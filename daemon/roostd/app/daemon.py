@@ -1,4 +1,4 @@
-"""The daemon: puts the parts together, starts them, reloads and stops them."""
+"""The daemon: builds its parts, starts them, reloads the configuration and stops."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
-from roostd.ops.heartbeat import Pulse
+from roostd.ops.heartbeat import HeartbeatWriter
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import serve_metrics
@@ -43,16 +43,16 @@ from roostd.telemetry.board import ProbeBoard
 
 _log = structlog.get_logger(__name__)
 
-HEARTBEAT_S = 3.0  # a fifth of the time after which job_submit.lua takes the daemon for dead
+HEARTBEAT_S = 3.0  # a fifth of the age at which job_submit.lua takes the daemon for dead
 DRAIN_S = 10.0
 STOP_GRACE_S = 2.0
-HOUSEKEEPING_S = 1.0
+UPKEEP_S = 1.0
 ANNOUNCE_S = 2.0
 JOURNAL_RETRY_S = 30.0
 
 
 class DaemonFailed(RoostError):
-    """A task of the daemon failed that never should; systemd starts it anew."""
+    """A task of the daemon failed that never should; systemd starts the daemon again."""
 
 
 def serve(config: Config, reload: Callable[[], Config]) -> None:
@@ -60,10 +60,10 @@ def serve(config: Config, reload: Callable[[], Config]) -> None:
 
     Args:
         config: to start with.
-        reload: reads the configuration anew, at SIGHUP.
+        reload: reads the configuration again, at SIGHUP.
 
     Raises:
-        RoostError: it could not start, or one of its tasks failed.
+        RoostError: the daemon could not start, or one of its tasks failed.
     """
     raise_file_limit()
     asyncio.run(Daemon(config, reload).run())
@@ -74,11 +74,12 @@ class Daemon:
 
     Args:
         config: to start with.
-        reload: reads the configuration anew.
+        reload: reads the configuration again.
         slurm: the cluster; Slurm's own commands when None.
         environ: for NOTIFY_SOCKET and the like.
         registry: where metrics are registered.
-        handles_signals: False where somebody else's process and threads are not ours to steer.
+        handles_signals: False where the daemon runs inside another program, which handles its
+            signals itself.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Daemon:
         self._handles_signals = handles_signals
         self._under_systemd = "JOURNAL_STREAM" in environ
         self._notify = Notifier(environ)
-        self._pulse = Pulse(config.paths.runtime_dir)
+        self._heartbeat = HeartbeatWriter(config.paths.runtime_dir)
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.started = asyncio.Event()
@@ -132,7 +133,7 @@ class Daemon:
         self._reloading.set()
 
     def stop(self) -> None:
-        """Begin to drain."""
+        """Start to drain."""
         self._stopping.set()
 
     def _build(self, config: Config) -> None:
@@ -146,7 +147,7 @@ class Daemon:
             config.journal.max_bytes // 4,
             JOURNAL_RETRY_S,
             fault=opened.fault,
-            reopen=opener.anew,
+            reopen=opener.open,
         )
         board = ProbeBoard(clock.now_s, self._emit)
         self.state = DaemonState(
@@ -173,13 +174,13 @@ class Daemon:
         )
 
     def _build_parts(self, config: Config, slurm: SlurmPort) -> None:
-        """Put together what runs as tasks of its own."""
+        """Build the parts that run as tasks of their own."""
         self.watch = SlurmWatch(
             slurm,
             self.state,
             self.metrics,
             self._emit,
-            self._release,
+            self._release_needless,
             config.paths.runtime_dir / SPOOL_FOLDER,
         )
         self.applier = Applier(
@@ -188,7 +189,7 @@ class Daemon:
             self.recorder,
             self.metrics,
             self._emit,
-            self.watch.look,
+            self.watch.poll,
             config.slurm.concurrent_pin_count,
         )
         self.decisions = DecisionLoop(
@@ -200,19 +201,19 @@ class Daemon:
             config.listen,
             config.operator_socket,
             config.admin_socket,
-            self._say,
+            self._report,
         )
 
     def _emit(self, event: Event) -> None:
         self.decisions.put(event)
 
-    async def _say(self, event: Event) -> None:
-        """Tell the engine, and see to it that what follows outlives this process."""
-        await self.decisions.say(event)
-        await self.recorder.wait_durable(self.knowledge.keep())
+    async def _report(self, event: Event) -> None:
+        """Report an event to the engine, and return once its effect is on disk."""
+        await self.decisions.report(event)
+        await self.recorder.wait_durable(self.knowledge.write())
 
-    def _release(self, job_ids: Sequence[JobId]) -> None:
-        self.applier.release(job_ids)
+    def _release_needless(self, job_ids: Sequence[JobId]) -> None:
+        self.applier.release_needless(job_ids)
 
     async def _serve(self) -> None:
         try:
@@ -225,8 +226,8 @@ class Daemon:
             serve_metrics(self.metrics.registry, self._config.listen.metrics)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
-            await self.watch.first_look()
-            self.state.earlier_places = await self.recorder.places(self.watch.job_ids())
+            await self.watch.first_poll()
+            self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
             running = [
                 tasks.create_task(work)
                 for work in (
@@ -234,7 +235,7 @@ class Daemon:
                     self.watch.run(),
                     self._renew_leases(),
                     self._announce(),
-                    self._keep_house(),
+                    self._upkeep(),
                     self._reload_when_asked(),
                 )
             ]
@@ -254,25 +255,25 @@ class Daemon:
             await writer
 
     async def _drain(self, running: list[asyncio.Task[None]]) -> None:
-        """Finish pins that are under way; jobs that wait keep their leases, which run out.
+        """Finish the pins under way; waiting jobs keep their leases, which run out.
 
-        A daemon that starts again within a lease finds them waiting as they were; otherwise
-        plain Slurm starts them. New submissions are plain at once: the heartbeat goes first.
+        A daemon that starts again within a lease finds these jobs still waiting; otherwise plain
+        Slurm starts them. The heartbeat is removed first, so new submissions get no lease.
         """
         self._notify.stopping()
         _log.info("roostd_draining")
-        self._pulse.stop()
+        self._heartbeat.remove()
         await self.servers.set_serving(False)
         await self.applier.drain(DRAIN_S)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        self.knowledge.keep()
+        self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
         _log.info("roostd_stopped")
 
-    # -- what happens again and again --------------------------------------------------------
+    # -- periodic tasks ----------------------------------------------------------------------
 
     async def _renew_leases(self) -> None:
         while True:
@@ -280,16 +281,16 @@ class Daemon:
             await asyncio.sleep(self.state.config.slurm.lease_s / 3)
 
     async def _announce(self) -> None:
-        """Say what jobs wait for; those that are placed within this time say nothing."""
+        """Write the reasons of waiting jobs into Slurm; a job placed before that gets none."""
         while True:
             await asyncio.sleep(ANNOUNCE_S)
             await self.applier.announce()
 
-    async def _keep_house(self) -> None:
-        """Bring gauges, health and the journal's runs up to date."""
+    async def _upkeep(self) -> None:
+        """Bring gauges, health and the journal's runs up to date, once in UPKEEP_S."""
         is_serving: bool | None = None
         gc.collect()
-        gc.freeze()  # what lives this long lives on; scanning it again only costs pauses
+        gc.freeze()  # objects of the start are never freed; scanning them again costs pauses
         while True:
             state, healthy = self.state, not self.state.slurm_fault
             state.journal_fault = self.recorder.fault
@@ -298,24 +299,24 @@ class Daemon:
                 await self.servers.set_serving(healthy)
             set_gauges(self.metrics, state, self.recorder)
             self._notify.status(status_line(state))
-            self._links.look()
-            self.knowledge.keep_if_due()
+            self._links.poll()
+            self.knowledge.write_if_due()
             if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
                 await self.knowledge.read_late()
                 self._engines.begin()
-                self.decisions.restart(self.watch.world())
-            await asyncio.sleep(HOUSEKEEPING_S)
+                self.decisions.restart(self.watch.cluster_events())
+            await asyncio.sleep(UPKEEP_S)
 
     def _beat_s(self) -> float:
         watchdog_s = self._notify.watchdog_s
         return HEARTBEAT_S if watchdog_s is None else min(HEARTBEAT_S, watchdog_s / 2)
 
     def _beat(self) -> None:
-        """The decision loop turns: tell systemd and, while Slurm answers, job_submit.lua."""
+        """Notify systemd that the decision loop runs, and job_submit.lua while Slurm answers."""
         self._notify.watchdog()
         if self.state.slurm_fault:
             return
-        self._pulse.beat(self.state.config)
+        self._heartbeat.write(self.state.config)
 
     # -- engines and configurations ----------------------------------------------------------
 
@@ -328,7 +329,7 @@ class Daemon:
             self._notify.ready(status_line(self.state))
 
     def _reload(self) -> None:
-        """Take over a new configuration as a whole, or keep the old one as a whole."""
+        """Apply a new configuration as a whole, or keep the old one as a whole."""
         try:
             config = self._reload_config()
             check_unchanged(self._config, config)
@@ -340,7 +341,7 @@ class Daemon:
         self.state.config, self._engines.speeds = config, speeds
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         self._engines.begin()
-        self.decisions.restart(self.watch.world())
+        self.decisions.restart(self.watch.cluster_events())
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")
 

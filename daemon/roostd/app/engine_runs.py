@@ -1,4 +1,4 @@
-"""Runs of the journal: each begins with a fresh engine and a head that says how to make another."""
+"""Begins runs of the journal, each with a fresh engine and the RunHead that a replay needs."""
 
 import structlog
 
@@ -20,11 +20,11 @@ _log = structlog.get_logger(__name__)
 
 
 class EngineRuns:
-    """Makes engines of the configuration that holds.
+    """Makes engines from the configuration in effect.
 
     Args:
-        state: gets each engine.
-        knowledge: what its policies know from the start.
+        state: receives each engine.
+        knowledge: what the policies of a fresh engine know.
         recorder: the journal.
         speeds: of the models that users may name; see `read_speeds`.
     """
@@ -40,14 +40,14 @@ class EngineRuns:
         self.speeds = speeds
 
     def begin(self) -> None:
-        """Put a fresh engine in the old one's place; what it placed can still be explained."""
+        """Replace the engine by a fresh one; the old engine's placements can still be explained."""
         state = self._state
         score = self._load_score()
         config = state.config.engine.to_core()
         for job_id, record in state.engine.records():
             place = state.place(job_id, record)
             if place is not None:
-                state.earlier_places[job_id] = place
+                state.earlier_decisions[job_id] = place
         plugins = Plugins(
             gate=state.config.gate.to_core(),
             preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
@@ -79,9 +79,9 @@ class EngineRuns:
 
 
 def read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:
-    """Read the table of speeds that the configuration names.
+    """Return the table of speeds that the configuration names; empty where it names none.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: the table cannot be used.
     """
     return load_speeds(config.gate.speeds) if config.gate.speeds is not None else ()

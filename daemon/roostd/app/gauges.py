@@ -7,7 +7,7 @@ from roostd.state import DaemonState
 
 
 def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None:
-    """Bring the gauges up to date."""
+    """Set every gauge from the daemon's state."""
     counts: dict[str, int] = {one.value: 0 for one in JobState if one is not JobState.ENDED}
     for _, record in state.engine.known_jobs():
         counts[record.state] += 1
@@ -29,8 +29,8 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
 
 
 def status_line(state: DaemonState) -> str:
-    """How many jobs wait and were placed, and what is wrong."""
+    """Return how many jobs wait and were placed, and the faults."""
     faults = [state.slurm_fault, state.policy_fault, state.journal_fault]
     waiting = len(state.engine.waiting())
-    told = f"{waiting} jobs wait, {state.engine.decision_count} placed"
-    return "; ".join(filter(None, [told, *faults]))
+    counts = f"{waiting} jobs wait, {state.engine.decision_count} placed"
+    return "; ".join(filter(None, [counts, *faults]))

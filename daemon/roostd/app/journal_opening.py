@@ -1,6 +1,6 @@
-"""Opens the journal at the start and after a fault, and says what became of it.
+"""Opens the journal at the start and after a fault, and logs damage.
 
-The daemon starts without a journal if it must: placement needs none. See Recorder.
+The daemon starts without a journal where none can be opened: placement needs none. See Recorder.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenedJournal:
-    """What there is of a journal.
+    """The journal that a start finds.
 
     Attributes:
-        journal: to be read; None where not even that is possible.
-        fault: why it cannot be written; empty when it can.
+        journal: can be read; None where not even that is possible.
+        fault: why the journal cannot be written; empty when it can.
     """
 
     journal: Journal | None
@@ -34,7 +34,7 @@ class OpenedJournal:
 
     @property
     def epoch_of_zero_s(self) -> float | None:
-        """The wall clock at engine time 0; None where that is not known."""
+        """The wall clock at engine time 0; None where it is unknown."""
         return None if self.journal is None else self.journal.epoch_of_zero_s
 
 
@@ -43,8 +43,8 @@ class JournalOpener:
     """Opens the journal of a folder.
 
     Attributes:
-        folder: where it is.
-        limits: how much is kept.
+        folder: of the journal.
+        limits: how much the journal keeps.
         version: of this daemon.
     """
 
@@ -53,10 +53,10 @@ class JournalOpener:
     version: str
 
     def at_start(self) -> OpenedJournal:
-        """Open the journal, for reading alone where the disk is full; never raises for its sake."""
+        """Open the journal, for reading only where the disk is full; never raises JournalError."""
         journal: Journal | None = None
         try:
-            journal = self.anew()
+            journal = self.open()
             journal.check()
         except JournalError as error:
             _log.error(
@@ -67,14 +67,14 @@ class JournalOpener:
             return OpenedJournal(journal or self._readable(), str(error))
         return OpenedJournal(journal)
 
-    def anew(self, known_damage: str = "") -> Journal:
-        """Open the journal, put aside what cannot be used, and say so.
+    def open(self, known_damage: str = "") -> Journal:
+        """Open the journal; a file that cannot be used is put aside, and that is logged.
 
         Args:
-            known_damage: what was found in the file by its use; empty when nothing was.
+            known_damage: damage that was found while the file was in use; empty when none was.
 
         Raises:
-            JournalError: there can be none at the moment.
+            JournalError: there can be no journal at the moment.
         """
         journal = Journal.open(
             self.folder, self.limits, self.version, Knowledge, known_damage=known_damage

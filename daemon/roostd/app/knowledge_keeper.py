@@ -1,4 +1,4 @@
-"""Keeps what the policies have learned over restarts: timers, budgets, cool-downs."""
+"""Saves what the policies have learned across restarts: timers, budgets, cool-downs."""
 
 import time
 
@@ -15,15 +15,16 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 _EVERY_S = 60.0
-_MOST_FRAC = 0.001  # of the time of the decision loop; ten thousand kinds of jobs cost 0.5 s
+# Of the decision loop's time, for encoding memos; one of ten thousand job classes takes 0.5 s.
+_MOST_FRAC = 0.001
 
 
 class KnowledgeKeeper:
-    """Writes the policies' knowledge into the journal, now and then and when asked.
+    """Writes the policies' knowledge into the journal as a memo, at intervals and on request.
 
     Args:
         before: what earlier daemons learned; None: that could not be read.
-        state: has the engine whose policies learn now.
+        state: has the engine whose policies learn.
         recorder: the journal.
     """
 
@@ -36,7 +37,7 @@ class KnowledgeKeeper:
     def resume(
         cls, journal: Journal | None, state: DaemonState, recorder: Recorder
     ) -> "KnowledgeKeeper":
-        """Begin with what the journal says; with nothing where it cannot be read."""
+        """Begin with the journal's memo; with no knowledge where it cannot be read."""
         try:
             memo = None if journal is None else journal.memo()
         except JournalError as error:
@@ -45,9 +46,10 @@ class KnowledgeKeeper:
         return cls(None if journal is None else _read(memo), state, recorder)
 
     async def read_late(self) -> None:
-        """Read what could not be read at the start, now that a new run may begin with it.
+        """Read the memo that could not be read at the start, for a new run to begin with.
 
-        What was learned in between is given up: a memo written over the older one would lose more.
+        What was learned since the start is dropped: a memo of it would overwrite the older one,
+        which holds more.
         """
         if not self._is_unread:
             return
@@ -59,29 +61,29 @@ class KnowledgeKeeper:
         self._is_unread, self._is_late = False, self._known != Knowledge()
 
     def up_to_now(self) -> Knowledge:
-        """What is known by now."""
+        """Return the policies' present knowledge."""
         if self._is_late:
             self._is_late = False
             return self._known
         self._known = knowledge_of(self._state.engine.policies, self._known)
         return self._known
 
-    def keep(self) -> int:
-        """Write it down. Returns a ticket for Recorder.wait_durable."""
+    def write(self) -> int:
+        """Write the present knowledge. Returns a ticket for Recorder.wait_durable."""
         began_s = time.perf_counter()
         memo = Memo(encode(self.up_to_now()))
         took_s = time.perf_counter() - began_s
         self._due_s = self._state.clock.now_s() + max(_EVERY_S, took_s / _MOST_FRAC)
-        return self._recorder.keep(memo)
+        return self._recorder.write_memo(memo)
 
-    def keep_if_due(self) -> None:
-        """Write it down when that was a while ago, or when a job was stopped since."""
-        is_due = self._state.clock.now_s() >= self._due_s or self._has_stopped_one()
+    def write_if_due(self) -> None:
+        """Write the present knowledge if the interval has passed or a job was stopped since."""
+        is_due = self._state.clock.now_s() >= self._due_s or self._has_stopped_job()
         if is_due and self.up_to_now() != Knowledge():
-            self.keep()
+            self.write()
 
-    def _has_stopped_one(self) -> bool:
-        """Whether a budget was drawn on: a restart must not give it back."""
+    def _has_stopped_job(self) -> bool:
+        """Whether a preemption budget was spent since: a restart must not restore it."""
         policy = self._state.engine.policies.learned.preemption
         if policy is None:
             return False

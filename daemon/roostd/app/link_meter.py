@@ -1,9 +1,10 @@
-"""Watches how busy the links of running jobs are, and tells the engine now and then.
+"""Averages how busy the links of running jobs are, and reports the means to the engine.
 
-Of each job that runs on several GPUs it keeps the mean over its present run, of NVLink, of PCIe and
-of the nearest network cards (telemetry.link_use). The engine is told a minute after the start, and
-then at most once a minute when a mean has moved by more than a twentieth: events go to the journal,
-and a replay sees the same. Without telemetry there is nothing to tell.
+For each job that runs on several GPUs there are three means over its present run: of NVLink, of
+PCIe and of the nearest network cards (telemetry.link_use). They are reported as LinksSeen events: a
+minute after the start, and then at most once a minute when a mean has changed by more than a
+twentieth. Events go to the journal, so a replay applies the same. Without telemetry there is
+nothing to report.
 """
 
 from collections import deque
@@ -20,21 +21,22 @@ from roost_engine.job_record import JobRecord
 from roostd.state import DaemonState
 from roostd.telemetry.link_use import KINDS, busy_fracs
 
-_TELL_EVERY_S = 60.0
-_MOVED_FRAC = 0.05  # of what was told last
-_MOVED_LEAST = 0.005  # of all time: less is of no consequence
-# Looks that a round over all jobs takes at most. A node costs 80 us: 12,000 of them 16 ms a look.
-_LOOKS_A_ROUND = 60
+_REPORT_EVERY_S = 60.0
+_CHANGED_FRAC = 0.05  # of the value reported last
+_CHANGED_LEAST = 0.005  # a fraction of time; smaller changes do not matter
+# A round over all jobs takes this many polls at most. A node costs 80 us: 12,000 nodes cost 16 ms
+# in each poll.
+_POLLS_PER_ROUND = 60
 
 
 @dataclass(slots=True)
 class _Mean:
     total: float = 0.0
     count: int = 0
-    told: float | None = None
+    reported: float | None = None
 
     def add(self, fracs: NDArray[np.float32]) -> None:
-        """Take in one moment: [gpu], NaN where nobody can tell."""
+        """Add one sample: float32 [gpu], NaN where unknown."""
         known = fracs[np.isfinite(fracs)]
         if len(known):
             self.total += float(known.mean())
@@ -45,19 +47,19 @@ class _Mean:
         return self.total / self.count if self.count else None
 
     @property
-    def has_moved(self) -> bool:
+    def has_changed(self) -> bool:
         now = self.now
-        if now is None or self.told is None:
+        if now is None or self.reported is None:
             return now is not None
-        return abs(now - self.told) > max(_MOVED_FRAC * self.told, _MOVED_LEAST)
+        return abs(now - self.reported) > max(_CHANGED_FRAC * self.reported, _CHANGED_LEAST)
 
 
 @dataclass(slots=True)
 class _Run:
-    """What was seen of one run of a job."""
+    """The samples of one run of a job. Times are engine time."""
 
     started_s: float
-    told_s: float
+    reported_s: float
     sampled_s: float
     means: tuple[_Mean, ...] = field(default_factory=lambda: tuple(_Mean() for _ in KINDS))
 
@@ -66,7 +68,7 @@ class LinkMeter:
     """See the module.
 
     Args:
-        state: has the engine, the clock and what probes said last.
+        state: has the engine, the clock and the probes' newest reports.
         emit: takes LinksSeen events.
     """
 
@@ -76,23 +78,23 @@ class LinkMeter:
         self._round: deque[JobId] = deque()
         self._slice_count = 0
 
-    def look(self) -> None:
-        """Look at the jobs whose turn it is. To be called about once a second."""
+    def poll(self) -> None:
+        """Sample the next part of the running jobs. To be called about once a second."""
         if not self._round:
             self._begin_round()
         for _ in range(min(self._slice_count, len(self._round))):
-            self._look_at(self._round.popleft())
+            self._sample_job(self._round.popleft())
 
     def _begin_round(self) -> None:
         watched = dict.fromkeys(self._watched())
         self._runs = {job_id: run for job_id, run in self._runs.items() if job_id in watched}
         self._round.extend(watched)
-        self._slice_count = -(-len(watched) // _LOOKS_A_ROUND)
+        self._slice_count = -(-len(watched) // _POLLS_PER_ROUND)
 
     def _watched(self) -> Iterator[JobId]:
         return (job_id for job_id, record in self._state.engine.records() if _is_watched(record))
 
-    def _look_at(self, job_id: JobId) -> None:
+    def _sample_job(self, job_id: JobId) -> None:
         try:
             record = self._state.engine.record(job_id)
         except UnknownJob:
@@ -103,17 +105,17 @@ class LinkMeter:
         run = self._runs.get(job_id)
         if run is None or run.started_s != record.started_s:
             run = self._runs[job_id] = _Run(record.started_s, now_s, now_s)
-        self._sample(record, run, now_s)
-        has_moved = any(mean.has_moved for mean in run.means)
-        if has_moved and now_s - run.told_s >= _TELL_EVERY_S:
-            run.told_s = now_s
+        self._add_samples(record, run, now_s)
+        has_changed = any(mean.has_changed for mean in run.means)
+        if has_changed and now_s - run.reported_s >= _REPORT_EVERY_S:
+            run.reported_s = now_s
             for mean in run.means:
-                mean.told = mean.now
-            told = {f"{kind}_frac": mean.now for kind, mean in zip(KINDS, run.means, strict=True)}
-            self._emit(LinksSeen(at_s=now_s, job_id=job_id, **told))
+                mean.reported = mean.now
+            fracs = {f"{kind}_frac": mean.now for kind, mean in zip(KINDS, run.means, strict=True)}
+            self._emit(LinksSeen(at_s=now_s, job_id=job_id, **fracs))
 
-    def _sample(self, record: JobRecord, run: _Run, now_s: float) -> None:
-        """Take in what the probes said, once all nodes of the job have said something new."""
+    def _add_samples(self, record: JobRecord, run: _Run, now_s: float) -> None:
+        """Add the probes' newest samples, once every node of the job has a new one."""
         parts = list[NDArray[np.float32]]()
         for share in record.shares:
             report = self._state.board.report(share.node)

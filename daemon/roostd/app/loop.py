@@ -1,4 +1,4 @@
-"""The task that owns the engine. Everybody else puts events on its queue."""
+"""The task that owns the engine; all other tasks put events on its queue."""
 
 import asyncio
 import time
@@ -38,35 +38,35 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
-_TURN_EVENTS = 200  # after so many, callers of the gRPC services get their turn
+_TURN_EVENTS = 200  # after this many, the other tasks, among them the gRPC services, may run
 
 
 class ActionSink(Protocol):
-    """Carries out what the engine asks for."""
+    """Carries out the engine's actions."""
 
     def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
-        """Take an action at once; `ticket` is its place in the journal."""
+        """Accept an action without waiting; `ticket` is its place in the journal."""
 
     def forget(self, job_id: JobId) -> None:
-        """The job started or ended."""
+        """Note that the job started or ended."""
 
-    def came_back(self, job_id: JobId) -> None:
-        """The job ran and waits again."""
+    def requeued(self, job_id: JobId) -> None:
+        """Note that the job ran and waits again."""
 
 
 class DecisionLoop:
-    """Feeds events to the engine, records each step, and hands the answers on.
+    """Applies events to the engine, records each step, and dispatches the engine's actions.
 
-    Nothing is awaited between a step and the bookkeeping of its actions. Load is taken from the
-    board right before it can matter: the engine sees the newest of every node, once.
+    Nothing is awaited between a step and the recording of its actions. Load is read from the board
+    only before a step that may place a job: the engine gets the newest load of each node, once.
 
     Args:
         state: holds the engine; a reload replaces it there.
         recorder: the journal.
         sink: carries actions out.
         metrics: counts.
-        beat_s: between two heartbeats.
-        beat: called at each; only this loop calls it, so it stops when the loop does.
+        beat_s: seconds between two heartbeats.
+        beat: called at each heartbeat; only this loop calls it, so it stops when the loop does.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class DecisionLoop:
         self._state, self._recorder, self._sink, self._metrics = state, recorder, sink, metrics
         self._beat_s, self._beat = beat_s, beat
         self._events: deque[Event] = deque()
-        self._heard: deque[tuple[Event, asyncio.Event]] = deque()  # in the order of the events
+        self._awaited: deque[tuple[Event, asyncio.Event]] = deque()  # in the order of the events
         self._wake = asyncio.Event()
         self._wake_at_s = float("inf")
         self._next_beat_s = 0.0
@@ -92,33 +92,38 @@ class DecisionLoop:
         self._events.append(event)
         self._wake.set()
 
-    async def say(self, event: Event) -> None:
-        """Queue an event and wait until the engine has taken it in."""
-        heard = asyncio.Event()
-        self._heard.append((event, heard))
+    async def report(self, event: Event) -> None:
+        """Queue an event and wait until the engine has applied it."""
+        applied = asyncio.Event()
+        self._awaited.append((event, applied))
         self.put(event)
-        await heard.wait()
+        await applied.wait()
 
     async def run(self) -> None:
-        """Turn until cancelled."""
+        """Apply events until cancelled."""
         while True:
             self._beat_if_due()
             if not self._events:
-                await self._something()
+                await self._wait_for_work()
             self._turn()
             await asyncio.sleep(0)
 
     def restart(self, events: Iterable[Event]) -> None:
-        """A fresh engine took over: forget the old one's alarm, tell the new one all there is."""
+        """Bring a fresh engine up to date with the cluster, and drop the old engine's WakeAt.
+
+        Args:
+            events: the state of the cluster; queued events that Slurm or a probe reported are
+                dropped for it. Events of `report` are kept: administrators wait for them.
+        """
         self._wake_at_s = float("inf")
-        told = [event for event, _ in self._heard]  # by people, not by the world
+        reported = [event for event, _ in self._awaited]
         self._events.clear()
         for event in events:
             self._step(event)
-        self._events.extend(told)
+        self._events.extend(reported)
 
     def _turn(self) -> None:
-        """Give the engine what has come in, and the time if it asked for it."""
+        """Apply the queued events, and a Tick if the engine's WakeAt is due."""
         now_s = self._state.clock.now_s()
         if self._wake_at_s <= now_s:
             self._wake_at_s = float("inf")
@@ -130,20 +135,20 @@ class DecisionLoop:
                 self._step(load)
         for event in batch:
             self._step(event)
-            while self._heard and self._heard[0][0] is event:
-                self._heard.popleft()[1].set()
+            while self._awaited and self._awaited[0][0] is event:
+                self._awaited.popleft()[1].set()
 
     def _may_place(self, batch: list[Event]) -> bool:
-        """Whether the engine may look at load in this turn."""
+        """Whether the engine may place a job in this turn, for which it reads load."""
         if any(isinstance(event, JobQueued | JobChanged) for event in batch):
             return True
         return bool(batch) and bool(self._state.engine.waiting())
 
     def _step(self, event: Event) -> None:
         if event.at_s < self._last_at_s:
-            event = replace(event, at_s=self._last_at_s)  # told later than what happened later
+            event = replace(event, at_s=self._last_at_s)  # a later event was applied before it
         self._last_at_s = event.at_s
-        came_back = isinstance(event, JobQueued) and self._has_run(event.job.job_id)
+        is_requeue = isinstance(event, JobQueued) and self._has_run(event.job.job_id)
         began_s = time.perf_counter()
         actions = self._state.engine.step(event)
         took_s = time.perf_counter() - began_s
@@ -152,17 +157,17 @@ class DecisionLoop:
             self._metrics.decision_s.observe(took_s)
             failpoint.reach("after_decide")
         ticket = self._recorder.append(event, actions)
-        if isinstance(event, JobQueued) and came_back:
-            self._sink.came_back(event.job.job_id)
+        if isinstance(event, JobQueued) and is_requeue:
+            self._sink.requeued(event.job.job_id)
         for action in actions:
-            self._hand_on(action, ticket)
+            self._dispatch(action, ticket)
         if isinstance(event, JobStarted | JobEnded):
             self._sink.forget(event.job_id)
         if isinstance(event, JobStarted):
             self._verify(event)
         elif isinstance(event, NodeSeen):
-            for told in self._state.board.introduce(event.node.name):
-                self._step(told)
+            for probed in self._state.board.introduce(event.node.name):
+                self._step(probed)
 
     def _has_run(self, job_id: JobId) -> bool:
         try:
@@ -170,7 +175,7 @@ class DecisionLoop:
         except UnknownJob:
             return False
 
-    def _hand_on(self, action: Action, ticket: int) -> None:
+    def _dispatch(self, action: Action, ticket: int) -> None:
         match action:
             case WakeAt():
                 self._wake_at_s = min(self._wake_at_s, action.at_s)
@@ -178,7 +183,7 @@ class DecisionLoop:
                 self._count(action)
                 self._sink.submit(action, ticket)
             case LetGo():
-                self._metrics.let_go.inc()
+                self._metrics.released.inc()
                 _log.info("job_let_go", job_id=action.job_id, reason=action.reason)
                 self._sink.submit(action, ticket)
             case Wait():
@@ -212,7 +217,7 @@ class DecisionLoop:
         )
 
     def _verify(self, event: JobStarted) -> None:
-        """Compare what Slurm allocated with what was decided, and tell people."""
+        """Log and count whether Slurm allocated what was decided."""
         record = self._state.engine.find(event.job_id)
         if not isinstance(record, JobRecord) or not record.is_binding or record.placement is None:
             return
@@ -229,8 +234,8 @@ class DecisionLoop:
             self._next_beat_s = now_s + self._beat_s
             self._beat()
 
-    async def _something(self) -> None:
-        """Wait for an event, the engine's alarm or the next heartbeat."""
+    async def _wait_for_work(self) -> None:
+        """Wait for an event, the engine's WakeAt or the next heartbeat."""
         now_s = self._state.clock.now_s()
         due_s = max(min(self._wake_at_s, self._next_beat_s) - now_s, 0.0)
         try:

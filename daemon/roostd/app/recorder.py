@@ -1,4 +1,4 @@
-"""Writes the journal behind the decision loop's back."""
+"""Writes the journal in a thread, so that the decision loop does not wait for the disk."""
 
 import asyncio
 import time
@@ -18,26 +18,31 @@ from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
-_BACKLOG_LIMIT = 100_000  # records; a disk that hangs must not eat the daemon's memory
+_BACKLOG_LIMIT = 100_000  # records; a disk that hangs must not exhaust the daemon's memory
 _RETRY_S = 30.0
 _PRUNE_EVERY_S = 600.0
 _RUN_AGE_S = 86_400.0
 
 
 class Recorder:
-    """Takes steps at once, writes them in order in a thread of its own.
+    """Queues records without waiting, and writes them in order in a thread of its own.
 
-    A disk that fails does not stop placement, nor a start: the recorder drops what comes, says why
-    in `fault`, tries again every half minute, and asks for a new run once the disk works: a run
-    with a gap could not be replayed.
+    A disk that fails stops neither placement nor a start: the recorder drops the records, gives
+    the reason in `fault`, tries again every half minute, and asks for a new run once the disk
+    works: a run with a gap could not be replayed.
 
     Args:
-        journal: where to write; nobody else may use it from now on. None: there is none yet.
-        run_bytes_limit: a run larger than this asks for a new one.
+        journal: where to write; only the recorder may use it from now on. None: there is no
+            journal yet.
+        run_bytes_limit: once a run is larger, `wants_new_run` is true.
         retry_s: between two attempts on a disk that failed.
         fault: why the journal cannot be written at the start; empty when it can.
-        reopen: opens the journal anew, after such a start and when the file proves to be damaged;
-            it takes that damage, "" for none. None: the journal is all there is.
+        reopen: opens the journal again, after a start with a fault and when the file proves to be
+            damaged; its argument is that damage, "" for none. None: the journal is never reopened.
+
+    Attributes:
+        fault: why the journal is not written at present; empty when it is.
+        dropped_count: records that were not written.
     """
 
     def __init__(
@@ -63,14 +68,14 @@ class Recorder:
 
     @property
     def wants_new_run(self) -> bool:
-        """The current run is long enough, or was torn by a disk that works again."""
+        """Whether the current run is long enough, or has a gap from a disk that works again."""
         if self._is_torn:
             return not self.fault
         too_old = time.monotonic() - self._run_began_s > _RUN_AGE_S
         return too_old or self._open_journal().run_bytes > self._run_bytes_limit
 
     def begin_run(self, head: RunHead) -> None:
-        """A fresh engine takes over: what is appended from now on is its own."""
+        """Begin the run of a fresh engine: the steps from now on are this engine's."""
         self._run_began_s = time.monotonic()
         if self.fault:
             return
@@ -87,19 +92,19 @@ class Recorder:
             return self._written_count
         return self._take(Step(event, actions))
 
-    def keep(self, memo: Memo) -> int:
-        """Write down what policies know. Returns a ticket for `wait_durable`."""
+    def write_memo(self, memo: Memo) -> int:
+        """Record what the policies know. Returns a ticket for `wait_durable`."""
         if self._is_torn:
             return self._written_count
         return self._take(memo)
 
     async def wait_durable(self, ticket: int) -> None:
-        """Return when that step is on disk, or the disk has failed."""
+        """Return when the ticket's record is on disk, or the disk has failed."""
         async with self._progress:
             await self._progress.wait_for(lambda: self._written_count >= ticket or self._is_torn)
 
     async def places(self, job_ids: Iterable[JobId]) -> dict[JobId, Place]:
-        """The last placement of each of these jobs; empty when the journal cannot be read."""
+        """Return each job's last placement, by job; empty when the journal cannot be read."""
         try:
             return await self._call(lambda: self._open_journal().places(list(job_ids)))
         except JournalError as error:
@@ -107,10 +112,10 @@ class Recorder:
             return {}
 
     async def memo(self) -> bytes | None:
-        """Return what policies knew when they were last asked; None: nothing is written down.
+        """Return the policies' knowledge as it was written last; None: none was written.
 
         Raises:
-            JournalError: it cannot be read.
+            JournalError: the journal cannot be read.
         """
         return await self._call(lambda: self._open_journal().memo())
 
@@ -130,7 +135,7 @@ class Recorder:
         self._thread.shutdown()
 
     def close(self) -> None:
-        """Let `run` write what is left and return."""
+        """Have `run` write the records that are still queued, and return."""
         self._is_closing = True
         self._wake.set()
 
@@ -174,10 +179,10 @@ class Recorder:
         self._is_torn, self.fault = True, reason
 
     async def _probe(self) -> None:
-        """See whether the disk takes writes again; pruning may be what makes room."""
+        """Check whether the disk takes writes again; pruning may free the space for them."""
         try:
             if self._must_reopen and self._reopen is not None:
-                await self._call(self._open_anew)
+                await self._call(self._reopen_journal)
             await self._call(lambda: self._open_journal().prune())
             await self._call(lambda: self._open_journal().check())
         except JournalError as error:
@@ -200,8 +205,8 @@ class Recorder:
             raise JournalError(self.fault)
         return self._journal
 
-    def _open_anew(self) -> None:
-        """Close what is open and open it again; leaves no journal where that fails."""
+    def _reopen_journal(self) -> None:
+        """Close the journal and open it again; where that fails there is no journal."""
         assert self._reopen is not None
         journal, self._journal = self._journal, None
         if journal is not None:
@@ -210,7 +215,7 @@ class Recorder:
         self._must_reopen, self._damage = False, ""
 
     def _note_damage(self, error: JournalError) -> None:
-        """Have a file that is broken put aside, and a new one begun, at the next attempt."""
+        """Have a damaged file put aside and a new one begun at the next attempt."""
         if isinstance(error, DamagedJournal):
             self._must_reopen, self._damage = True, str(error)
 

@@ -1,4 +1,4 @@
-"""Looks at Slurm, soon after something happened there and now and then anyway."""
+"""Polls Slurm: soon after the spool reports a change there, and at an interval for safety."""
 
 import asyncio
 import contextlib
@@ -19,34 +19,34 @@ from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
-from roostd.slurm.jobs import JobReader, LeftToSlurm, comment_of
+from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import QueueView, diff, diff_nodes, view
-from roostd.state import DaemonState, LeftJob, Owner
+from roostd.state import DaemonState, Owner, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
 
-# job_submit.lua writes its line before the job is in the queue; how long after depends on what
-# else slurmctld does.
-_LOOKS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
-_LOOKS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
-_LOOKS_AFTER_CHANGE_S = (0.0, 0.5)
+# job_submit.lua writes its line before the job is in the queue; the delay depends on slurmctld's
+# other work.
+_POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
+_POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
+_POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 _RETRY_S = 2.0  # while Slurm does not answer
 SPOOL_FILE = "events"
 
 
 class SlurmWatch:
-    """Turns what Slurm shows into events.
+    """Turns Slurm's queue and nodes into events.
 
     Args:
         slurm: the cluster.
-        state: told what only people care for: node states, versions, faults.
+        state: receives what the engine does not need: node states, versions, faults, owners.
         metrics: counts.
         emit: takes the events.
-        release: takes, after each look, all jobs that wait for a lease though Roost will not place
-            them; see Applier.release.
-        spool_folder: where job_submit.lua and the controller's hooks leave their lines.
+        release: takes, after each poll, all jobs that only a lease keeps waiting though Roost will
+            not place them; see Applier.release_needless.
+        spool_folder: where job_submit.lua and the controller's hooks write their lines.
     """
 
     def __init__(
@@ -66,24 +66,24 @@ class SlurmWatch:
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes: tuple[SlurmNode, ...] = ()
         self._leased: tuple[JobId, ...] = ()
-        self._held_in_vain: frozenset[JobId] = frozenset()
+        self._needless: frozenset[JobId] = frozenset()
         self._ever_enforced: set[str] = set()  # partitions, since this daemon started
         self._reader: JobReader | None = None
-        self._looks: list[float] = []  # when, on the monotonic clock
+        self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
         self._wake = asyncio.Event()
         self._nodes_due_s = 0.0
 
     def leased(self) -> tuple[JobId, ...]:
-        """Jobs whose leases keep them waiting for Roost, also those that are held or depend."""
+        """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
         return self._leased
 
     def job_ids(self) -> Iterator[JobId]:
-        """Every job that Roost or Slurm may still have to do with."""
+        """Yield the running jobs, then the waiting ones that Roost may place."""
         yield from self._view.running
         yield from self._view.waiting
 
-    def world(self) -> Iterator[Event]:
-        """All that a fresh engine must be told."""
+    def cluster_events(self) -> Iterator[Event]:
+        """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
         self._note_enforced()
         if self._reader is not None:
@@ -92,68 +92,68 @@ class SlurmWatch:
         yield from diff_nodes((), self._nodes, at_s)
         yield from diff(QueueView(), self._view, at_s)
 
-    def look(self) -> None:
-        """Look a few times soon: Slurm was asked to start a job."""
-        self._schedule(_LOOKS_AFTER_PIN_S)
+    def poll(self) -> None:
+        """Schedule a few polls soon: Slurm was asked to start or stop a job."""
+        self._schedule(_POLLS_AFTER_PIN_S)
 
-    async def first_look(self) -> None:
-        """Look once, whether or not Slurm answers."""
-        await self._look(with_nodes=True)
+    async def first_poll(self) -> None:
+        """Poll once, whether or not Slurm answers."""
+        await self._poll_once(with_nodes=True)
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         folder = FolderWatch(self._spool_folder)
         waker = asyncio.create_task(self._follow(folder))
         try:
             while True:
                 await self._until_due()
                 with_nodes = time.monotonic() >= self._nodes_due_s
-                await self._look(with_nodes)
+                await self._poll_once(with_nodes)
         finally:
             waker.cancel()
             folder.close()
 
     async def _follow(self, folder: FolderWatch) -> None:
-        """Turn lines in the spool into looks."""
+        """Schedule polls for the lines in the spool."""
         while True:
             await folder.changed.wait()
             folder.changed.clear()
             try:
                 drained = self._spool.drain()
-            except OSError as error:  # somebody else's file, or no file: the safety poll goes on
+            except OSError as error:  # another owner's file, or none: the safety poll continues
                 _log.warning("spool_unreadable", error=str(error))
                 continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
             if any(isinstance(event, Submitted) for event in drained.events):
-                self._schedule(_LOOKS_AFTER_SUBMIT_S)
+                self._schedule(_POLLS_AFTER_SUBMIT_S)
             elif drained.events:
-                self._schedule(_LOOKS_AFTER_CHANGE_S)
+                self._schedule(_POLLS_AFTER_CHANGE_S)
 
     def _schedule(self, delays_s: tuple[float, ...]) -> None:
         now_s = time.monotonic()
         for delay_s in delays_s:
-            heapq.heappush(self._looks, now_s + delay_s)
+            heapq.heappush(self._polls_due_s, now_s + delay_s)
         self._wake.set()
 
     async def _until_due(self) -> None:
-        """Wait for the next look that is planned; those already past are served by one look."""
+        """Wait for the next scheduled poll; all polls that are overdue become one."""
         while True:
             now_s = time.monotonic()
-            due_s = min(self._looks[0] if self._looks else self._nodes_due_s, self._nodes_due_s)
+            due_s = min([*self._polls_due_s[:1], self._nodes_due_s])
             if due_s <= now_s:
                 break
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(due_s - now_s):
                     await self._wake.wait()
             self._wake.clear()
-        while self._looks and self._looks[0] <= now_s:
-            heapq.heappop(self._looks)
+        while self._polls_due_s and self._polls_due_s[0] <= now_s:
+            heapq.heappop(self._polls_due_s)
 
-    async def _look(self, with_nodes: bool) -> None:
+    async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
         try:
-            await self._take_in(with_nodes)
+            await self._poll_slurm(with_nodes)
         except (SlurmError, UnknownVersion) as error:
             if not self._state.slurm_fault:
                 _log.error("slurm_lost", error=str(error))
@@ -168,11 +168,11 @@ class SlurmWatch:
         if with_nodes:
             self._nodes_due_s = time.monotonic() + self._state.config.slurm.poll_interval_s
 
-    async def _take_in(self, with_nodes: bool) -> None:
+    async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
-            await self._meet()
+            await self._identify_slurm()
         if with_nodes or not self._nodes:
-            await self._see_nodes()
+            await self._poll_nodes()
         self._snapshot = await self._slurm.queue()
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
@@ -181,71 +181,72 @@ class SlurmWatch:
             self._emit(event)
 
     def _read(self, reader: JobReader, at_s: float) -> None:
-        """Put the snapshot in the engine's terms."""
+        """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
         gpu_nodes = {node.spec.name for node in self._nodes}
         before = self._view
         self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
-        self._tell_owners()
-        self._tell_left(reader, before)
-        self._tell_comments()
-        self._state.rests = self._view.rests
+        self._update_owners()
+        self._update_unmanaged(reader, before)
+        self._update_comments()
+        self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
         self._sort_leases()
 
     def _sort_leases(self) -> None:
-        """Tell the leases that serve a purpose from those that only keep a job waiting."""
-        leased, in_vain = list[JobId](), list[JobId]()
+        """Separate the leases to renew from those of jobs that Roost will not place."""
+        leased, needless = list[JobId](), list[JobId]()
         for job in self._snapshot.jobs:
             if not job.is_pending or parse_stamp(job.admin_comment) is None:
                 continue
             for job_id in map(JobId, job.job_ids):
-                if job_id not in self._view.left and self._is_enforced(job.partition):
+                if job_id not in self._view.unmanaged and self._is_enforced(job.partition):
                     leased.append(job_id)
-                elif self._is_in_vain(job, job_id):
-                    in_vain.append(job_id)
-        self._leased, self._held_in_vain = tuple(leased), frozenset(in_vain)
-        self._release(in_vain)
+                elif self._is_needless(job, job_id):
+                    needless.append(job_id)
+        self._leased, self._needless = tuple(leased), frozenset(needless)
+        self._release(needless)
 
-    def _is_in_vain(self, job: QueuedJob, job_id: JobId) -> bool:
-        """Whether a stamped job that Roost will not place is held by its lease.
+    def _is_needless(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Whether only its lease keeps a stamped job waiting that Roost will not place.
 
-        A requeued one is held by Slurm, for slurmd's sake, unless a lease was renewed since. One
-        without details may yet turn out to be Roost's. What a daemon finds at its start in a
-        partition that it does not enforce is not its to touch.
+        Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
+        was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
+        finds at its start in a partition that it does not enforce is left as it is.
         """
-        if job.restart_count and job_id not in {*self._leased, *self._held_in_vain}:
+        if job.restart_count and job_id not in {*self._leased, *self._needless}:
             return False
         if self._is_enforced(job.partition):
             return job.number in self._snapshot.details
         return not self._ever_enforced.isdisjoint(job.partition.split(","))
 
-    def _tell_owners(self) -> None:
-        kept = self._state.owners
-        owners = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+    def _update_owners(self) -> None:
+        known = self._state.owners
+        owners = {job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
             owner = Owner(job.user_id, job.partition)
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
         self._state.owners = owners
 
-    def _tell_left(self, reader: JobReader, before: QueueView) -> None:
-        """Let operators ask why Roost does not place a job, also once it runs or has ended."""
-        now, kept = self._view, self._state.left
-        left = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+    def _update_unmanaged(self, reader: JobReader, before: QueueView) -> None:
+        """Store why Roost does not place a job, also while the job runs and after its end."""
+        now, known = self._view, self._state.unmanaged
+        unmanaged = {job_id: job for job_id, job in known.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
             if not any("gpu" in asked for _, asked in job.tres):
                 continue
             for job_id in map(JobId, job.job_ids):
-                reason = now.blocked.get(job_id) or now.left.get(job_id)
+                reason = now.blocked.get(job_id) or now.unmanaged.get(job_id)
                 if job_id in now.running and job_id not in before.lives:
                     reason = self._why_it_runs(reader, job, job_id)
                 if reason is not None:
-                    left[job_id] = LeftJob(reason=reason, is_blocked=job_id in now.blocked)
-        self._state.left, self._state.left_reasons = left, now.left
+                    is_blocked = job_id in now.blocked
+                    unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)
+        self._state.unmanaged, self._state.unmanaged_reasons = unmanaged, now.unmanaged
 
-    def _tell_comments(self) -> None:
-        kept = self._state.comments
-        comments = {job_id: told for job_id, told in kept.items() if self._is_remembered(job_id)}
+    def _update_comments(self) -> None:
+        known = self._state.comments
+        comments = {job_id: one for job_id, one in known.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
             detail = self._snapshot.details.get(job.number)
             if detail is None:
@@ -266,12 +267,12 @@ class SlurmWatch:
         return True
 
     def _why_it_runs(self, reader: JobReader, job: QueuedJob, job_id: JobId) -> str | None:
-        """Why Slurm started a job without Roost; None: Roost may have placed it earlier."""
+        """Return why Slurm started a job without Roost; None: Roost may have placed it."""
         read = reader.read(job, self._snapshot.details.get(job.number), job_id)
-        return read.reason if isinstance(read, LeftToSlurm) else None
+        return read.reason if isinstance(read, Unmanaged) else None
 
-    async def _meet(self) -> None:
-        """Learn which Slurm this is; it may be another release after it was away."""
+    async def _identify_slurm(self) -> None:
+        """Ask Slurm for its release and settings; after an outage they may have changed."""
         version, settings = await self._slurm.version(), await self._slurm.settings()
         self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
         self._reader = JobReader(
@@ -282,7 +283,7 @@ class SlurmWatch:
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
         )
 
-    async def _see_nodes(self) -> None:
+    async def _poll_nodes(self) -> None:
         nodes = await self._slurm.nodes()
         events = diff_nodes([node.spec for node in self._nodes], nodes, self._state.clock.now_s())
         self._nodes = nodes

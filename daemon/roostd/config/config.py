@@ -1,8 +1,8 @@
 """What an operator can set: frozen models, and reading them from flags, environment and file.
 
-Everything is checked before anything starts, and all problems come in one ConfigError. The page
-for people is docs/configuration.md; the example is deploy/roostd.yaml; a test keeps the three in
-step.
+The whole configuration is checked before anything starts, and all problems come in one ConfigError.
+Page: docs/configuration.md; example: deploy/roostd.yaml. A test compares keys, defaults and
+descriptions of the three.
 """
 
 import os
@@ -35,12 +35,12 @@ PROBE_PORT = 7471
 
 
 class Mode(StrEnum):
-    """How far Roost goes with the jobs of a partition."""
+    """What roostd does with the jobs of a partition."""
 
-    OFF = "off"  # does not look at them
-    SHADOW = "shadow"  # decides and records, touches nothing
-    ADVISE = "advise"  # writes what it would do into the job's admin comment
-    ENFORCE = "enforce"  # makes Slurm do it
+    OFF = "off"  # nothing
+    SHADOW = "shadow"  # decides and records, changes no job
+    ADVISE = "advise"  # also writes the choice into the job's admin comment
+    ENFORCE = "enforce"  # makes Slurm start the job on the chosen GPUs
 
 
 AnyMode = Annotated[Mode, Field(strict=False)]
@@ -52,7 +52,8 @@ class ProbesTls(Section):
     certificate: AbsolutePath = Field(description="this daemon's certificate chain, PEM")
     key: AbsolutePath = Field(description="its private key, PEM")
     client_ca: AbsolutePath = Field(
-        description="who signs the probes' certificates, whose SAN must name their node"
+        description="the authority that signs the probes' certificates; the SAN of each must name"
+        " its node"
     )
 
 
@@ -64,7 +65,7 @@ class Listen(Section):
         default=False,
         description="true: probes may connect from other machines without mutual TLS",
     )
-    # Behind the two on which its check depends.
+    # After the two settings that its check reads.
     probes: HostPort | None = Field(
         default=None,
         description="HOST:PORT for probes and node agents; null: port 7471, of every address with"
@@ -94,7 +95,7 @@ class Listen(Section):
     @field_validator("probes")
     @classmethod
     def _check_probes(cls, probes: str | None, info: ValidationInfo) -> str | None:
-        # A key that is missing from the data was wrong itself, and has been named.
+        # A key that is missing from the data was wrong itself, and is reported already.
         is_guarded = info.data.get("probes_tls", True) or info.data.get("insecure", True)
         if probes is None or is_guarded or is_loopback(probes):
             return probes
@@ -106,7 +107,7 @@ class Listen(Section):
 
     @property
     def probe_address(self) -> str:
-        """Where probes connect."""
+        """HOST:PORT that probes connect to."""
         if self.probes is not None:
             return self.probes
         host = "0.0.0.0" if self.probes_tls is not None or self.insecure else "127.0.0.1"
@@ -124,17 +125,18 @@ class Slurm(Section):
         default=Path("/usr/bin"), description="where scontrol and squeue are"
     )
     poll_interval_s: Seconds = Field(
-        default=10.0, description="safety poll; submissions and ends are noticed by themselves"
+        default=10.0, description="safety poll; the spool reports submissions and ends at once"
     )
     lease_s: Annotated[float, Field(ge=10, le=86_400)] = Field(
         default=60.0,
-        description="how long a job is held for the daemon at most; renewed three times as often",
+        description="how long a job is held at most unless roostd renews; renewed three times in"
+        " this time",
     )
     command_timeout_s: Seconds = Field(
         default=10.0, description="after which a command counts as hung"
     )
     concurrent_pin_count: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=4, description="jobs that are told their GPUs at the same time"
+        default=4, description="jobs that are pinned at the same time"
     )
     model_names: tuple[str, ...] = Field(
         default=(),
@@ -153,17 +155,17 @@ class Paths(Section):
 
 
 class Partition(Section):
-    """What differs for one partition."""
+    """The settings that differ for one partition."""
 
     mode: AnyMode = Field(default=Mode.SHADOW, description="off, shadow, advise or enforce")
     preemption: bool = Field(
         default=False,
-        description="running jobs that can go on from a checkpoint may be stopped for others",
+        description="running jobs that can continue from a checkpoint may be stopped for others",
     )
 
 
 class PolicySection(Section):
-    """Who scores candidates."""
+    """Which policy scores candidates."""
 
     model: str = Field(
         default="builtin",
@@ -186,9 +188,11 @@ class JournalSection(Section):
     """The record of every event and answer."""
 
     max_bytes: Annotated[int, Field(ge=1 << 20)] = Field(
-        default=1 << 30, description="oldest runs go when the file is larger"
+        default=1 << 30, description="the oldest runs are deleted when the file is larger"
     )
-    max_age_s: Seconds = Field(default=30 * 86_400.0, description="runs that ended longer ago go")
+    max_age_s: Seconds = Field(
+        default=30 * 86_400.0, description="runs that ended longer ago are deleted"
+    )
 
 
 class Log(Section):
@@ -204,9 +208,9 @@ class Config(Section):
     cluster: str = Field(
         default="", description="name shown to operators; empty: Slurm's ClusterName"
     )
-    mode: AnyMode = Field(default=Mode.SHADOW, description="of partitions that are not listed")
+    mode: AnyMode = Field(default=Mode.SHADOW, description="mode of partitions that are not listed")
     partitions: dict[str, Partition] = Field(
-        default_factory=dict, description="what differs, by partition name"
+        default_factory=dict, description="settings that differ, by partition name"
     )
     listen: Listen = Listen()
     slurm: Slurm = Slurm()
@@ -220,22 +224,22 @@ class Config(Section):
     log: Log = Log()
 
     def mode_of(self, partition: str) -> Mode:
-        """The mode that holds for a partition."""
+        """Return the mode of a partition."""
         listed = self.partitions.get(partition)
         return self.mode if listed is None else listed.mode
 
     def preempting_partitions(self) -> list[str]:
-        """The partitions in which running jobs may be stopped for others."""
+        """Return the partitions in which running jobs may be stopped for others."""
         return [name for name, listed in self.partitions.items() if listed.preemption]
 
     @property
     def operator_socket(self) -> Path:
-        """Where people connect."""
+        """The UNIX socket that people connect to."""
         return self.listen.operator_socket or self.paths.runtime_dir / "operator.sock"
 
     @property
     def admin_socket(self) -> Path:
-        """Where administrators connect."""
+        """The UNIX socket that administrators connect to."""
         return self.listen.admin_socket or self.paths.runtime_dir / "admin.sock"
 
 
@@ -244,19 +248,19 @@ Source: TypeAlias = str  # "default", "roostd.yaml:12", "ROOST_MODE", "--set mod
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """A configuration that holds together, and where each value comes from."""
+    """A checked configuration, and the source of each value that is not a default."""
 
     config: Config
     sources: Mapping[KeyPath, Source]
 
     def rows(self) -> Iterator[tuple[str, str, Source]]:
-        """(key, value, source) of every setting, in the order of the models."""
+        """Yield (key, value, source) of every setting, in the order of the models."""
         for path, value in leaves(self.config):
             yield ".".join(path), _shown(value), self.sources.get(path, "default")
 
 
 def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    """Every setting with its path, depth first."""
+    """Yield every setting with its path, depth first."""
     for name in type(section).model_fields:
         value, here = getattr(section, name), (*path, name)
         if isinstance(value, BaseModel):
@@ -273,7 +277,7 @@ def load_config(
     environ: Mapping[str, str] = os.environ,
     flags: Sequence[str] = (),
 ) -> LoadedConfig:
-    """Read and check everything that configures the daemon: flags > environment > file > defaults.
+    """Read and check the daemon's configuration: flags > environment > file > defaults.
 
     Args:
         file: the YAML file; None: only environment and flags.
@@ -310,7 +314,7 @@ def _read_file(file: Path) -> Tree:
 
 
 def environment_name(path: KeyPath) -> str:
-    """The variable that overrides a setting: slurm.lease_s is ROOST_SLURM_LEASE_S."""
+    """Return the variable that overrides a setting: ROOST_SLURM_LEASE_S for slurm.lease_s."""
     return ENVIRONMENT_PREFIX + "_".join(path).upper()
 
 
@@ -331,7 +335,7 @@ def _from_flags(flags: Sequence[str], problems: list[str]) -> Iterator[tuple[Key
 
 
 def _put(values: dict[str, object], path: KeyPath, value: object) -> None:
-    """Set a value, making the sections on the way."""
+    """Set a value, and make the sections above it."""
     try:
         parent = lookup(values, path[:-1])
     except KeyError:

@@ -1,9 +1,9 @@
-"""What a reload of the configuration may change, and what only a restart can."""
+"""The settings that a reload may change, and those that need a restart."""
 
 from roost_engine.domain.errors import ConfigError
 from roostd.config.config import Config
 
-# Open ports, open files and the adapter's command lines are not changed under way.
+# Open ports, open files and the adapter's command lines do not change while the daemon runs.
 _NEEDS_RESTART = (
     "listen",
     "paths",
@@ -16,10 +16,10 @@ _NEEDS_RESTART = (
 
 
 def check_unchanged(old: Config, new: Config) -> None:
-    """Refuse a reload that changes what only a restart can.
+    """Check that a reload changes no setting that needs a restart.
 
     Raises:
-        ConfigError: names every such key.
+        ConfigError: it changes some; the text names every such key.
     """
     problems = []
     for key in _NEEDS_RESTART:

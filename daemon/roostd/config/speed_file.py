@@ -1,4 +1,4 @@
-"""The site's table of how fast models go: CSV, one line a model and number of GPUs.
+"""The site's table of model speeds: CSV, one line for each model and number of GPUs.
 
     model,gpus,node,rack,across
     bert,8,1.0,0.82,0.74
@@ -22,7 +22,7 @@ _MOST_PROBLEMS = 10
 
 
 def load_speeds(path: Path) -> tuple[ModelSpeeds, ...]:
-    """Read a table, checked whole.
+    """Read a table and check all of it.
 
     Raises:
         ConfigError: with the problems, each with file, line and cure.

@@ -1,4 +1,4 @@
-"""The kinds of values that settings have, and what all sections of the configuration share."""
+"""The types of settings, and the base class of all sections of the configuration."""
 
 import ipaddress
 from pathlib import Path
@@ -15,7 +15,7 @@ def _host_port(text: str) -> str:
 
 
 def is_loopback(text: str) -> bool:
-    """Return whether HOST:PORT can be reached from this machine alone."""
+    """Return whether HOST:PORT is reachable from this machine only."""
     host = text.rpartition(":")[0].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -44,6 +44,6 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Section(BaseModel):
-    """What all sections share: nothing unknown, nothing converted, nothing changed later."""
+    """Base of all sections: frozen; unknown keys are refused and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)

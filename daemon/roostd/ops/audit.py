@@ -1,4 +1,4 @@
-"""The audit log: one line for every change that an administrator made, never rewritten.
+"""The audit log: one line for every change that an administrator made; lines are never rewritten.
 
 JSON lines in `audit.log` of paths.state_dir, readable for root and the daemon's user only.
 """
@@ -15,20 +15,20 @@ _LONGEST_NAME = 64
 
 
 def append(folder: Path, action: str, by: str, **facts: object) -> None:
-    """Write a line and have it on disk, before the change takes effect.
+    """Append a line and sync it to disk, before the change takes effect.
 
     Args:
         folder: paths.state_dir.
-        action: what is done: "pin_timer".
-        by: who asked, as told.
-        facts: the rest.
+        action: the kind of change: "pin_timer".
+        by: the administrator, by the name that the request gives.
+        facts: the other entries of the line.
 
     Raises:
-        JournalError: it cannot be written; the change must not be made.
+        JournalError: the line cannot be written; the change must not be made.
     """
-    who = "".join(letter if letter.isprintable() else "?" for letter in by[:_LONGEST_NAME])
+    name = "".join(letter if letter.isprintable() else "?" for letter in by[:_LONGEST_NAME])
     at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
-    line = json.dumps({"at": at, "action": action, "by": who, **facts}) + "\n"
+    line = json.dumps({"at": at, "action": action, "by": name, **facts}) + "\n"
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         file = os.open(folder / FILE_NAME, flags, 0o600)

@@ -1,31 +1,31 @@
-"""Engine time: seconds that never jump, on an origin that survives restarts."""
+"""Engine time: seconds that never jump, from an origin that survives restarts."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the daemon reads the time."""
+    """The daemon's source of time."""
 
     def now_s(self) -> float:
-        """Engine time: never runs backwards, whatever is done to the wall clock."""
+        """Return engine time: it never runs backwards, even if the wall clock does."""
 
     def to_engine_s(self, epoch_s: float) -> float:
-        """Turn a wall clock time, as Slurm tells it, into engine time."""
+        """Return the engine time of a wall clock time, seconds since 1970, as Slurm gives it."""
 
     def to_epoch_s(self, engine_s: float) -> float:
-        """Turn engine time into what Slurm and people read."""
+        """Return the wall clock time of an engine time, seconds since 1970."""
 
 
 class MonotonicClock:
-    """The machine's monotonic clock, started where the journal left off.
+    """The machine's monotonic clock, with an offset that continues the journal's time.
 
-    The wall clock is read once, when the daemon starts: a step by NTP or an operator moves no
+    The wall clock is read once, when the daemon starts: a step by NTP or an operator changes no
     deadline, and the same Slurm time always maps to the same engine time within one run.
 
     Args:
-        start_s: engine time now.
-        epoch_s: wall clock now, seconds since 1970.
+        start_s: present engine time.
+        epoch_s: present wall clock time, seconds since 1970.
     """
 
     def __init__(self, start_s: float, epoch_s: float) -> None:
@@ -34,15 +34,14 @@ class MonotonicClock:
 
     @classmethod
     def resume(cls, last_at_s: float, epoch_of_zero_s: float | None) -> "MonotonicClock":
-        """Continue a journal's time.
+        """Return a clock that continues a journal's time.
 
         Args:
             last_at_s: engine time of the newest entry; 0 for an empty journal.
-            epoch_of_zero_s: the wall clock at engine time 0 as the journal has it; None: new.
+            epoch_of_zero_s: the wall clock at engine time 0, by the journal; None: it is new.
 
         Returns:
-            A clock past last_at_s. A wall clock that was set back since then does not take
-            engine time back with it.
+            A clock at last_at_s or later, even if the wall clock was set back since then.
         """
         epoch_s = time.time()
         elapsed_s = 0.0 if epoch_of_zero_s is None else epoch_s - epoch_of_zero_s

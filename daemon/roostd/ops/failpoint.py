@@ -1,8 +1,8 @@
-"""Places at which a test may kill the daemon, to prove that dying there loses nothing.
+"""Places at which a test may kill the daemon, to prove that a crash there loses nothing.
 
-`ROOST_FAILPOINT=after_set` sends this process SIGKILL when it first comes by that place,
-`after_set:3` at the third time. Without the variable every place costs one dictionary look-up.
-Only tests set it (tests/e2e/test_local_crash.py); the shipped unit file clears it.
+`ROOST_FAILPOINT=after_set` sends this process SIGKILL when it first reaches that place,
+`after_set:3` at the third time. Without the variable a place costs one dictionary look-up. Only
+tests set it (tests/e2e/test_local_crash.py); the shipped unit file clears it.
 """
 
 import os
@@ -13,21 +13,21 @@ from typing import Literal, TypeAlias
 VARIABLE = "ROOST_FAILPOINT"
 
 FailPoint: TypeAlias = Literal[
-    "after_decide",  # the engine answered, the journal knows nothing of it
-    "after_journal",  # the answer is on disk, Slurm knows nothing of it
-    "after_set",  # Slurm was told to start the job on exact GPUs; nobody here knows yet
-    "after_pin",  # the adapter came back, the engine has not been told
-    "after_renew",  # leases are longer, nothing else changed
-    "before_requeue",  # a running job is to be stopped and the journal says so; Slurm does not know
-    "after_requeue",  # Slurm was told to stop it; nobody here knows yet
-    "after_return",  # it waits again as its user submitted it, under a lease
+    "after_decide",  # the engine returned a placement; it is not in the journal yet
+    "after_journal",  # the placement is in the journal; Slurm was not asked yet
+    "after_set",  # Slurm has the pin; the call to the port has not returned
+    "after_pin",  # the call to the port returned; Slurm was not polled yet
+    "after_renew",  # Slurm has the renewed leases
+    "before_requeue",  # the journal has the stop of a running job; Slurm was not asked yet
+    "after_requeue",  # Slurm was asked to stop the job; the call to the port has not returned
+    "after_return",  # the stopped job waits again with its user's request, under a lease
 ]
 
 _visits: Counter[str] = Counter()
 
 
 def reach(point: FailPoint) -> None:
-    """Die here if a test asked for it."""
+    """Kill this process if a test asked for it at this place."""
     wanted = os.environ.get(VARIABLE)
     if wanted is None:
         return

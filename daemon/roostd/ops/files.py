@@ -1,10 +1,10 @@
-"""How many files the daemon may have open: connections, pipes to Slurm's commands, the journal."""
+"""The limit of open files: connections, pipes to Slurm's commands, the journal."""
 
 import contextlib
 import resource
 
-# What everything but probes needs at the most: the journal 3, logs, sockets and epoll 20, pipes of
-# Slurm's commands 6 each for 64 at a time, and 128 connections of each socket for people.
+# The most files that everything but probes needs: the journal 3; logs, sockets and epoll 20; pipes
+# of Slurm's commands 6 each for 64 at a time; 128 connections to each socket for people.
 RESERVED_FILE_COUNT = 700
 _ENOUGH = 1 << 20  # where the kernel sets no limit
 
@@ -16,9 +16,9 @@ def file_limit() -> int:
 
 
 def raise_file_limit() -> None:
-    """Raise the limit of open files as far as the kernel lets this process.
+    """Raise the limit of open files to this process's hard limit.
 
-    Shells and containers start programs with 1,024, which a few hundred nodes use up.
+    Shells and containers start programs with a limit of 1,024, too low for a few hundred nodes.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _ENOUGH if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH)

@@ -1,7 +1,7 @@
-"""The folders that the daemon keeps: made at its start, and locked against a second daemon.
+"""The daemon's folders: made at its start, and locked against a second daemon.
 
-A disk that is full or fails is no fault of the configuration: without a state folder the daemon
-starts without a journal, without a runtime folder it cannot start yet.
+A disk that is full or fails is not an error of the configuration: without a state folder the daemon
+starts without a journal; without a runtime folder the start fails, and a later one may succeed.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ class StateFolderInUse(RoostError):
 
 
 class FolderUnusable(RoostError):
-    """A disk that is full or fails does not take a folder that the daemon cannot do without."""
+    """A required folder cannot be made because its disk is full or fails."""
 
 
 def make_folders(config: Config) -> None:
-    """Make those that are not there.
+    """Make the missing folders of the configuration.
 
     Raises:
-        ConfigError: one cannot be made; names it.
+        ConfigError: a folder cannot be made; the text names it.
         FolderUnusable: the runtime folder's disk is full or fails.
     """
     paths = config.paths
@@ -56,13 +56,13 @@ def make_folders(config: Config) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the state folder; the kernel lets go of it whatever becomes of this process.
+    """Lock the state folder; the kernel unlocks it however this process ends.
 
-    The folder itself is locked beside its file "lock", which a full disk may not take.
+    Both the folder and its file "lock" are locked: on a full disk the file may not exist.
 
     Raises:
-        ConfigError: it takes no lock.
-        StateFolderInUse: another daemon holds it.
+        ConfigError: the folder cannot be locked.
+        StateFolderInUse: another daemon has locked it.
     """
     with contextlib.ExitStack() as held:
         for path, flags in (
@@ -73,7 +73,7 @@ def locked(folder: Path) -> Iterator[None]:
                 handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
             except OSError as error:
                 problem = f"paths.state_dir: {folder}: {error.strerror}"
-                is_missing = error.errno == errno.ENOENT  # its disk did not take it: make_folders
+                is_missing = error.errno == errno.ENOENT  # make_folders could not make it
                 if error.errno not in _DISK_FAULTS and not is_missing:
                     raise ConfigError([problem]) from error
                 _log.error("folder_not_locked", path=str(path), error=problem)

@@ -1,4 +1,4 @@
-"""The heartbeat: what job_submit.lua takes as the sign that the daemon lives."""
+"""The heartbeat file: while it is fresh, job_submit.lua gives submitted jobs a lease."""
 
 import time
 from pathlib import Path
@@ -11,25 +11,25 @@ from roostd.config.config import Config, Mode
 _log = structlog.get_logger(__name__)
 
 
-class Pulse:
-    """Writes the heartbeat file, and takes it away.
+class HeartbeatWriter:
+    """Writes the heartbeat file, and removes it.
 
     Args:
-        runtime_dir: where it lies.
+        runtime_dir: the folder of the file.
     """
 
     def __init__(self, runtime_dir: Path) -> None:
         self._path = runtime_dir / "heartbeat"
 
-    def beat(self, config: Config) -> None:
-        """Say that the daemon lives, and which partitions' jobs it wants leases for."""
+    def write(self, config: Config) -> None:
+        """Write the present time, the lease, and the partitions whose jobs get one."""
         try:
             heartbeat.write(self._path, _heartbeat(config))
         except (OSError, heartbeat.HeartbeatError) as error:
             _log.error("heartbeat_not_written", error=str(error))
 
-    def stop(self) -> None:
-        """Take the heartbeat away: submissions are plain from now on."""
+    def remove(self) -> None:
+        """Remove the file: jobs submitted from now on get no lease."""
         self._path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""One line an event on stderr, safe to read in a terminal and to filter in the journal."""
+"""Logs: one line for each event on stderr, safe in a terminal and easy to filter by systemd."""
 
 import sys
 from collections.abc import Callable, MutableMapping
@@ -13,8 +13,8 @@ from roostd.config.values import LogFormat, LogLevel
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 _LEVEL_NUMBERS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
-# C0, DEL and C1, and the two line separators of Unicode: a job name must not write log lines
-# of its own or move the cursor of whoever reads them.
+# C0, DEL and C1, and the two line separators of Unicode: a job name must not forge log lines or
+# move the cursor of a reader's terminal.
 _ESCAPES = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09,)
 } | {0x09: "\\t", 0x0A: "\\n", 0x0D: "\\r", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -30,10 +30,10 @@ def configure_logs(
     """Send every structlog event to a stream.
 
     Args:
-        level: the least level that is written.
-        line_format: "logfmt" for people, "json" for machines.
-        under_systemd: put the priority in front, and leave the time to the journal.
-        stream: where to; standard error when None.
+        level: the lowest level that is written.
+        line_format: "logfmt" for people, "json" for programs.
+        under_systemd: whether lines begin with the priority and leave the time to systemd.
+        stream: standard error when None.
     """
     processors: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -79,5 +79,5 @@ def _escaped(event: MutableMapping[str, object]) -> MutableMapping[str, object]:
 
 
 def escape(text: str) -> str:
-    """Make control characters visible instead of effective."""
+    """Return a text with its control characters as visible escapes."""
     return text.translate(_ESCAPES)

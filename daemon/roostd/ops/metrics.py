@@ -1,4 +1,4 @@
-"""What Prometheus can ask for. The list for people is in docs/operations.md; a test compares."""
+"""The daemon's metrics for Prometheus. docs/operations.md lists them; a test compares the two."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ class Metrics:
     """Every metric of the daemon. No label holds a user or a job: the series stay few.
 
     Args:
-        registry: where they are registered.
+        registry: where the metrics are registered.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -24,7 +24,7 @@ class Metrics:
         self._add_faults()
 
     def _add_decisions(self) -> None:
-        """What the engine was told and what it answered."""
+        """Add the engine's events and decisions."""
         self.events = self._counter("events", "Events the engine was given", ["kind"])
         self.decisions = self._counter(
             "decisions", "Placements decided, by policy kind", ["policy"]
@@ -46,10 +46,10 @@ class Metrics:
         self.mismatches = self._counter(
             "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
         )
-        self.let_go = self._counter("jobs_let_go", "Jobs handed back to plain Slurm")
+        self.released = self._counter("jobs_let_go", "Jobs handed back to plain Slurm")
 
     def _add_slurm(self) -> None:
-        """What Slurm was asked, and how it went."""
+        """Add the requests to Slurm and their outcomes."""
         self.pins = self._counter(
             "pins",
             "Placements carried out in Slurm, by outcome: pinned, refused, gone",
@@ -72,7 +72,7 @@ class Metrics:
         )
 
     def _add_telemetry(self) -> None:
-        """What probes sent."""
+        """Add the messages of probes."""
         self.samples = self._counter("telemetry_samples", "Samples accepted from probes")
         self.samples_rejected = self._counter(
             "telemetry_rejected", "Messages from probes that were not used, by reason", ["reason"]
@@ -81,14 +81,14 @@ class Metrics:
         self.streams = self._gauge("probe_streams", "Probe streams open")
 
     def _add_levels(self) -> None:
-        """How much there is of everything."""
+        """Add the present numbers of jobs, nodes, GPUs and queued events."""
         self.jobs = self._gauge("jobs", "Jobs by state", ["state"])
         self.nodes = self._gauge("nodes", "Nodes that Slurm names")
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
         self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
 
     def _add_faults(self) -> None:
-        """What does not work."""
+        """Add the present faults."""
         self.journal_fault = self._gauge("journal_fault", "1 while the journal cannot be written")
         self.journal_dropped = self._gauge(
             "journal_dropped_records", "Steps not recorded since the start, for want of a disk"

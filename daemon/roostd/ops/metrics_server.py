@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from roost_engine.domain.errors import ConfigError
 
 # Each connection costs a file and a thread, and placement needs both for Slurm's commands. A few
-# scrapers ask at the same time; a connection that says nothing is closed.
+# scrapers connect at the same time; an idle connection is closed after SILENCE_S.
 CONNECTION_LIMIT = 16
 SILENCE_S = 10.0
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """A server that turns connections beyond CONNECTION_LIMIT away."""
+    """A server that closes connections beyond CONNECTION_LIMIT at once."""
 
     daemon_threads = True
 
@@ -44,7 +44,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """See socketserver: a caller that went away is no news."""
+        """See socketserver: a lost connection is not logged."""
 
 
 class _Server6(MetricsServer):
@@ -55,11 +55,11 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENCE_S
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Say nothing: standard error is for events."""
+        """Log nothing: standard error is for the daemon's events."""
 
 
 def serve_metrics(registry: CollectorRegistry, address: str) -> MetricsServer:
-    """Answer Prometheus on HOST:PORT until the process ends, or the server is shut down.
+    """Answer Prometheus on HOST:PORT until the process ends or the server is shut down.
 
     Raises:
         ConfigError: the address cannot be listened on.

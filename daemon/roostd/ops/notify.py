@@ -1,4 +1,4 @@
-"""Telling systemd how the daemon fares: sd_notify(3) over a datagram socket, no library."""
+"""Notifies systemd of the daemon's state: sd_notify(3) over a datagram socket, no library."""
 
 import os
 import socket
@@ -9,14 +9,14 @@ from roost_engine.domain.errors import ConfigError
 
 
 class Notifier:
-    """Sends states to the socket that systemd named; does nothing where it named none.
+    """Sends states to systemd's socket; does nothing where NOTIFY_SOCKET names none.
 
     Args:
-        environ: where NOTIFY_SOCKET and WATCHDOG_USEC are looked up.
+        environ: has NOTIFY_SOCKET and WATCHDOG_USEC.
 
     Attributes:
-        watchdog_s: how long systemd waits for `watchdog` before it restarts the daemon; None:
-            it does not watch.
+        watchdog_s: seconds without a call of `watchdog` after which systemd restarts the daemon;
+            None: systemd has no watchdog for it.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -24,23 +24,23 @@ class Notifier:
         self.watchdog_s = _watchdog_s(environ)
 
     def ready(self, status: str) -> None:
-        """The daemon serves, for the first time or after a reload."""
+        """Notify that the daemon serves, for the first time or after a reload."""
         self._send(f"READY=1\nSTATUS={status}")
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
+        """Set the line that `systemctl status` shows."""
         self._send(f"STATUS={text}")
 
     def reloading(self) -> None:
-        """A reload began. systemd wants the monotonic time of it (since version 253)."""
+        """Notify that a reload began, with its monotonic time (since systemd 253)."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The daemon drains."""
+        """Notify that the daemon drains."""
         self._send("STOPPING=1\nSTATUS=draining")
 
     def watchdog(self) -> None:
-        """The decision loop turns. Only that loop may call this."""
+        """Notify that the decision loop runs. Only that loop may call this."""
         self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> None:
@@ -51,7 +51,7 @@ class Notifier:
             try:
                 channel.sendto(message.encode(), self._address)
             except OSError:
-                return  # systemd's buffer is full or it restarts itself; the next one will do
+                return  # systemd's buffer is full or systemd restarts; the next message follows
 
 
 def _address(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The Admin service: what administrators change. Whoever can open its socket is one."""
+"""The Admin service: changes by administrators, who are the users that can open its socket."""
 
 from collections.abc import Awaitable, Callable
 from math import isfinite
@@ -17,20 +17,21 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
-Say = Callable[[TimerPinned], Awaitable[None]]
+ReportEvent = Callable[[TimerPinned], Awaitable[None]]
 _LONGEST_PIN_S = 30 * 86_400.0
 
 
 class AdminService(pb_grpc.AdminServicer):
-    """Takes changes in: audited, then decided upon, then kept, then answered.
+    """Makes changes: each is audited, applied by the engine, written to disk, then answered.
 
     Args:
-        state: what the daemon is doing.
-        say: tells the engine; returns when it has taken it in and that outlives a restart.
+        state: the daemon's state.
+        report: reports an event to the engine; returns when the engine has applied it and its
+            effect is on disk.
     """
 
-    def __init__(self, state: DaemonState, say: Say) -> None:
-        self._state, self._say = state, say
+    def __init__(self, state: DaemonState, report: ReportEvent) -> None:
+        self._state, self._report = state, report
 
     async def PinTimer(self, request: pb.PinTimerRequest, context: Context) -> pb.Timer:
         """See operator.proto."""
@@ -57,5 +58,5 @@ class AdminService(pb_grpc.AdminServicer):
         audit.append(self._state.config.paths.state_dir, action, by, **facts)
         _log.info(action, by=by, **facts)
         at_s = self._state.clock.now_s()
-        await self._say(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
+        await self._report(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
         return timers.one(self._state, known)

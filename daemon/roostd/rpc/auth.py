@@ -1,4 +1,4 @@
-"""Who may speak for a node, and who may reach the operator's socket."""
+"""Access rules: which callers may report for a node, and which users may open the UNIX sockets."""
 
 import grp
 import os
@@ -16,7 +16,7 @@ from roostd.telemetry.board import NodeReport
 
 
 def node_names(context: Context) -> frozenset[str] | None:
-    """The names in the caller's certificate; None where the port has no TLS: anybody may speak."""
+    """Return the names in the caller's certificate; None where the port has no TLS."""
     auth = context.auth_context()
     if b"ssl" not in auth.get("transport_security_type", ()):
         return None
@@ -25,17 +25,20 @@ def node_names(context: Context) -> frozenset[str] | None:
 
 
 def may_speak_for(context: Context, node: str) -> bool:
-    """Whether the caller is that node, by its certificate; a name with a domain counts too."""
+    """Return whether the caller's certificate names the node, with or without a domain.
+
+    Without TLS every caller may report for every node.
+    """
     names = node_names(context)
     return names is None or any(name == node or name.startswith(f"{node}.") for name in names)
 
 
 def why_not_answered(context: Context, node: str, report: NodeReport | None) -> str | None:
-    """Return why the caller may not ask what is planned on a node; None: it may.
+    """Return why the caller may not read the plans of a node; None: it may.
 
-    A plan tells of other users' jobs, so it is for that node alone: by the certificate where there
-    is mutual TLS. Without it all that can be known is that the caller sits where the node's probe
-    does, and that this probe names the GPUs that the node has had.
+    A plan shows other users' jobs, so only the node itself may read it. With mutual TLS the
+    certificate proves that. Without it the caller must be on the host of the node's probe, and this
+    probe must name GPUs that the node is known to have.
     """
     if node_names(context) is not None:
         return None if may_speak_for(context, node) else f"the certificate does not name {node}"
@@ -45,7 +48,7 @@ def why_not_answered(context: Context, node: str, report: NodeReport | None) -> 
 
 
 def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
-    """Credentials that ask every probe for a certificate.
+    """Return credentials that require a certificate of every probe.
 
     Raises:
         ConfigError: a file cannot be read.
@@ -64,10 +67,10 @@ def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
 
 
 def clear_socket(path: Path, key: str) -> None:
-    """Remove what a killed daemon left behind.
+    """Remove the socket of a killed daemon.
 
     Raises:
-        ConfigError: something else than a socket is there.
+        ConfigError: the path is something other than a socket.
     """
     try:
         if not stat.S_ISSOCK(path.lstat().st_mode):
@@ -78,13 +81,13 @@ def clear_socket(path: Path, key: str) -> None:
 
 
 def guard_socket(path: Path, group: str | None, key: str) -> None:
-    """Let owner and group connect, nobody else. Connecting is the permission.
+    """Allow only the owner and the group to connect, which permits every call.
 
-    grpcio tells a server nothing of who called over a UNIX socket, so the file's mode is the only
-    guard there is; the folder should not be writable by others either.
+    grpcio does not give a server the user who calls over a UNIX socket, so the file's mode is the
+    only access control; the folder should not be writable by other users either.
 
     Raises:
-        ConfigError: there is no such group, or the daemon is not in it.
+        ConfigError: there is no such group, or the daemon is not a member of it.
     """
     if group is not None:
         try:

@@ -15,7 +15,7 @@ from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
 from roostd.rpc import timers
 from roostd.rpc.errors import UnknownTopology
-from roostd.state import DaemonState, LeftJob, Owner
+from roostd.state import DaemonState, Owner, UnmanagedJob
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
 
@@ -195,7 +195,7 @@ def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
     known = dict(state.engine.known_jobs(include_ended))
     for job_id, record in known.items():
         yield _recorded_job(state, job_id, record)
-    for job_id, left in state.left.items():
+    for job_id, left in state.unmanaged.items():
         if job_id not in known:
             yield _left_job(state, job_id, left)
 
@@ -209,15 +209,15 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
     try:
         return _recorded_job(state, job_id, state.engine.find(job_id))
     except UnknownJob:
-        if job_id in state.left:
-            return _left_job(state, job_id, state.left[job_id])
-        if job_id in state.left_reasons:
-            reason = state.left_reasons[job_id]
-            return _left_job(state, job_id, LeftJob(reason=reason, is_blocked=False))
+        if job_id in state.unmanaged:
+            return _left_job(state, job_id, state.unmanaged[job_id])
+        if job_id in state.unmanaged_reasons:
+            reason = state.unmanaged_reasons[job_id]
+            return _left_job(state, job_id, UnmanagedJob(reason=reason, is_blocked=False))
         raise
 
 
-def _left_job(state: DaemonState, job_id: JobId, left: LeftJob) -> pb.Job:
+def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
     message = pb.Job(
         job_id=job_id,
         state=pb.JOB_STATE_WAITING if left.is_blocked else pb.JOB_STATE_LET_GO,
@@ -233,7 +233,7 @@ def _add_owner(message: pb.Job, told: JobSpec | Owner | None) -> None:
 
 
 def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job:
-    left, now_s = state.left.get(job_id), state.clock.now_s()
+    left, now_s = state.unmanaged.get(job_id), state.clock.now_s()
     place = state.place(job_id, record)
     message = pb.Job(
         job_id=job_id,
@@ -256,7 +256,7 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
     return message
 
 
-def _why_not_roost_s(record: KnownJob, left: LeftJob | None, *, is_planned: bool) -> str:
+def _why_not_roost_s(record: KnownJob, left: UnmanagedJob | None, *, is_planned: bool) -> str:
     """Why a job runs that Roost has not placed; empty for those it has."""
     if isinstance(record, JobRecord) or is_planned:
         return ""

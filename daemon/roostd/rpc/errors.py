@@ -29,10 +29,10 @@ class NoTimers(TimerError):
 
 
 class UnknownTopology(RoostError):
-    """Asked how the GPUs of a node are linked that no probe has told of; says what to do."""
+    """No probe has reported how the GPUs of a node are linked; the text states the cure."""
 
 
-# The first class that fits counts: leaves before their parents.
+# The first class that matches counts, so subclasses stand before their parents.
 STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
@@ -51,12 +51,16 @@ STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
 
 
 def status_code(error: RoostError) -> grpc.StatusCode:
-    """The code by which a caller learns of an error."""
+    """Return the gRPC code of an error."""
     return next(code for kind, code in STATUS_CODES if isinstance(error, kind))
 
 
 class Undecodable:
-    """Stands for a message that was no protobuf of its type."""
+    """Takes the place of a message whose bytes were no protobuf of its type.
+
+    Attributes:
+        problem: the decoder's error.
+    """
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -72,10 +76,10 @@ _Response = TypeVar("_Response")
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Gives callers codes that mean something.
+    """Answers errors with the codes of STATUS_CODES.
 
-    Left alone, grpc answers UNKNOWN with the text of the exception, and to bytes that are no
-    protobuf likewise (measured with grpcio 1.85).
+    Without it grpc answers UNKNOWN with the text of the exception, also to bytes that are no
+    protobuf (measured with grpcio 1.85).
     """
 
     async def intercept_service(

@@ -1,7 +1,7 @@
-"""How much a caller may ask of the daemon.
+"""Limits on callers of the daemon's gRPC services.
 
-Measured reasons: with the bandwidth probe on, 64 busy streams made the server buffer 1.4 GB; more
-than one listener on a port would share calls between an old and a new daemon.
+Two options have measured reasons: with gRPC's bandwidth probe (bdp_probe), 64 busy streams made the
+server buffer 1.4 GB; with so_reuseport an old and a new daemon would share the calls to a port.
 """
 
 from typing import TypeAlias
@@ -22,13 +22,13 @@ _COMMON: ChannelOptions = [
     ("grpc.http2.max_ping_strikes", 2),
 ]
 
-# A connection costs a file, and a process has few: 1,324 idle ones once left none for scontrol,
-# which stopped placement. So a connection that says nothing is closed, and no more are taken than
+# A connection costs a file, and a process has few: 1,324 idle connections once left none for
+# scontrol, which stopped placement. So idle connections are closed, and no more are accepted than
 # there are files for.
 _HANDSHAKE_MS = 10_000
-_IDLE_CONNECTION_MS = 300_000  # agents ask when a job starts; a new connection takes milliseconds
-_CONNECTIONS_PER_NODE = 2  # the probe's stream, and the agent's questions
-_SPARE_CONNECTIONS = 256  # the same nodes coming back, and health checks
+_IDLE_CONNECTION_MS = 300_000  # agents call when a job starts; a new connection takes milliseconds
+_CONNECTIONS_PER_NODE = 2  # the probe's stream, and the agent's calls
+_SPARE_CONNECTIONS = 256  # nodes that reconnect, and health checks
 OPERATOR_CONNECTION_LIMIT = 128
 
 # A Hello of 16 GPUs with every link and 16 NICs has 10 KiB.
@@ -39,7 +39,7 @@ PROBE_OPTIONS: ChannelOptions = [
     ("grpc.max_concurrent_streams", 16),
 ]
 
-# Questions are short; the answer for 10,000 nodes of 8 GPUs has about 12 MB.
+# Requests are short; the response for 10,000 nodes of 8 GPUs has about 12 MB.
 OPERATOR_OPTIONS: ChannelOptions = [
     *_COMMON,
     ("grpc.max_receive_message_length", 16 << 10),
@@ -48,14 +48,15 @@ OPERATOR_OPTIONS: ChannelOptions = [
 ]
 OPERATOR_CALL_LIMIT = 64
 
-# By calling host. A machine that runs the probes of many nodes, as for tests, starts them together.
-MOST_SILENT_STREAMS = 64  # that have not said Hello; the others are one a node of Slurm's
+# For each calling host. A machine that runs the probes of many nodes, as tests do, starts them all
+# at once.
+MOST_SILENT_STREAMS = 64  # streams without a Hello; of the others there is one for each Slurm node
 HELLO_RATE_PER_S, HELLO_BURST_COUNT = 5.0, 200.0
 LOG_RATE_PER_S, LOG_BURST_COUNT = 0.2, 20.0
 MOST_PEERS = 4_096  # hosts that are remembered, about 1 KB each
 
-FIRST_MESSAGE_S = 10.0  # after which a stream that never said Hello is closed
-QUIET_STREAM_S = 60.0  # after which a stream that says nothing is closed
+FIRST_MESSAGE_S = 10.0  # a stream without a Hello is closed after this time
+SILENT_STREAM_S = 60.0  # a stream that sent nothing for this time is closed
 BAD_MESSAGE_LIMIT = 10  # in a row, after which a stream is closed
 
 
@@ -84,11 +85,11 @@ def _connections(most: int) -> ChannelOptions:
 
 
 class RateLimit:
-    """A token bucket: a steady rate, and bursts of a few seconds' worth.
+    """A token bucket.
 
     Args:
-        rate_per_s: what may come in the long run.
-        burst_count: what may come at once.
+        rate_per_s: admitted in the long run.
+        burst_count: admitted at once.
     """
 
     def __init__(self, rate_per_s: float, burst_count: float) -> None:
@@ -96,7 +97,7 @@ class RateLimit:
         self._tokens, self._at_s = burst_count, 0.0
 
     def admit(self, now_s: float) -> bool:
-        """Whether one more may come now."""
+        """Return whether one more is admitted now, and count it if it is."""
         elapsed_s = max(now_s - self._at_s, 0.0)
         self._tokens = min(self._tokens + elapsed_s * self._rate_per_s, self._burst_count)
         self._at_s = now_s

@@ -1,4 +1,4 @@
-"""The Operator service: what people and dashboards ask. Changes are rpc.admin's."""
+"""The Operator service: queries of people and dashboards. Changes are in rpc.admin."""
 
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
@@ -9,7 +9,7 @@ from roostd.state import DaemonState
 
 
 class OperatorService(pb_grpc.OperatorServicer):
-    """Answers from the daemon's state as it is at this moment."""
+    """Answers from the daemon's present state."""
 
     def __init__(self, state: DaemonState) -> None:
         self._state = state

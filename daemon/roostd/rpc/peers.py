@@ -1,4 +1,4 @@
-"""Limits by calling host: one machine's calls must not cost the others theirs."""
+"""Limits for each calling host: a flood of calls from one must not crowd out the others."""
 
 import time
 from collections import Counter, OrderedDict
@@ -21,9 +21,9 @@ LOCAL_HOST = "localhost"
 
 
 def host_of(peer: str) -> str:
-    """Return the host of gRPC's name of a caller: `ipv6:%5Bfe80::1%5D:4711` is `fe80::1`.
+    """Return the host in gRPC's name of a caller: `fe80::1` for `ipv6:%5Bfe80::1%5D:4711`.
 
-    Every loopback address is LOCAL_HOST: the same machine, whichever the caller chose.
+    Every loopback address is LOCAL_HOST: all of them are the same machine.
     """
     host = unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
     try:
@@ -43,7 +43,7 @@ class _Peer:
 
 
 class Peers:
-    """What each host may still do. Remembers MOST_PEERS hosts, the latest ones.
+    """The rate limits of each host. Remembers the MOST_PEERS hosts that called last.
 
     Args:
         now_s: a clock that never runs backwards.
@@ -61,7 +61,7 @@ class Peers:
     def admit_line(self, host: str) -> int | None:
         """Return how many log lines of this host were left out before this one.
 
-        None: this one is to be left out too.
+        None: this one must be left out too.
         """
         peer = self._peer(host)
         if not peer.lines.admit(self._now_s()):
@@ -71,14 +71,14 @@ class Peers:
         return left_out_count
 
     def admit_silent_stream(self, host: str) -> bool:
-        """Count a stream that has not said Hello; return False where the host has too many."""
+        """Count a stream that has not sent Hello; return False where the host has too many."""
         if self._silent[host] >= MOST_SILENT_STREAMS:
             return False
         self._silent[host] += 1
         return True
 
     def end_silence(self, host: str) -> None:
-        """Take back what `admit_silent_stream` counted: the stream said Hello, or ended."""
+        """Undo the count of `admit_silent_stream`: the stream sent Hello, or ended."""
         self._silent[host] -= 1
         if self._silent[host] <= 0:
             del self._silent[host]

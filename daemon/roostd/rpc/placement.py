@@ -1,4 +1,4 @@
-"""The Placement service: what the node agents ask on behalf of Slurm's hooks."""
+"""The Placement service: queries of the node agents on behalf of Slurm's hooks."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementService(pb_grpc.PlacementServicer):
-    """Tells nodes what was planned, and notes what they found."""
+    """Answers nodes with the planned GPUs, and checks the allocations that they report."""
 
     def __init__(self, state: DaemonState, metrics: Metrics) -> None:
         self._state, self._metrics = state, metrics
@@ -68,7 +68,7 @@ class PlacementService(pb_grpc.PlacementServicer):
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
 
     def _planned(self, slurm_job_id: int, node: NodeName) -> tuple[int, ...] | None:
-        """The GPUs that a job is to have on a node; None where Roost steers nothing."""
+        """Return a job's planned GPUs on a node; None where Roost did not place the job."""
         state = self._state
         job_id = state.job_ids.get(slurm_job_id, JobId(str(slurm_job_id)))
         try:
@@ -82,15 +82,16 @@ class PlacementService(pb_grpc.PlacementServicer):
 
 
 def _is_bound(record: KnownJob) -> bool:
-    """Whether Slurm was told the placement; a job that ran before this engine may have been."""
+    """Whether Slurm has the placement as a pin; a job that ran before this engine may have one."""
     return not isinstance(record, JobRecord) or record.is_binding
 
 
 def rank_order(links: LinkMatrix, gpu_indices: Sequence[int]) -> list[int]:
-    """Order GPUs so that neighbours in the list are linked well.
+    """Order GPUs so that neighbours in the list have fast links.
 
-    From every start, walk to the best linked GPU that is left; keep the best walk. Near the best
-    order, in microseconds for the sixteen GPUs a node has at most.
+    A greedy search: from each GPU as the start, always continue with the unused GPU that has the
+    best link to the last one; the best of these walks wins. Nearly optimal, in microseconds for the
+    sixteen GPUs that a node has at most.
 
     Args:
         links: of the node.

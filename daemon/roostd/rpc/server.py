@@ -1,4 +1,4 @@
-"""The gRPC servers, for probes, people and administrators: a flood of one spares the others."""
+"""The gRPC servers: one each for probes, people and administrators, so a flood hits only one."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from roost_proto.v1 import (
 from roostd.config.config import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
-from roostd.rpc.admin import AdminService, Say
+from roostd.rpc.admin import AdminService, ReportEvent
 from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
@@ -44,16 +44,16 @@ class Servers:
     """All servers, from start to graceful stop.
 
     Args:
-        state: what they answer from.
-        metrics: what they count.
-        listen: where they listen.
+        state: the daemon's state.
+        metrics: counts.
+        listen: the addresses.
         operator_socket: the UNIX socket for people.
         admin_socket: the UNIX socket for administrators.
-        say: hands a change to the engine; see AdminService.
+        report: reports an event to the engine; see AdminService.
 
     Attributes:
-        telemetry: what probes talk to.
-        probe_port: the port that probes reach; useful when the configuration says 0.
+        telemetry: the service for probes.
+        probe_port: the port for probes; for configurations that leave the choice to the kernel.
         operator_port: the loopback port for people; None: there is none.
     """
 
@@ -64,10 +64,11 @@ class Servers:
         listen: Listen,
         operator_socket: Path,
         admin_socket: Path,
-        say: Say,
+        report: ReportEvent,
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
-        self._operator_socket, self._admin_socket, self._say = operator_socket, admin_socket, say
+        self._operator_socket, self._admin_socket = operator_socket, admin_socket
+        self._report = report
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
@@ -96,7 +97,7 @@ class Servers:
         """Open every port.
 
         Raises:
-            ConfigError: one cannot be opened; says which.
+            ConfigError: a port cannot be opened; the text names it.
         """
         self._add_services()
         tls, address = self._listen.probes_tls, self._listen.probe_address
@@ -116,14 +117,14 @@ class Servers:
         guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group")
 
     async def set_serving(self, is_serving: bool) -> None:
-        """Answer health checks: SERVING while the decision loop turns and Slurm answers."""
+        """Set the answer to health checks of every service: SERVING or NOT_SERVING."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
-        """Turn new calls away, let running ones finish."""
+        """Refuse new calls, and let running ones finish."""
         await self._health.enter_graceful_shutdown()
         servers = (self._probes, self._operators, self._admins)
         await asyncio.gather(*(server.stop(grace_s) for server in servers))
@@ -138,7 +139,8 @@ class Servers:
         operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
         self._add_standard(self._operators, (OPERATOR,))
-        operator_pb2_grpc.add_AdminServicer_to_server(AdminService(state, self._say), self._admins)
+        admin = AdminService(state, self._report)
+        operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
         self._add_standard(self._admins, (ADMIN,))
 
     def _add_standard(self, server: grpc.aio.Server, services: Iterable[str]) -> None:
@@ -160,7 +162,7 @@ class Servers:
 
 def _open_socket(server: grpc.aio.Server, path: Path, key: str) -> None:
     clear_socket(path, key)
-    mask = os.umask(0o177)  # nobody else, until guard_socket has set the group
+    mask = os.umask(0o177)  # only the owner, until guard_socket has set the group
     try:
         server.add_insecure_port(f"unix:{path}")
     except RuntimeError as error:
@@ -170,7 +172,7 @@ def _open_socket(server: grpc.aio.Server, path: Path, key: str) -> None:
 
 
 def _why(address: str | Path) -> str:
-    """Why nobody can listen there: gRPC's error does not say, so bind once more to be told."""
+    """Return why an address cannot be bound: gRPC's error has no reason, so bind it again."""
     family = socket.AF_UNIX if isinstance(address, Path) else socket.AF_INET
     host, _, port = str(address).rpartition(":")
     if ":" in host:

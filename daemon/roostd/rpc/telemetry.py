@@ -1,4 +1,4 @@
-"""The Telemetry service: one stream per node, the newest sample wins."""
+"""The Telemetry service: one stream for each node; the newest sample replaces older ones."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from roostd.rpc.limits import (
     BAD_MESSAGE_LIMIT,
     FIRST_MESSAGE_S,
     MOST_SILENT_STREAMS,
-    QUIET_STREAM_S,
+    SILENT_STREAM_S,
     RateLimit,
 )
 from roostd.rpc.peers import Peers, host_of
@@ -38,20 +38,20 @@ class _Stream:
     limit: RateLimit
     host: str
     report: NodeReport | None = None
-    next_sequence: int | None = None  # None: whatever the next sample says
+    next_sequence: int | None = None  # None: any number
     awaits_hello: bool = True
     bad_count: int = 0
 
 
 class TelemetryService(pb_grpc.TelemetryServicer):
-    """Takes in what probes send.
+    """Checks the probes' messages and stores their reports.
 
     Args:
-        board: keeps it.
-        metrics: counts it.
+        board: stores the reports.
+        metrics: counts the messages.
         version: of this daemon.
-        sample_interval_s: asks for the interval that holds now; a reload may change it.
-        max_stream_count: more are turned away.
+        sample_interval_s: returns the interval in effect; a reload may change it.
+        max_stream_count: further streams are refused.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"{self._max_stream_count} probes are connected; raise listen.max_node_count",
             )
-        # Five times the rate that was asked for is a broken probe, not jitter.
+        # Five times the rate that the daemon asked for is a broken probe, not jitter.
         limit = RateLimit(5.0 / self._sample_interval_s(), 30.0)
         stream = _Stream(context, limit, host_of(context.peer()))
         if not self._peers.admit_silent_stream(stream.host):
@@ -103,8 +103,8 @@ class TelemetryService(pb_grpc.TelemetryServicer):
     async def _next(
         self, messages: AsyncIterator[pb.ProbeMessage], stream: _Stream
     ) -> pb.ProbeMessage | None:
-        """The next message; None when the probe has finished."""
-        patience_s = FIRST_MESSAGE_S if stream.report is None else QUIET_STREAM_S
+        """Return the next message; None when the probe has closed the stream."""
+        patience_s = FIRST_MESSAGE_S if stream.report is None else SILENT_STREAM_S
         try:
             async with asyncio.timeout(patience_s):
                 message = await anext(messages, None)
@@ -128,17 +128,17 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             )
         body = message.WhichOneof("body")
         if body == "hello":
-            return await self._greet(message.hello, stream)
+            return await self._apply_hello(message.hello, stream)
         if body == "sample" and stream.report is not None:
-            return await self._take_in(message.sample, stream, stream.report)
+            return await self._apply_sample(message.sample, stream, stream.report)
         if body is None:
-            # A newer probe may say things that this daemon does not know.
+            # A newer probe may send messages that this daemon does not know.
             return None
         return await stream.context.abort(
             grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a Hello"
         )
 
-    async def _greet(self, message: pb.Hello, stream: _Stream) -> pb.DaemonMessage:
+    async def _apply_hello(self, message: pb.Hello, stream: _Stream) -> pb.DaemonMessage:
         if not self._peers.admit_hello(stream.host):
             await self._refuse(
                 stream, "hello_rate", grpc.StatusCode.RESOURCE_EXHAUSTED, "too many Hellos"
@@ -146,7 +146,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         try:
             hello = read_hello(message)
         except ProbeError as error:
-            self._tell(stream, "hello_rejected", node=message.node, error=str(error))
+            self._log(stream, "hello_rejected", node=message.node, error=str(error))
             await self._refuse(stream, "hello", grpc.StatusCode.INVALID_ARGUMENT, str(error))
         claim = Claim(
             has_certificate=node_names(stream.context) is not None,
@@ -156,7 +156,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         await self._check_right(hello, claim, stream)
         other = self._board.report(hello.node)
         if other is not None and other.stream not in (None, stream):
-            self._tell(stream, "probe_replaced", node=hello.node)
+            self._log(stream, "probe_replaced", node=hello.node)
         if stream.report is None:
             self._peers.end_silence(stream.host)
             left_out_count = self._peers.admit_line(stream.host)
@@ -168,7 +168,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                     version=hello.probe_version,
                     left_out_count=left_out_count or None,
                 )
-        stream.report = self._board.greet(hello, stream, claim)
+        stream.report = self._board.apply_hello(hello, stream, claim)
         stream.awaits_hello, stream.next_sequence = False, None
         return pb.DaemonMessage(
             welcome=pb.Welcome(
@@ -177,10 +177,10 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         )
 
     async def _check_right(self, hello: ProbeHello, claim: Claim, stream: _Stream) -> None:
-        """End a stream that may not speak for the node that it names."""
+        """End a stream that may not report for the node that it names."""
         node, codes = hello.node, grpc.StatusCode
         if not may_speak_for(stream.context, node):
-            self._tell(stream, "probe_impostor", node=node)
+            self._log(stream, "probe_impostor", node=node)
             why = f"the certificate does not name {node} as subject alternative name"
             await self._refuse(stream, "impostor", codes.PERMISSION_DENIED, why)
         if stream.report is not None and stream.report.hello.node != node:
@@ -190,11 +190,11 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             why = "Slurm has not named a node with GPUs yet; try again"
             await self._refuse(stream, "no_nodes", codes.UNAVAILABLE, why)
         if not self._board.is_named(node):
-            self._tell(stream, "probe_unknown", node=node)
+            self._log(stream, "probe_unknown", node=node)
             why = f"Slurm has no node {node} with GPUs; give Slurm's NodeName as --node"
             await self._refuse(stream, "unknown_node", codes.NOT_FOUND, why)
         if not self._board.may_report(claim, node, stream, 3 * self._sample_interval_s()):
-            self._tell(stream, "probe_twin", node=node)
+            self._log(stream, "probe_twin", node=node)
             why = f"another probe speaks for {node}; stop one, or give it its own --node"
             await self._refuse(stream, "twin", codes.ALREADY_EXISTS, why)
 
@@ -204,14 +204,14 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._metrics.samples_rejected.labels(reason).inc()
         await stream.context.abort(code, why)
 
-    def _tell(self, stream: _Stream, event: str, **facts: str) -> None:
-        """Log what a host did, but not more often than a person could read."""
+    def _log(self, stream: _Stream, event: str, **facts: str) -> None:
+        """Log an event of a host, within the host's rate limit for log lines."""
         left_out_count = self._peers.admit_line(stream.host)
         if left_out_count is not None:
             peer = stream.context.peer()
             _log.warning(event, **facts, peer=peer, left_out_count=left_out_count or None)
 
-    async def _take_in(
+    async def _apply_sample(
         self, sample: pb.Sample, stream: _Stream, report: NodeReport
     ) -> pb.DaemonMessage | None:
         if report.stream is not stream:
@@ -231,17 +231,17 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             return await self._reject(error, stream, report)
         stream.bad_count = 0
         self._metrics.samples.inc()
-        self._board.take_in(report, sample)
+        self._board.apply_sample(report, sample)
         return None
 
     async def _reject(
         self, error: ProbeError, stream: _Stream, report: NodeReport
     ) -> pb.DaemonMessage | None:
-        """Use nothing of the sample, and say so once a series."""
+        """Discard a sample, and log the first of several in a row."""
         self._metrics.samples_rejected.labels(error.quantity).inc()
         stream.bad_count += 1
         if stream.bad_count == 1:
-            self._tell(stream, "sample_rejected", node=report.hello.node, error=str(error))
+            self._log(stream, "sample_rejected", node=report.hello.node, error=str(error))
         if stream.bad_count >= BAD_MESSAGE_LIMIT:
             await stream.context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         if error.quantity == "gpu_count":

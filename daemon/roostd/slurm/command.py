@@ -1,4 +1,4 @@
-"""Running Slurm's commands: fixed argv, absolute paths, a deadline each."""
+"""Runs Slurm's commands: with a fixed argv, an absolute path and a deadline each."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_slurm.commands import ENVIRONMENT, Argv
 
 _PROGRAMS = ("scontrol", "squeue")
-# What slurmctld says of jobs that ended, or that it has forgotten.
+# slurmctld's errors for jobs that ended, or that it has forgotten.
 _GONE = ("Invalid job id", "Job/step already completing or completed", "already finished")
 
 
@@ -19,10 +19,10 @@ class CommandRunner:
     """Runs scontrol and squeue.
 
     Args:
-        bin_dir: where they are.
+        bin_dir: folder of the commands.
         conf: slurm.conf; None: the commands' default.
         timeout_s: after which a command is killed.
-        concurrent_count: commands that run at the same time.
+        concurrent_count: the most commands that run at the same time.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class CommandRunner:
 
 
 def only_gone(refusal: SlurmRefused) -> bool:
-    """Whether a command failed only because jobs ended or were forgotten meanwhile."""
+    """Return whether a command failed only because jobs ended or were forgotten meanwhile."""
     lines = [line for line in refusal.stderr.splitlines() if line.strip()]
     return bool(lines) and all(any(word in line for word in _GONE) for line in lines)
 
@@ -71,7 +71,7 @@ async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Pr
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=env,
-            # An update that was begun is carried through, whatever happens to this process.
+            # In a session of its own, so that an update completes even if this process dies.
             start_new_session=True,
         )
     except OSError as error:
@@ -79,7 +79,7 @@ async def _spawn(command: Argv, env: Mapping[str, str]) -> asyncio.subprocess.Pr
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill what is left of a command, its children too."""
+    """Kill a command that still runs, its children too."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""What a user tells Roost of a job: one word of its comment, `roost:model=bert,checkpoint=600`.
+"""What users state about a job: one word of its comment, `roost:model=bert,checkpoint=600`.
 
-The rest of a comment is the site's own. What cannot be used is passed over with a sentence that
-`roostctl explain` shows: a comment never keeps a job from running. Page: docs/preemption.md.
+The other words of a comment belong to the site. What cannot be used is ignored, and `roostctl
+explain` shows why: a comment never keeps a job from running. Page: docs/preemption.md.
 """
 
 import re
@@ -16,18 +16,18 @@ _SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
 _KEYS = ("model", "checkpoint")
 _MOST_PROBLEMS = 8
 _SHOWN_LETTERS = 40
-_LONGEST_WORD = 1_000  # an argument of sbatch may have 131,072 letters, all of them commas
+_LONGEST_WORD = 1_000  # an argument of sbatch may have 131,072 characters, all of them commas
 
 
 @dataclass(frozen=True, slots=True)
 class JobComment:
-    """What a comment says.
+    """What a comment states.
 
     Attributes:
-        model: what the job trains, a name of the speed profiles; "" when not told.
-        checkpoint_s: the job saves its state so often, and can go on from there when it is stopped
-            and started again; None when not told.
-        problems: what could not be used, each in a sentence.
+        model: the model that the job trains, by its name in the speed profiles; "" if not stated.
+        checkpoint_s: seconds between two checkpoints, from the last of which the job continues
+            when it is stopped and started again; None if not stated.
+        problems: what could not be used, and why, one text each.
     """
 
     model: str = ""
@@ -37,7 +37,7 @@ class JobComment:
 
 @lru_cache(maxsize=20_000)
 def parse_comment(text: str) -> JobComment | None:
-    """Read a comment; None where nothing in it is for Roost."""
+    """Read a comment; None where it has no `roost:` word."""
     words = _OURS.findall(text)
     if not words:
         return None
@@ -90,6 +90,6 @@ def _hint(key: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """A user's text in a sentence: short, and only what prints."""
+    """Return a user's text for a message: quoted, shortened, without control characters."""
     cut = text[:_SHOWN_LETTERS] + ("..." if len(text) > _SHOWN_LETTERS else "")
     return repr(cut)

@@ -1,4 +1,4 @@
-"""A queued job in Roost's terms, or the reason for which Roost leaves it to plain Slurm."""
+"""A queued job in Roost's terms, or the reason why Roost leaves it to plain Slurm."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -43,8 +43,12 @@ _PER_GPU = ("CpusPerTres", "MemPerTres")
 
 
 @dataclass(frozen=True, slots=True)
-class LeftToSlurm:
-    """Roost does not place this job; why, for a human, in LONGEST_REASON characters at most."""
+class Unmanaged:
+    """A job that Roost does not place.
+
+    Attributes:
+        reason: why, for a human; LONGEST_REASON characters at most.
+    """
 
     reason: str
 
@@ -53,7 +57,7 @@ class LeftToSlurm:
 
 
 def comment_of(detail: JobDetail) -> JobComment | None:
-    """What a job's comment says to Roost; None: nothing."""
+    """Return what a job's comment states for Roost; None: nothing."""
     if detail.comment is None:
         return JobComment(problems=("it or the job's name imitates Slurm's output: not read",))
     return parse_comment(detail.comment)
@@ -64,12 +68,12 @@ class JobReader:
     """Turns queue records into JobSpecs.
 
     Attributes:
-        to_engine_s: wall clock time to engine time.
-        mode_of: a partition's mode.
+        to_engine_s: turns wall clock time into engine time.
+        mode_of: returns a partition's mode.
         traits: of the Slurm release.
-        accounts_memory: Slurm gives jobs memory; where it does not, none is reserved.
-        is_preemptible_qos: whether jobs of a QoS may be stopped though they do not say how often
-            they save their state.
+        accounts_memory: whether Slurm allocates memory; where it does not, jobs ask for none.
+        is_preemptible_qos: whether jobs of a QoS may be stopped though they name no checkpoint
+            interval.
     """
 
     to_engine_s: Callable[[float], float]
@@ -78,30 +82,28 @@ class JobReader:
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
 
-    def read(
-        self, job: QueuedJob, detail: JobDetail | None, job_id: JobId
-    ) -> JobSpec | LeftToSlurm:
+    def read(self, job: QueuedJob, detail: JobDetail | None, job_id: JobId) -> JobSpec | Unmanaged:
         """Read one pending job, or one task of a pending array."""
         request = _Request.of(job, detail)
         why_not = self._why_not(job, detail, request)
         if why_not is not None:
-            return LeftToSlurm(why_not)
+            return Unmanaged(why_not)
         assert detail is not None
         try:
             shapes = self._shapes(job, detail, request)
             required = expand(request.required_nodes)
             excluded = expand(detail.excluded_nodes)
         except ValueError as error:
-            return LeftToSlurm(f"its request cannot be read: {error}")
-        if isinstance(shapes, LeftToSlurm):
+            return Unmanaged(f"its request cannot be read: {error}")
+        if isinstance(shapes, Unmanaged):
             return shapes
         if not shapes:
-            return LeftToSlurm("its GPUs do not divide evenly among its nodes")
+            return Unmanaged("its GPUs do not divide evenly among its nodes")
         partition = job.partition.partition(",")[0]
         mode = self.mode_of(partition)
         if mode is Mode.ENFORCE and request.stamp is None:
-            # Last: what was let go for one of the reasons above has lost its lease for it.
-            return LeftToSlurm("has no lease: submitted while roostd was away, or let go")
+            # Checked last: a job released for one of the reasons above has lost its lease by that.
+            return Unmanaged("has no lease: submitted while roostd was away, or let go")
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         return JobSpec(
@@ -124,7 +126,7 @@ class JobReader:
 
     def _checkpoint_s(self, comment: JobComment, detail: JobDetail) -> float | None:
         if comment.checkpoint_s is None and self.is_preemptible_qos(detail.qos):
-            return inf  # may be stopped, and loses all that it has done
+            return inf  # the job may be stopped, and loses all its work
         return comment.checkpoint_s
 
     def _why_not(self, job: QueuedJob, detail: JobDetail | None, request: "_Request") -> str | None:
@@ -169,12 +171,12 @@ class JobReader:
 
     def _shapes(
         self, job: QueuedJob, detail: JobDetail, request: "_Request"
-    ) -> tuple[Shape, ...] | LeftToSlurm:
+    ) -> tuple[Shape, ...] | Unmanaged:
         """Return the job's first MOST_SHAPES shapes, the fewest nodes first.
 
         Raises:
             TresError: an amount of memory cannot be read.
-            ValueError: nor a number of CPUs or nodes.
+            ValueError: a number of CPUs or nodes cannot be read.
         """
         allowed = _node_counts(detail, request)
         if allowed[-1] > MOST_NODES:
@@ -219,13 +221,13 @@ class JobReader:
             return detail.memory_per_cpu_bytes * cpus
         if detail.memory_per_node_bytes is not None:
             return detail.memory_per_node_bytes
-        # Asked for none and memory is accounted: Slurm gives it the whole node's.
+        # The job asked for none where memory is accounted: Slurm gives it the whole node's.
         return (job.memory_bytes or 0) // max(job.node_count, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What the user asked for: of a pinned job, what it asked for before."""
+    """What the user asked for; for a pinned job, the request that the pin replaced."""
 
     stamp: Stamp | None
     fields: Mapping[str, tuple[Gres, ...]]
@@ -269,13 +271,13 @@ class _Request:
         return gpu_count(self.fields.get(name, ()))
 
     def per_gpu(self, name: str) -> str:
-        """The amount of `CpusPerTres` or `MemPerTres`: `gres:gpu:3` is "3"; "" without one."""
+        """Return the amount in `CpusPerTres` or `MemPerTres`: "3" for `gres:gpu:3`; "" for none."""
         return re.split("[:=]", self.per_gpu_fields.get(name, ""))[-1]
 
     def node_counts(self, allowed: range) -> Iterable[int]:
         """Return the node counts in a range among which the GPUs may divide, ascending.
 
-        Not the range itself where few numbers in it can be right: a user may choose a wide one.
+        Where few counts can be right only those are returned: a user may give a wide range.
         """
         if self.count("TresPerNode") or self.count("TresPerSocket"):
             return allowed
@@ -287,7 +289,7 @@ class _Request:
         return sorted(count for count in fitting if count in allowed)
 
     def gpus_per_node(self, node_count: int) -> int:
-        """GPUs on each node when it gets so many nodes; 0: it cannot."""
+        """Return the GPUs on each of `node_count` nodes; 0: the job cannot have that many nodes."""
         if per_node := self.count("TresPerNode"):
             return per_node
         if per_socket := self.count("TresPerSocket"):
@@ -295,8 +297,8 @@ class _Request:
         if per_task := self.count("TresPerTask"):
             if node_count == 1:
                 return per_task * self.task_count
-            # Without a fixed number of tasks a node, Slurm lays out CPUs as it likes, and the
-            # job's steps then ask for more than their node has.
+            # Without a fixed number of tasks per node Slurm distributes the CPUs freely, and the
+            # job's steps may then ask for more than their node has.
             tasks_per_node = self.tasks_per_node or 0
             return (
                 per_task * tasks_per_node if tasks_per_node * node_count == self.task_count else 0
@@ -306,14 +308,14 @@ class _Request:
 
 
 def _node_counts(detail: JobDetail, request: _Request) -> range:
-    """How many nodes the job may get, the fewest first."""
+    """Return the range of node counts that the job may get, ascending."""
     least, most = max(detail.min_node_count, 1), detail.max_node_count
     was = dict(request.stamp.was).get("NumNodes") if request.stamp else None
     if was is not None:
         low, _, high = was.partition("-")
         least, most = max(whole_number(low), 1), whole_number(high) if high else None
     if most is None:
-        # Left open: only a count for the whole job gains from more nodes than the least.
+        # No upper end: only a GPU count for the whole job gains from more nodes than the least.
         most = request.count("TresPerJob")
     return range(least, max(least, most) + 1)
 
@@ -324,8 +326,8 @@ def _divisors(number: int) -> frozenset[int]:
     return frozenset((*low, *(number // one for one in low)))
 
 
-def _too_much(what: str, asked: int, most: int) -> LeftToSlurm:
-    return LeftToSlurm(f"may get {asked} {what}; Roost places jobs of at most {most}")
+def _too_much(what: str, asked: int, most: int) -> Unmanaged:
+    return Unmanaged(f"may get {asked} {what}; Roost places jobs of at most {most}")
 
 
 def _cpus_per_node(job: QueuedJob, request: _Request, node_count: int, gpus: int) -> int:

@@ -1,8 +1,8 @@
-"""Slurm as the daemon sees it: a Protocol, and the one that runs Slurm's own commands.
+"""The daemon's access to Slurm: a Protocol, and the implementation that runs Slurm's own commands.
 
-The commands' libraries change their layout every release, and slurmrestd of 22.05 cannot change a
-job's GPUs: the command line is what works everywhere. The queue is dumped once at a time and once
-an interval, whoever asks.
+Slurm's libraries change their layout every release, and slurmrestd of 22.05 cannot change a job's
+GPUs; the command line works with every release. Only one dump of the queue runs at a time, and at
+most one per interval; callers that ask at the same time share it.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 
 
 
 class JobNotWaiting(SlurmError):
-    """A job that should be placed is no longer waiting; carries what it is instead."""
+    """A job that should be placed no longer waits; `state` is its state instead."""
 
     def __init__(self, job_id: JobId, state: str) -> None:
         super().__init__(f"job {job_id} is {state}, not waiting")
@@ -60,10 +60,16 @@ class JobNotWaiting(SlurmError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
-    """A node: what the engine needs to know, and what only people do."""
+    """A node of Slurm's.
+
+    Attributes:
+        spec: what the engine needs of it.
+        state: in full: "idle", "mixed+drain".
+        reason: Slurm's Reason, for instance why it is drained; empty without one.
+    """
 
     spec: NodeSpec
-    state: str  # in full: "idle", "mixed+drain"
+    state: str
     reason: str
     cpu_allocated_count: int
     memory_allocated_bytes: int
@@ -74,8 +80,8 @@ class QueueSnapshot:
     """The queue at one moment.
 
     Attributes:
-        at_epoch_s: when it was asked for; anything that happened before is in it.
-        details: by record number; one may be missing until a later snapshot.
+        at_epoch_s: when it was requested, on the wall clock; earlier changes are in it.
+        details: by record number; some may be missing until a later snapshot.
         malformed_count: lines that were no records.
     """
 
@@ -86,13 +92,13 @@ class QueueSnapshot:
 
 
 class SlurmPort(Protocol):
-    """What the daemon asks of Slurm. Every method may raise SlurmTimeout or SlurmRefused."""
+    """The daemon's requests to Slurm. Every method may raise SlurmTimeout or SlurmRefused."""
 
     async def version(self) -> SlurmVersion:
-        """The release."""
+        """Return the release."""
 
     async def settings(self) -> Settings:
-        """What slurm.conf says now."""
+        """Return the present settings of slurm.conf."""
 
     async def ping(self) -> None:
         """Return if slurmctld answers.
@@ -102,64 +108,64 @@ class SlurmPort(Protocol):
         """
 
     async def nodes(self) -> tuple[SlurmNode, ...]:
-        """Every node that has GPUs."""
+        """Return every node that has GPUs."""
 
     async def queue(self) -> QueueSnapshot:
-        """The queue, as of now or later; calls that come together share one dump."""
+        """Return the queue, as of now or later; calls at the same time share one dump."""
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
-        """What a job holds now; empty when it holds nothing or is gone."""
+        """Return what a job holds now; empty when it holds nothing or is gone."""
 
     async def pin(self, job_id: JobId, placement: Placement) -> None:
         """Make Slurm start a waiting job on exactly these GPUs, now.
 
-        In one call: the job is either untouched or asks for the placement, also when this process
+        In one call: the job is either unchanged or asks for the placement, also when this process
         dies meanwhile.
 
         Raises:
-            JobNotWaiting: it is not there to be placed.
-            SlurmRefused: Slurm will not; the job is as it was.
-            SlurmTimeout: no answer, and the job is as it was.
+            JobNotWaiting: the job is gone, held or no longer pending.
+            SlurmRefused: Slurm refuses; the job is unchanged.
+            SlurmTimeout: Slurm does not answer, and the job is unchanged.
         """
 
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
-        """Take back a pin that Slurm has not acted on, and hold the job again.
+        """Take back a pin on which Slurm has not started the job, and lease the job again.
 
         Returns:
-            Slurm's reason for not starting it.
+            Slurm's reason for not starting the job.
 
         Raises:
-            JobNotWaiting: it started after all, or is gone.
+            JobNotWaiting: the job has started after all, or is gone.
         """
 
     async def requeue(self, job_id: JobId) -> None:
-        """Ask Slurm to stop a running job, which then waits again. Returns before it has.
+        """Ask Slurm to stop a running job, which then waits again. Returns before it has stopped.
 
-        Whatever becomes of this process: the job starts again by itself about two minutes later,
-        unless a lease or a pin says otherwise.
+        Even if this process dies, Slurm starts the job again about two minutes later, unless a
+        lease or a pin prevents it.
 
         Raises:
-            SlurmRefused: Slurm will not, or the job is none of Roost's; it runs on.
-            SlurmTimeout: no answer, and the job runs on so far.
+            SlurmRefused: Slurm refuses, or the job is not under Roost; the job continues to run.
+            SlurmTimeout: Slurm does not answer, and the job still runs.
         """
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
-        """Hold these jobs for lease_s from now. Jobs that are gone are passed over.
+        """Lease these jobs for lease_s from now. Jobs that are gone are skipped.
 
-        So are those whose users asked for a later begin: it is never shortened.
+        Jobs whose users asked for a later begin time are skipped too: it is never shortened.
         """
 
-    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+    async def release(self, job_ids: Sequence[JobId]) -> None:
         """Let plain Slurm start these jobs; a user's own later begin time is kept."""
 
     async def advise(self, job_id: JobId, text: str) -> None:
-        """Write advice into the job's admin comment, beside the lease stamp."""
+        """Write advice into the job's admin comment, after the lease stamp."""
 
-    async def announce(self, sentences: Mapping[JobId, str]) -> None:
-        """Say in admin comments what leased jobs wait for, those that say the same in one call.
+    async def announce(self, reasons: Mapping[JobId, str]) -> None:
+        """Write why leased jobs wait into their admin comments, one call for each reason.
 
-        Nothing is asked of Slurm for those that say it already. Tasks that share an array's record
-        share its comment: one of their sentences.
+        Jobs whose comment has the reason already cost no call. Tasks that share an array's record
+        share its comment, which gets the reason of one of them.
         """
 
 
@@ -167,12 +173,12 @@ class SlurmCli:
     """Slurm through scontrol and squeue. See SlurmPort.
 
     Args:
-        bin_dir: where the commands are.
+        bin_dir: folder of the commands.
         conf: slurm.conf; None: the commands' default.
         timeout_s: after which a command is killed.
         queue_interval_s: the least time between two dumps of the queue.
-        concurrent_count: commands that run at the same time.
-        lease_s: asks for the lease that holds now: a later begin is a user's own.
+        concurrent_count: the most commands that run at the same time.
+        lease_s: returns the length of leases in effect: a later begin time is a user's own.
     """
 
     def __init__(
@@ -208,7 +214,7 @@ class SlurmCli:
         return self._version
 
     async def traits(self) -> Traits:
-        """How this release behaves."""
+        """Return how this release behaves."""
         return traits_of(await self.version())
 
     async def settings(self) -> Settings:
@@ -251,7 +257,7 @@ class SlurmCli:
         """See SlurmPort."""
         if self._next_dump is None:
             self._next_dump = asyncio.create_task(self._dump())
-            # Everybody who asked may have been cancelled when it fails.
+            # All callers may have been cancelled by the time it fails.
             self._next_dump.add_done_callback(lambda dump: dump.cancelled() or dump.exception())
         return await asyncio.shield(self._next_dump)
 
@@ -259,7 +265,7 @@ class SlurmCli:
         async with self._dump_lock:
             due_s = self._last_dump_s + self._queue_interval_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-            self._next_dump = None  # who asks from here on may know more than this dump will
+            self._next_dump = None  # later callers may know of changes that this dump misses
             self._last_dump_s, at_epoch_s = time.monotonic(), time.time()
             argv = commands.queue()
             text = await self._run(argv)
@@ -314,15 +320,15 @@ class SlurmCli:
 
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
-        await self.queue()  # a user may have moved his begin since the last look
+        await self.queue()  # a user may have changed the begin time since the last poll
         ends_s = time.time() + lease_s
         due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= ends_s]
         await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
 
-    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+    async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
-        await self.queue()  # a user may have moved his begin since the last look
+        await self.queue()  # a user may have changed the begin time since the last poll
         for begin_s, ids in by_begin(job_ids, self._begins, time.time()).items():
             await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
 
@@ -332,16 +338,16 @@ class SlurmCli:
         comment = advice(detail.admin_comment, text)
         await self._run(commands.set_admin_comment([job_id], comment))
 
-    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+    async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
-        await self.queue()  # a stamp of before a pin would take back what the pin replaced
-        for comment, job_ids in comments_of(self._dumped, sentences).items():
+        await self.queue()  # an older stamp would erase the request that a pin saved in it
+        for comment, job_ids in comments_of(self._dumped, reasons).items():
             await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
 
     async def _for_all(
         self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
     ) -> None:
-        """Update many jobs. scontrol goes on behind a job that it cannot find."""
+        """Update many jobs. scontrol continues after a job that it cannot find."""
         for start in range(0, len(job_ids), _IDS_PER_CALL):
             try:
                 await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
@@ -358,12 +364,12 @@ class SlurmCli:
         return detail
 
     def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
-        """Refuse to place a job by what it asked for before its user changed it.
+        """Check that a job's request is the one that the engine placed.
 
-        squeue tells of some changes only: not of -x, --mem or the most nodes.
+        squeue does not show every change: not of -x, --mem or the largest number of nodes.
 
         Raises:
-            SlurmRefused: it asks for something else; the next dump has it.
+            SlurmRefused: the user has changed the request; the next dump has the new one.
         """
         key, known = self._details.known.get(detail.number, (None, detail))
         if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
@@ -374,14 +380,14 @@ class SlurmCli:
         return parse_jobs(await self._run(commands.show_jobs()))
 
     async def _detail(self, job_id: str) -> JobDetail | None:
-        """Ask for one job; None when it is gone, or its record is forged."""
+        """Read one job's details; None when the job is gone, or its record is forged."""
         try:
             jobs = parse_jobs(await self._run(commands.show_job(job_id)))
         except SlurmRefused as error:
             if only_gone(error):
                 return None
             raise
-        # Asked for an array's number, scontrol shows its other tasks too.
+        # For an array's number scontrol shows the array's other tasks too.
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None

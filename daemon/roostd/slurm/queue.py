@@ -1,4 +1,4 @@
-"""What a dump of the queue does not tell: the jobs' details, and begins that users moved."""
+"""What a dump of the queue does not show: the jobs' details, and begin times that users changed."""
 
 import asyncio
 import time
@@ -10,20 +10,21 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import advice, parse_stamp
 
-_BEFORE_BEGIN = ("BeginTime", "")  # otherwise the start that squeue shows is a guess
-_LATE_S = 2.0  # a lease may be seen to end so much later than it was reckoned to
-_BULK_COUNT = 12  # more unknown jobs than this are looked up by one `show jobs`
-_LIMIT_AGE_S = 5.0  # squeue does not tell when a user raises the limit of an array
+_BEFORE_BEGIN = ("BeginTime", "")  # with other reasons the start that squeue shows is an estimate
+_LATE_S = 2.0  # Slurm may show the end of a lease this much later than roostd computed it
+_BULK_COUNT = 12  # more unknown jobs than this are read by one `show jobs`
+_LIMIT_AGE_S = 5.0  # squeue does not show that a user raised the limit of an array
 
 
 class MovedBegins:
-    """Begins that users gave their jobs after submission.
+    """The begin times that users gave their jobs after submission.
 
-    Only Slurm's begin tells of them, where a lease stands too: one that no lease explains is a
-    user's, and stays his until it is seen earlier. A requeued job's begin is Slurm's own.
+    Slurm has one begin time for each job, and Roost writes its leases there too. A begin time later
+    than any lease is the user's, and counts as such until Slurm shows an earlier one. The begin
+    time of a requeued job is Slurm's own.
 
     Args:
-        lease_s: asks for the lease that holds now.
+        lease_s: returns the length of leases in effect.
     """
 
     def __init__(self, lease_s: Callable[[], float]) -> None:
@@ -31,7 +32,7 @@ class MovedBegins:
         self._known: dict[int, float] = {}  # by record number
 
     def stamp(self, jobs: Sequence[QueuedJob], at_epoch_s: float) -> tuple[QueuedJob, ...]:
-        """Stamp the jobs of a dump with the begins that their users gave them later."""
+        """Return the jobs of a dump with these begin times in their stamps."""
         before, self._known = self._known, {}
         latest_s = at_epoch_s + self._lease_s() + _LATE_S
         return tuple(self._stamped(job, latest_s, before) for job in jobs)
@@ -49,14 +50,14 @@ class MovedBegins:
 
 
 class DetailCache:
-    """Details of the jobs in the queue; asked for when a job is new or asks for something else.
+    """The details of the jobs in the queue; read when a job is new or its request has changed.
 
     Attributes:
-        known: by record number, with what the details hang on.
+        known: (key, details) by record number; the details are read again when the key changes.
 
     Args:
-        show_all: asks for every job's details.
-        show_one: asks for one job's; None when it is gone, or its record is forged.
+        show_all: reads every job's details.
+        show_one: reads one job's details; None when the job is gone, or its record is forged.
     """
 
     def __init__(
@@ -66,11 +67,11 @@ class DetailCache:
     ) -> None:
         self._show_all, self._show_one = show_all, show_one
         self.known: dict[int, tuple[object, JobDetail]] = {}
-        self._unreadable: set[int] = set()  # records asked for by themselves, in vain
+        self._unreadable: set[int] = set()  # records that could not be read one by one either
         self._limits_read_s = time.monotonic()
 
     async def look_up(self, jobs: Sequence[QueuedJob]) -> None:
-        """Fill in the details of jobs that are new or asked for something else since."""
+        """Read the details of jobs that are new or whose request has changed."""
         keys = {job.number: _detail_key(job) for job in jobs if job.is_pending or job.is_holding}
         self.known = {number: known for number, known in self.known.items() if number in keys}
         missing = [n for n, key in keys.items() if self.known.get(n, (None,))[0] != key]
@@ -78,8 +79,9 @@ class DetailCache:
         found: dict[int, JobDetail] = {}
         if len(missing) > _BULK_COUNT:
             found = await self._show_all()
-        # Forged records among all jobs' cost their victims a question of their own. The forgers'
-        # stay unreadable: they go behind, or a dozen of them would use up every look's questions.
+        # Where a forged record spoils the list of all jobs, the jobs that it imitates are read one
+        # by one. The forged ones stay unreadable and come last: otherwise a dozen of them would use
+        # up the single reads of every poll.
         unread = [number for number in missing if number not in found]
         singly = sorted(unread, key=lambda number: number in self._unreadable)[:_BULK_COUNT]
         for detail in await asyncio.gather(*(self._show_one(str(number)) for number in singly)):
@@ -94,7 +96,7 @@ class DetailCache:
                 self.known.pop(number, None)
 
     def _aged_limits(self, jobs: Sequence[QueuedJob], missing: Sequence[int]) -> list[int]:
-        """Records of waiting arrays whose limits are to be read again."""
+        """Return the records of waiting arrays whose limits are due to be read again."""
         now_s = time.monotonic()
         if now_s - self._limits_read_s < _LIMIT_AGE_S:
             return []
@@ -118,17 +120,21 @@ def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:
     }
 
 
-def comments_of(
-    jobs: Iterable[QueuedJob], sentences: Mapping[JobId, str]
-) -> dict[str, list[JobId]]:
-    """Return the admin comments to write, each with the leased jobs that are to have it."""
+def comments_of(jobs: Iterable[QueuedJob], reasons: Mapping[JobId, str]) -> dict[str, list[JobId]]:
+    """Return the admin comments to write, each with the leased jobs that get it.
+
+    Args:
+        jobs: of the last dump.
+        reasons: the stated reason of each waiting job. Tasks that share an array's record get the
+            reason of one of them.
+    """
     groups: dict[str, list[JobId]] = {}
     for job in jobs:
         if not job.is_pending or parse_stamp(job.admin_comment) is None:
             continue
         job_ids = [JobId(job_id) for job_id in job.job_ids]
-        said = next((sentences[job_id] for job_id in job_ids if job_id in sentences), None)
-        comment = None if said is None else advice(job.admin_comment, said)
+        reason = next((reasons[job_id] for job_id in job_ids if job_id in reasons), None)
+        comment = None if reason is None else advice(job.admin_comment, reason)
         if comment is not None and comment != job.admin_comment:
             groups.setdefault(comment, []).extend(job_ids)
     return groups
@@ -137,7 +143,7 @@ def comments_of(
 def by_begin(
     job_ids: Iterable[JobId], begins: Mapping[JobId, int], now_s: float
 ) -> dict[int | None, list[JobId]]:
-    """Group jobs by the begin that their users asked for; None: none, or it is past."""
+    """Group jobs by the begin time that their users asked for; None: none, or it has passed."""
     groups: dict[int | None, list[JobId]] = {}
     for job_id in job_ids:
         begin_s = begins.get(job_id)
@@ -147,7 +153,7 @@ def by_begin(
 
 
 def _detail_key(job: QueuedJob) -> object:
-    """What a job's details hang on: not its priority, reason, or turns between running states."""
+    """Return what a job's details depend on: not its priority, its reason or its running state."""
     return (
         job.submit_epoch_s,
         job.restart_count,

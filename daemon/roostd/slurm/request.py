@@ -17,10 +17,10 @@ _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
 
 
 def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
-    """Refuse to stop a job that Roost could not care for afterwards.
+    """Check that a job runs and is under Roost, so that Roost can place it again afterwards.
 
     Raises:
-        SlurmRefused: it does not run, or has no lease stamp: plain Slurm would start it again.
+        SlurmRefused: the job does not run, or has no lease stamp: plain Slurm would start it again.
     """
     if detail is None or detail.state is not SlurmJobState.RUNNING:
         is_what = "gone" if detail is None else detail.state.lower()
@@ -30,11 +30,10 @@ def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
 
 
 def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
-    """Build the update that pins a job as it is now.
+    """Build the update that pins a job, from its present details.
 
     Raises:
-        SlurmRefused: the job asks for no GPUs, so that there is no telling how this Slurm spells
-            a request.
+        SlurmRefused: the job asks for no GPUs, so it is unknown how this Slurm writes a request.
     """
     request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
     spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
@@ -55,7 +54,7 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         asks_per_node="TresPerNode" in detail.tres,
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
-        # For --gpus=16 without -N, 24.11 shows the two nodes it reckons with, but takes one.
+        # For --gpus=16 without -N, 24.11 shows the two nodes that it expects, but takes one.
         node_count_changes=node_count > 1 or asked_nodes not in ((1, None), (1, 1)),
         kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
         admin_comment=str(stamp.pinned_from(tuple(was))),
@@ -64,7 +63,7 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
 
 
 def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
-    """Build the update that takes back a job's pin, as far as the release can."""
+    """Build the update that takes back a job's pin, as far as the Slurm release allows it."""
     was = (parse_stamp(detail.admin_comment) or Stamp()).was
     request = [(name, value) for name, value in was if name in _REQUEST_FIELDS]
     return commands.unpin(
@@ -76,7 +75,7 @@ def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -
 
 
 def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
-    """Turn what Slurm says a job holds into the engine's terms."""
+    """Return a job's allocation in the engine's terms."""
     return tuple(
         NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
         for node in detail.allocated
@@ -88,7 +87,7 @@ def _node_range(counts: tuple[int, int | None]) -> str:
 
 
 def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
-    """Say how what a job got differs from what was chosen; None when it does not."""
+    """Return how a job's allocation differs from its placement, as text; None when it does not."""
     got = {share.node: share.gpu_indices for share in shares}
     wanted = dict(placement.by_node())
     if got == wanted:
@@ -101,7 +100,7 @@ def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
 
 
 def is_pinned(detail: JobDetail, placement: Placement) -> bool:
-    """Whether a job has, or asks for, exactly a placement."""
+    """Return whether a job holds, or asks for, exactly a placement."""
     if detail.allocated:
         return difference(placement, shares_of(detail)) is None
     asked = [
@@ -114,7 +113,7 @@ def is_pinned(detail: JobDetail, placement: Placement) -> bool:
 
 
 def asked(detail: JobDetail) -> object:
-    """What a job asks for, to be compared."""
+    """Return a job's request, to be compared with another."""
     return (
         detail.tres,
         detail.min_node_count,

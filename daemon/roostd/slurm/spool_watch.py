@@ -1,4 +1,4 @@
-"""Waking up when something is written into a folder: Linux inotify through libc, no library."""
+"""Notices writes into a folder: Linux inotify through libc, without a library."""
 
 import asyncio
 import ctypes
@@ -16,7 +16,10 @@ _READ_BYTES = 64 << 10
 class FolderWatch:
     """Sets an event whenever a file in a folder is created, written or moved there.
 
-    A folder is watched rather than a file: the file need not exist yet, and may be replaced.
+    The folder is watched rather than the file: the file need not exist yet, and may be replaced.
+
+    Attributes:
+        changed: set at each change; the caller clears it.
 
     Args:
         folder: must exist.

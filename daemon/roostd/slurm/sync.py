@@ -1,7 +1,7 @@
-"""From two views of Slurm to the events in between. Pure: no clock, no I/O.
+"""Views of Slurm's queue, and the events between two of them. Pure: no clock, no I/O.
 
-Slurm tells states, not changes, and may have gone through several between two looks: a job that
-ended and whose id was given to another, a requeued one that runs again elsewhere.
+Slurm shows states, not changes, and several changes may lie between two polls: a job ended and its
+id was given to another job, or a job was requeued and runs again elsewhere.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, NodeS
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
-from roostd.slurm.jobs import NO_GPUS, JobReader, LeftToSlurm
+from roostd.slurm.jobs import NO_GPUS, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.request import shares_of
@@ -38,26 +38,27 @@ class QueueView:
 
     Attributes:
         waiting: jobs that Roost may place.
-        running: what every other job holds on GPU nodes.
-        blocked: waiting jobs that are Roost's, but held, depending or beyond their array's limit;
-            the value says which. Their leases must be renewed too, or Slurm starts them by itself
-            the moment they become free to go.
-        left: pending jobs that are plain Slurm's, and why.
-        lives: which life of a job each entry is: a number may be reused, a job requeued.
-        numbers: Slurm's own number of each record that is a single job: tasks of an array have
-            numbers of their own once they left the array's record.
-        rests: engine time before which a requeued job must not start.
-        requests: of every running job, what it asked for and since when it runs, engine time; None:
-            it is not under Roost.
+        running: what every running job holds on GPU nodes.
+        blocked: waiting jobs under Roost that are held, depend on another job or are beyond their
+            array's limit; the value says which. Their leases must be renewed too, or Slurm starts
+            them by itself as soon as that ends.
+        unmanaged: pending jobs that plain Slurm places, and why.
+        lives: the life of the job that each entry describes: Slurm may reuse a number, and may
+            requeue a job.
+        numbers: the job of each record that is a single job, by Slurm's own number: tasks of an
+            array have numbers of their own once they have left the array's record.
+        settle_until_s: engine time before which a requeued job must not start.
+        requests: the request of every running job, and engine time of its start; None: the job is
+            not under Roost.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
     running: Mapping[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     blocked: Mapping[JobId, str] = field(default_factory=dict)
-    left: Mapping[JobId, str] = field(default_factory=dict)
+    unmanaged: Mapping[JobId, str] = field(default_factory=dict)
     lives: Mapping[JobId, Life] = field(default_factory=dict)
     numbers: Mapping[int, JobId] = field(default_factory=dict)
-    rests: Mapping[JobId, float] = field(default_factory=dict)
+    settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     requests: Mapping[JobId, Request | None] = field(default_factory=dict)
 
 
@@ -68,12 +69,12 @@ def view(
     before: QueueView,
     at_s: float,
 ) -> QueueView:
-    """Read a snapshot.
+    """Return the view of a snapshot.
 
     Args:
         snapshot: of the queue.
         reader: turns records into JobSpecs.
-        gpu_nodes: nodes that matter; what jobs hold elsewhere is not the engine's business.
+        gpu_nodes: nodes with GPUs; what jobs hold on other nodes is left out.
         before: the view before this one.
         at_s: engine time.
     """
@@ -89,7 +90,7 @@ def view(
 
 
 def diff(before: QueueView, after: QueueView, at_s: float) -> tuple[Event, ...]:
-    """Return what happened between two views, in an order that never books a GPU twice."""
+    """Return the events between two views, in an order that never allocates a GPU twice."""
     return (
         *_ends(before, after, at_s),
         *_withdrawals(before, after, at_s),
@@ -101,42 +102,42 @@ def diff(before: QueueView, after: QueueView, at_s: float) -> tuple[Event, ...]:
 def diff_nodes(
     before: Iterable[NodeSpec], after: Iterable[SlurmNode], at_s: float
 ) -> tuple[Event, ...]:
-    """Return how Slurm's nodes changed."""
+    """Return the events for nodes that were added, changed or removed."""
     known = {spec.name: spec for spec in before}
-    seen = {node.spec.name: node.spec for node in after}
-    lost = (NodeLost(at_s=at_s, name=name) for name in known if name not in seen)
-    new = (NodeSeen(at_s=at_s, node=spec) for name, spec in seen.items() if known.get(name) != spec)
-    return (*lost, *new)
+    polled = {node.spec.name: node.spec for node in after}
+    lost = (NodeLost(at_s=at_s, name=name) for name in known if name not in polled)
+    changed = (spec for name, spec in polled.items() if known.get(name) != spec)
+    return (*lost, *(NodeSeen(at_s=at_s, node=spec) for spec in changed))
 
 
 def _ends(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
     for job_id in (*before.running, *before.waiting, *before.blocked):
         if _was_requeued(before, after, job_id):
-            continue  # JobQueued says so, and the engine keeps what it knows of its runs
+            continue  # JobQueued reports it, and the engine keeps the record of the job's runs
         is_same = before.lives[job_id] == after.lives.get(job_id)
-        gave_back = job_id in before.running and job_id not in after.running
-        if gave_back or not is_same:
+        has_freed = job_id in before.running and job_id not in after.running
+        if has_freed or not is_same:
             yield JobEnded(at_s=at_s, job_id=job_id)
 
 
 def _was_requeued(before: QueueView, after: QueueView, job_id: JobId) -> bool:
-    """Whether a job ran and now is Roost's again to place."""
+    """Whether a job ran before and waits for Roost again now."""
     ran_and_waits = job_id in before.running and job_id in after.waiting
-    return ran_and_waits and _came_back(before.lives[job_id], after.lives[job_id])
+    return ran_and_waits and _is_next_life(before.lives[job_id], after.lives[job_id])
 
 
-def _came_back(before: Life | None, after: Life) -> bool:
-    # Slurm writes a new submission time when it requeues. A number that is used again starts at 0.
+def _is_next_life(before: Life | None, after: Life) -> bool:
+    # Slurm writes a new submission time when it requeues. A reused number starts at 0 restarts.
     return before is not None and before[0] == after[0] and before[2] < after[2]
 
 
 def _withdrawals(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
-    told = {**before.blocked, **before.left}
-    for job_id, reason in {**after.blocked, **after.left}.items():
+    known = {**before.blocked, **before.unmanaged}
+    for job_id, reason in {**after.blocked, **after.unmanaged}.items():
         if reason == NO_GPUS and job_id not in before.waiting:
-            continue  # most jobs of most clusters; view.left has them
+            continue  # most jobs of most clusters; view.unmanaged has them
         is_same = before.lives.get(job_id) == after.lives[job_id]
-        if not is_same or told.get(job_id) != reason:
+        if not is_same or known.get(job_id) != reason:
             yield JobWithdrawn(at_s=at_s, job_id=job_id, reason=reason)
 
 
@@ -144,8 +145,8 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
     for job_id, shares in after.running.items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
         if not is_same or before.running.get(job_id) != shares:
-            unseen = after.requests.get(job_id) if job_id not in before.lives else None
-            job, since_s = unseen or (None, None)
+            unreported = after.requests.get(job_id) if job_id not in before.lives else None
+            job, since_s = unreported or (None, None)
             yield JobStarted(at_s=at_s, job_id=job_id, shares=shares, job=job, since_s=since_s)
 
 
@@ -159,7 +160,7 @@ def _requests(before: QueueView, after: QueueView, at_s: float) -> Iterator[Even
 
 
 class _Reading:
-    """A view in the making."""
+    """Builds a view, one queue record at a time."""
 
     def __init__(
         self,
@@ -171,31 +172,31 @@ class _Reading:
     ) -> None:
         self._details, self._reader, self._gpu_nodes = snapshot.details, reader, gpu_nodes
         self._before, self._at_s = before, at_s
-        self._room = _array_room(snapshot)
+        self._startable = _startable_task_counts(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
         self._running: dict[JobId, tuple[NodeShare, ...]] = {}
         self._blocked: dict[JobId, str] = {}
-        self._left: dict[JobId, str] = {}
+        self._unmanaged: dict[JobId, str] = {}
         self._lives: dict[JobId, Life] = {}
         self._numbers: dict[int, JobId] = {}
-        self._rests: dict[JobId, float] = {}
+        self._settle_until: dict[JobId, float] = {}
         self._requests: dict[JobId, Request | None] = {}
 
     def result(self) -> QueueView:
-        """The view."""
+        """Return the view of the records added so far."""
         return QueueView(
             waiting=self._waiting,
             running=self._running,
             blocked=self._blocked,
-            left=self._left,
+            unmanaged=self._unmanaged,
             lives=self._lives,
             numbers=self._numbers,
-            rests=self._rests,
+            settle_until_s=self._settle_until,
             requests=self._requests,
         )
 
     def add_running(self, job: QueuedJob) -> None:
-        """Take in a job that holds something."""
+        """Add a job that holds an allocation."""
         job_id, life = JobId(job.job_ids[0]), self._life_of_holder(job)
         detail = self._details.get(job.number)
         shares = tuple(
@@ -204,7 +205,7 @@ class _Reading:
             if share.node in self._gpu_nodes
         )
         if not shares and self._before.lives.get(job_id) == life:
-            shares = self._before.running.get(job_id, ())  # not known at this moment
+            shares = self._before.running.get(job_id, ())  # its details are missing this time
         if shares:
             self._running[job_id] = shares
             self._lives[job_id] = life
@@ -212,7 +213,7 @@ class _Reading:
         self._numbers[job.number] = job_id
 
     def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
-        """What a running job asked for; read once, for no look has the time to read them all."""
+        """Return the request of a running job; read once, as reading all at each poll is slow."""
         is_same = self._before.lives.get(job_id) == self._lives[job_id]
         if is_same and job_id in self._before.requests:
             return self._before.requests[job_id]
@@ -220,81 +221,82 @@ class _Reading:
             return None
         asked = self._before.waiting.get(job_id) if is_same else None
         spec = asked or self._reader.read(job, detail, job_id)
-        if isinstance(spec, LeftToSlurm):
+        if isinstance(spec, Unmanaged):
             return None
         return spec, self._reader.to_engine_s(job.start_epoch_s)
 
     def _life_of_holder(self, job: QueuedJob) -> Life:
-        """Which life a holding job is in: while a requeued one is cleared away, its former one.
+        """Return the life of a job that holds an allocation.
 
-        Slurm counts the restart the moment that the requeue is asked for.
+        A requeued job that still completes is in its former life, though Slurm counts the restart
+        as soon as the requeue is requested.
         """
         life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
-        is_leaving = job.state is SlurmJobState.COMPLETING and _came_back(known, life)
+        is_leaving = job.state is SlurmJobState.COMPLETING and _is_next_life(known, life)
         return known if is_leaving and known is not None else life
 
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
-        """Take in a job that waits."""
+        """Add a job that waits."""
         self._lives[job_id] = _life(job)
         if len(job.job_ids) == 1:
             self._numbers[job.number] = job_id
         spec = self._reader.read(job, self._details.get(job.number), job_id)
-        if isinstance(spec, LeftToSlurm):
-            self._left[job_id] = spec.reason
+        if isinstance(spec, Unmanaged):
+            self._unmanaged[job_id] = spec.reason
             return
         why_blocked = self._why_blocked(job)
         if why_blocked is not None:
             self._blocked[job_id] = why_blocked
             return
-        rest_s = self._rest_s(job, job_id)
-        if rest_s is not None:
-            self._rests[job_id] = rest_s
-            spec = replace(spec, eligible_s=max(spec.eligible_s, rest_s))
-        self._waiting[job_id] = self._steady(spec, job)
+        settle_until_s = self._settle_until_s(job, job_id)
+        if settle_until_s is not None:
+            self._settle_until[job_id] = settle_until_s
+            spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
+        self._waiting[job_id] = self._with_steady_priority(spec, job)
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
         if job.priority == 0:
             return "is held"
         if job.dependency:
             return f"depends on {job.dependency}"[:LONGEST_REASON]
-        if job.array_number in self._room:
-            if self._room[job.array_number] <= 0:
+        if job.array_number in self._startable:
+            if self._startable[job.array_number] <= 0:
                 return "its array has as many tasks running as it may"
-            self._room[job.array_number] -= 1
+            self._startable[job.array_number] -= 1
         return None
 
-    def _rest_s(self, job: QueuedJob, job_id: JobId) -> float | None:
-        """When a requeued job may start again; stays told for as long as it waits.
+    def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
+        """Return when a requeued job may start again; the same for as long as the job waits.
 
-        One that a daemon finds waiting at its start may have been stopped the moment before.
+        A requeued job that a daemon finds waiting at its start counts as requeued just now.
         """
-        if job_id in self._before.rests:
-            return self._before.rests[job_id]
-        is_news = bool(job.restart_count) and job_id not in self._before.lives
-        if not is_news and job_id not in self._before.running:
+        if job_id in self._before.settle_until_s:
+            return self._before.settle_until_s[job_id]
+        is_new = bool(job.restart_count) and job_id not in self._before.lives
+        if not is_new and job_id not in self._before.running:
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
 
-    def _steady(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
-        """Keep the priority of a pinned job: it ages, but nothing hangs on it any more."""
+    def _with_steady_priority(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Keep the priority of a pinned job: Slurm raises it with age, to no effect any more."""
         before, stamp = self._before.waiting.get(spec.job_id), parse_stamp(job.admin_comment)
         if before is not None and stamp is not None and stamp.was:
             return replace(spec, priority=before.priority)
         return spec
 
 
-def _array_room(snapshot: QueueSnapshot) -> dict[int | None, int]:
-    """How many more tasks may start, of each array that has a limit."""
-    room: dict[int | None, int] = {}
+def _startable_task_counts(snapshot: QueueSnapshot) -> dict[int | None, int]:
+    """Return how many more tasks of each array with a limit may start, by array number."""
+    limits: dict[int | None, int] = {}
     holding: defaultdict[int | None, int] = defaultdict(int)
     for job in snapshot.jobs:
         detail = snapshot.details.get(job.number)
         holding[job.array_number] += job.is_holding
         if not job.is_pending or job.array_number is None or detail is None:
-            continue  # what is known of a running task is from its start; the limit may be newer
+            continue  # the details of a running task are of its start; the limit may be newer
         if detail.task_limit is not None:
-            room[job.array_number] = detail.task_limit
-    return {array: limit - holding[array] for array, limit in room.items()}
+            limits[job.array_number] = detail.task_limit
+    return {array: limit - holding[array] for array, limit in limits.items()}
 
 
 def _life(job: QueuedJob) -> Life:

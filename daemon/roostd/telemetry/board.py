@@ -1,4 +1,4 @@
-"""What the probes told last, by node: the newest sample wins, older ones are forgotten."""
+"""The newest report of each node's probe; earlier samples are dropped."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,18 +14,19 @@ _NO_CLAIM = Claim()
 
 @dataclass(slots=True)
 class NodeReport:
-    """The newest from one node.
+    """The newest report of one node.
 
     Attributes:
-        hello: the static side.
+        hello: what does not change while a probe runs.
         sample: the newest sample; None before the first.
-        sample_at_s: engine time of it, or of the Hello before the first.
-        faults: by gres index; stays until a Hello of another session with GPUs: somebody restarted
-            the node or the driver.
-        faults_session_id: of the session whose faults these are.
-        stream: whose messages count; None while the probe is away.
-        claim: what that stream shows for its right to report.
-        is_known: it names a GPU that is known from this node, or no other GPU ever was.
+        sample_at_s: engine time of the sample, or of the Hello before the first.
+        faults: by gres index; kept until a Hello of another session with GPUs, which shows that the
+            node or the driver was restarted.
+        faults_session_id: of the session that reported the faults.
+        stream: the stream that may report; None while the probe is disconnected.
+        claim: the evidence of that stream's right to report.
+        is_known: whether the claim names a GPU that is known from this node; true too where no GPU
+            of the node is known.
     """
 
     hello: ProbeHello
@@ -39,10 +40,10 @@ class NodeReport:
 
 
 class ProbeBoard:
-    """Keeps the newest report of every node and turns it into events when asked.
+    """Stores the newest report of every node, and turns reports into events.
 
     Args:
-        now_s: engine time.
+        now_s: returns engine time.
         emit: takes events that must not wait: topology and health.
     """
 
@@ -50,15 +51,15 @@ class ProbeBoard:
         self._now_s, self._emit = now_s, emit
         self._reports: dict[NodeName, NodeReport] = {}
         self._fresh: dict[NodeName, None] = {}
-        self._named: set[NodeName] = set()  # by Slurm
-        self._known_gpus: dict[NodeName, frozenset[GpuUuid]] = {}  # of those
+        self._named: set[NodeName] = set()  # nodes that Slurm names
+        self._known_gpus: dict[NodeName, frozenset[GpuUuid]] = {}  # of nodes that Slurm names
 
     def report(self, node: NodeName) -> NodeReport | None:
-        """The newest from a node; None: it never had a probe."""
+        """Return the newest report of a node; None: it never had a probe."""
         return self._reports.get(node)
 
     def reports(self) -> Iterator[NodeReport]:
-        """Of every node that ever had a probe."""
+        """Yield the newest report of every node that ever had a probe."""
         return iter(self._reports.values())
 
     def knows_nodes(self) -> bool:
@@ -70,13 +71,13 @@ class ProbeBoard:
         return node in self._named
 
     def may_report(self, claim: Claim, node: NodeName, stream: object, patience_s: float) -> bool:
-        """Return whether a stream may report for a node, though another one may do so already.
+        """Return whether a stream may report for a node, even in place of another stream.
 
         Args:
-            claim: what the stream shows for its right.
+            claim: the evidence of the stream's right.
             node: the node.
             stream: the stream.
-            patience_s: a probe that was silent for longer gives way to any other.
+            patience_s: any probe may replace one that was silent for longer.
         """
         report = self._reports.get(node)
         if report is None or report.stream is None or report.stream is stream:
@@ -85,18 +86,20 @@ class ProbeBoard:
         return may_take_over(claim, report.claim, known, silent_s, patience_s)
 
     def count_since(self, at_s: float) -> int:
-        """Nodes of Slurm's that have reported since that engine time."""
+        """Return how many nodes of Slurm's have reported since that engine time."""
         return sum(
             node in self._named and report.sample_at_s >= at_s
             for node, report in self._reports.items()
         )
 
     def silent_s(self, report: NodeReport) -> float:
-        """How long the node has not been heard of."""
+        """Return the seconds since the node's last sample, or since its Hello without one."""
         return self._now_s() - report.sample_at_s
 
-    def greet(self, hello: ProbeHello, stream: object, claim: Claim = _NO_CLAIM) -> NodeReport:
-        """Take in a Hello; from now on only this stream speaks for the node."""
+    def apply_hello(
+        self, hello: ProbeHello, stream: object, claim: Claim = _NO_CLAIM
+    ) -> NodeReport:
+        """Apply a Hello; from now on only this stream reports for the node."""
         before = self._reports.get(hello.node)
         report = NodeReport(
             hello,
@@ -112,13 +115,13 @@ class ProbeBoard:
             before.stream = None
         if before is not None:
             self._inherit_faults(report, before)
-        # Without GPUs nothing is known of links, so the engine keeps what it was told before.
+        # A Hello without GPUs has no links, so the engine keeps those reported before.
         if hello.gpus and (before is None or before.hello.links != hello.links):
-            self._tell_topology(report)
+            self._emit_topology(report)
         return report
 
     def _learn_gpus(self, node: NodeName, claim: Claim, before: NodeReport | None) -> bool:
-        """Keep which GPUs a node has; return whether the claim names one that is known by then."""
+        """Store the node's GPUs; return whether the claim names a GPU that was known before."""
         known = self._known_gpus.get(node, frozenset())
         if before is not None and self.silent_s(before) > KNOWN_GPUS_S:
             known = frozenset()
@@ -127,8 +130,8 @@ class ProbeBoard:
             self._known_gpus[node] = claim.gpu_uuids
         return is_known
 
-    def take_in(self, report: NodeReport, sample: pb.Sample) -> None:
-        """Keep a checked sample."""
+    def apply_sample(self, report: NodeReport, sample: pb.Sample) -> None:
+        """Store a checked sample, and emit the faults that are new in it."""
         report.sample, report.sample_at_s = sample, self._now_s()
         if not report.hello.gpus:
             return
@@ -136,18 +139,18 @@ class ProbeBoard:
         for index, fault in faults(sample, report.hello.order).items():
             if report.faults.get(index) != fault:
                 report.faults[index] = fault
-                self._tell_health(report.hello.node, index, fault)
+                self._emit_health(report.hello.node, index, fault)
 
     def leave(self, node: NodeName, stream: object) -> None:
-        """A stream ended."""
+        """Note that a stream ended."""
         report = self._reports.get(node)
         if report is not None and report.stream is stream:
             report.stream = None
             if node not in self._named:
-                self._drop(node)  # anybody may make up names, without end
+                self._drop(node)  # a probe may invent any number of names
 
     def forget(self, node: NodeName) -> None:
-        """Slurm no longer knows the node."""
+        """Note that Slurm no longer names the node."""
         self._named.discard(node)
         self._known_gpus.pop(node, None)
         report = self._reports.get(node)
@@ -155,7 +158,7 @@ class ProbeBoard:
             self._drop(node)
 
     def take_loads(self) -> Iterator[LoadSeen]:
-        """The load of every node that sent a sample since the last call, once."""
+        """Yield the load of every node that sent a sample since the last call."""
         at_s = self._now_s()
         for node in list(self._fresh):
             del self._fresh[node]
@@ -165,7 +168,7 @@ class ProbeBoard:
                 yield LoadSeen(at_s=at_s, name=node, load=load)
 
     def introduce(self, node: NodeName) -> Iterator[Event]:
-        """All a fresh engine must be told of a node that Slurm has just named."""
+        """Note that Slurm names the node, and yield the events that its report makes."""
         self._named.add(node)
         report = self._reports.get(node)
         if report is None or not report.hello.gpus:
@@ -189,9 +192,9 @@ class ProbeBoard:
             report.faults_session_id = before.faults_session_id
             return
         for index in before.faults:
-            self._tell_health(report.hello.node, index, "")
+            self._emit_health(report.hello.node, index, "")
 
-    def _tell_topology(self, report: NodeReport) -> None:
+    def _emit_topology(self, report: NodeReport) -> None:
         hello = report.hello
         self._emit(
             TopologySeen(
@@ -199,7 +202,7 @@ class ProbeBoard:
             )
         )
 
-    def _tell_health(self, node: NodeName, gpu_index: int, fault: str) -> None:
+    def _emit_health(self, node: NodeName, gpu_index: int, fault: str) -> None:
         self._emit(
             GpuHealthChanged(at_s=self._now_s(), name=node, gpu_index=gpu_index, fault=fault)
         )

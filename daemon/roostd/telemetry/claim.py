@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import GpuUuid
 
-# A node whose probe was silent for so long may have been given other GPUs in its entirety.
+# While a node's probe was silent for this long, all of its GPUs may have been replaced.
 KNOWN_GPUS_S = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a probe shows for its right to report for a node.
+    """The evidence of a probe's right to report for a node.
 
     Attributes:
-        has_certificate: mutual TLS showed that it is that node.
-        gpu_uuids: of the GPUs that it names; empty without a driver.
-        host: the address that it connects from; "" when unknown.
+        has_certificate: whether mutual TLS showed that the probe is that node.
+        gpu_uuids: of the GPUs that the probe names; empty without a driver.
+        host: the address that the probe connects from; "" when unknown.
     """
 
     has_certificate: bool = False
@@ -24,7 +24,7 @@ class Claim:
     host: str = ""
 
     def names_known_gpu(self, known: Set[GpuUuid]) -> bool:
-        """Return whether it names a GPU that is known from this node; others may be new ones."""
+        """Return whether the probe names at least one GPU that is known from this node."""
         return not self.gpu_uuids.isdisjoint(known)
 
 
@@ -33,19 +33,19 @@ def may_take_over(
 ) -> bool:
     """Return whether a second probe may report for a node in place of the first.
 
-    It may when its right is better: a certificate beats none, and then a GPU that was reported
-    earlier from this node beats GPUs that were not. With the same right or a lesser one the second
-    probe has to wait until the first has fallen silent, as after a lost connection.
+    It may when its evidence is better: a certificate beats none, and then a GPU that was reported
+    earlier from this node beats GPUs that were not. With the same evidence or less the second probe
+    must wait until the first has been silent for long enough, as after a lost connection.
 
     Args:
         claim: of the second probe.
-        holder: the claim of the first.
+        holder: the claim of the first probe.
         known: the UUIDs of the node's GPUs, as reported earlier.
-        holder_silent_s: since the first was last heard of.
-        patience_s: for which it may be silent.
+        holder_silent_s: seconds since the first probe last reported.
+        patience_s: seconds for which the first probe may be silent.
     """
-    return _right(claim, known) > _right(holder, known) or holder_silent_s > patience_s
+    return _evidence(claim, known) > _evidence(holder, known) or holder_silent_s > patience_s
 
 
-def _right(claim: Claim, known: Set[GpuUuid]) -> tuple[bool, bool]:
+def _evidence(claim: Claim, known: Set[GpuUuid]) -> tuple[bool, bool]:
     return claim.has_certificate, claim.names_known_gpu(known)

@@ -1,12 +1,13 @@
-"""How busy the links of a node's GPUs are: what counters tell, over what the links can do.
+"""How busy the links of a node's GPUs are: the counted traffic over the links' bandwidth.
 
     nvlink(g) = (sent + received) / (lanes of g · 50e9 bytes/s)
     pcie(g)   = (sent + received) / 63e9 bytes/s
     nic(g)    = max over the cards nearest to g of max(sent, received) / speed of the card
 
-each at most 1. What moves at full speed is busy for just that share of the time; what waits in
-between, for other GPUs or for a congested network, for longer: the share is a lower bound. A card
-counts for every GPU that is nearest to it, whoever uses them.
+each at most 1. Traffic at full bandwidth keeps a link busy for exactly this fraction of the time.
+Traffic that waits in between, for other GPUs or for a congested network, keeps it busy for longer:
+the fraction is a lower bound. A card counts for every GPU that is nearest to it, whichever jobs
+hold these GPUs.
 """
 
 import numpy as np
@@ -18,21 +19,21 @@ from roostd.telemetry.probe_messages import column, read_load
 
 KINDS = ("nvlink", "pcie", "nic")
 
-# Both ways. NVIDIA's data sheets: V100 300 GB/s on 6 lanes, A100 600 on 12, H100 900 on 18. A lane
-# of NVLink 5 does twice that; probes do not tell the generation, so shares there are up to twice
-# too high.
+# Both directions. NVIDIA's data sheets: V100 300 GB/s on 6 lanes, A100 600 on 12, H100 900 on 18. A
+# lane of NVLink 5 has twice that; probes do not report the generation, so fractions there are up to
+# twice too high.
 LANE_BYTES_PER_S = 50e9
-# PCIe 4.0 x16 both ways, 16 GT/s · 16 · 128/130 / 8 each.
+# PCIe 4.0 x16, both directions, 16 GT/s · 16 · 128/130 / 8 each.
 PCIE_BYTES_PER_S = 63e9
 _PCIE, _NVLINK = LOAD_COLUMNS.index("pcie_bytes_per_s"), LOAD_COLUMNS.index("nvlink_bytes_per_s")
 
 
 def busy_fracs(report: NodeReport) -> NDArray[np.float32] | None:
-    """How busy each GPU's links were in the newest sample.
+    """Return how busy each GPU's links were in the newest sample.
 
     Returns:
-        float32 [gpu, 3] in gres order, columns KINDS, 0 to 1; NaN where the driver did not say or
-        there is no such link. None before the first sample.
+        float32 [gpu, 3] in gres order, columns KINDS, 0 to 1; NaN where the driver reported nothing
+        or there is no such link. None before the first sample.
     """
     if report.sample is None:
         return None
@@ -45,7 +46,7 @@ def busy_fracs(report: NodeReport) -> NDArray[np.float32] | None:
 
 
 def _nic_fracs(report: NodeReport) -> NDArray[np.float32]:
-    """[gpu] in gres order."""
+    """Return float32 [gpu] in gres order."""
     assert report.sample is not None
     nics, nearest = report.hello.nics, report.hello.nearest_nics
     found = np.full(len(nearest), np.nan, dtype=np.float32)
@@ -55,9 +56,9 @@ def _nic_fracs(report: NodeReport) -> NDArray[np.float32]:
     received = column(report.sample.nic_rx_bytes_per_s, range(len(nics)))
     for gpu, positions in enumerate(nearest):
         shares = [
-            max(told) / nics[nic].bytes_per_s
+            max(rates) / nics[nic].bytes_per_s
             for nic in positions
-            if (told := [rate for rate in (sent[nic], received[nic]) if rate is not None])
+            if (rates := [rate for rate in (sent[nic], received[nic]) if rate is not None])
         ]
         found[gpu] = max(shares, default=np.nan)
     return found

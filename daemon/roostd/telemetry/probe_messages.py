@@ -1,7 +1,7 @@
-"""What probes say, checked and put into Roost's terms.
+"""The probes' messages, checked and turned into Roost's terms.
 
-A probe counts GPUs as NVML does; Slurm counts them by gres index, which is the order of their
-/dev/nvidiaN numbers. Everything that leaves this module is in gres order
+A probe numbers GPUs as NVML does; Slurm numbers them by gres index, which is the order of their
+/dev/nvidiaN numbers. All results of this module are in gres order
 (docs/design/0004-gpu-numbering.md).
 """
 
@@ -26,8 +26,8 @@ _TEXT_LIMIT = 256
 _NIC_LIMIT = 64
 _PROBLEM_LIMIT = 64
 
-# Beyond these a driver or a probe is wrong: five times NVLink 5, ten times a GPU's power, and
-# a little over 1 for rounding.
+# Values beyond these are an error of a driver or a probe: five times NVLink 5, ten times a GPU's
+# power, and a little over 1 for rounding.
 _MAX_FRAC = 1.01
 _MAX_BYTES_PER_S = 1e13
 _MAX_POWER_W = 10_000.0
@@ -50,8 +50,8 @@ _UINT_LIMITS = {
     "ecc_uncorrected_count": 1 << 62,
 }
 
-# After these a GPU must not get jobs until somebody has reset it (NVIDIA's XID catalogue): double
-# bit ECC, NVLink, fallen off the bus, uncontained ECC, GSP and its RPC.
+# After these a GPU must not get jobs until it has been reset (NVIDIA's XID catalogue): double bit
+# ECC, NVLink, fallen off the bus, uncontained ECC, GSP and its RPC.
 FATAL_XIDS = frozenset({48, 74, 79, 95, 119, 120, 140})
 
 _Column: TypeAlias = pb.FloatColumn | pb.UintColumn
@@ -59,17 +59,18 @@ _Column: TypeAlias = pb.FloatColumn | pb.UintColumn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeHello:
-    """The static side of a node.
+    """What does not change of a node while its probe runs.
 
     Attributes:
-        gpus: none where the driver is missing or does not start, which problems then tells;
-            otherwise in gres order, as the probe sent them; Gpu.index stays NVML's.
+        gpus: the probe's messages, in gres order, while Gpu.index stays NVML's; empty where the
+            driver is missing or does not start, which `problems` then states.
         order: order[gres index] is the NVML index.
         links: in gres order.
         nvswitch_pairs: pairs of gres indices whose lanes go through an NVSwitch.
         lane_counts: NVLink lanes of each GPU, in gres order.
-        nearest_nics: positions in `nics` of those that are closest to each GPU, in gres order; only
-            such whose speed is known.
+        nearest_nics: positions in `nics` of the cards closest to each GPU, in gres order; only
+            cards with a known speed.
+        problems: what the probe could not find out, for a human.
     """
 
     node: NodeName
@@ -94,7 +95,7 @@ def read_hello(message: pb.Hello) -> ProbeHello:
     """Check a Hello and renumber its GPUs.
 
     Raises:
-        ProbeError: it contradicts itself, or is of a later schema.
+        ProbeError: the Hello contradicts itself, or is of another schema version.
     """
     if message.schema_version != SCHEMA_VERSION:
         raise ProbeError(
@@ -128,9 +129,10 @@ def read_hello(message: pb.Hello) -> ProbeHello:
 
 
 def gres_order(gpus: Sequence[pb.Gpu]) -> tuple[int, ...]:
-    """NVML indices in gres order: by /dev minor where every GPU told a different one, else as is.
+    """Return the NVML indices in gres order.
 
-    gres.conf lists /dev/nvidia0, 1, ... in that order; NVML goes by PCI bus id.
+    That is by /dev minor number where every GPU has one of its own, otherwise NVML's order:
+    gres.conf lists /dev/nvidia0, 1, ...; NVML orders by PCI bus id.
     """
     minors = {gpu.minor_number for gpu in gpus if gpu.HasField("minor_number")}
     if len(minors) < len(gpus):
@@ -139,10 +141,11 @@ def gres_order(gpus: Sequence[pb.Gpu]) -> tuple[int, ...]:
 
 
 def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
-    """Check that a sample can be true.
+    """Check that a sample fits the Hello and that its values are plausible.
 
     Raises:
-        ProbeError: another number of GPUs, a value that is no number, negative or absurd.
+        ProbeError: the number of GPUs differs, or a value is NaN, infinite, negative or beyond its
+            limit.
     """
     count = len(hello.gpus)
     if sample.gpu_count != count:
@@ -161,7 +164,7 @@ def check_sample(sample: pb.Sample, hello: ProbeHello) -> None:
 
 
 def column(packed: _Column, order: Sequence[int]) -> list[float | None]:
-    """Unpack one checked quantity: [gpu] in gres order, None where the driver did not say."""
+    """Unpack one checked quantity: [gpu] in gres order, None where the driver reported nothing."""
     mask = packed.present_mask
     if not mask:
         return [None] * len(order)
@@ -171,7 +174,7 @@ def column(packed: _Column, order: Sequence[int]) -> list[float | None]:
 
 
 def read_load(sample: pb.Sample, order: Sequence[int]) -> NDArray[np.float32]:
-    """The quantities that policies look at.
+    """Return the quantities that policies read.
 
     Returns:
         float32 [gpu, 4] in gres order, columns domain.events.LOAD_COLUMNS, NaN where unknown.
@@ -184,16 +187,16 @@ def read_load(sample: pb.Sample, order: Sequence[int]) -> NDArray[np.float32]:
         (sample.nvlink_tx_bytes_per_s, sample.nvlink_rx_bytes_per_s),
     )
     for position, directions in enumerate(sources):
-        told = [packed for packed in directions if packed.present_mask]
-        if told:
-            columns = [np.array(column(packed, order), dtype=np.float32) for packed in told]
+        reported = [packed for packed in directions if packed.present_mask]
+        if reported:
+            columns = [np.array(column(packed, order), dtype=np.float32) for packed in reported]
             load[:, position] = np.sum(columns, axis=0)
     np.minimum(load[:, :2], 1.0, out=load[:, :2])
     return load
 
 
 def faults(sample: pb.Sample, order: Sequence[int]) -> dict[int, str]:
-    """GPUs (gres index) that a sample says are broken, and how."""
+    """Return the GPUs that a sample reports as broken: the fault by gres index."""
     if not sample.lost_mask and not sample.xid_events:
         return {}
     gres = {nvml: index for index, nvml in enumerate(order)}
@@ -255,7 +258,10 @@ def _read_links(
 
 
 def _lane_counts(links: LinkMatrix, nvswitch_pairs: frozenset[tuple[int, int]]) -> tuple[int, ...]:
-    """Every pair behind an NVSwitch names all lanes of the GPU; linked ones share them out."""
+    """Return the NVLink lanes of each GPU.
+
+    Behind an NVSwitch every pair reports all lanes of the GPU; direct links divide the lanes.
+    """
     counts = list[int]()
     for gpu, row in enumerate(links.links):
         switched = direct = 0
@@ -286,6 +292,6 @@ def _check_column(name: str, packed: _Column, count: int, limit: float) -> None:
         raise ProbeError(name, f"{len(values)} values for mask {mask:#x} of {count} GPUs")
     if not mask:
         return
-    # A NaN makes the sum NaN; min and max alone may step over it.
+    # A NaN makes the sum NaN; min and max alone may miss it.
     if not math.isfinite(sum(values)) or min(values) < 0 or max(values) > limit:
         raise ProbeError(name, f"want 0 to {limit:g}, got {[float(value) for value in values]}")

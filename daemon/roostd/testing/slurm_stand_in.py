@@ -1,8 +1,8 @@
 """Slurm in memory: for tests, and for the demonstration where Slurm cannot be installed.
 
-It takes the very command lines that Roost would give scontrol, keeps leases, starts a job exactly
-on the GPUs that a typed request names, and on the lowest free ones otherwise, as Slurm does where
-it knows no links. It plays the parts of Slurm that Roost meets, not the rest.
+It interprets the same command lines that Roost gives scontrol, and keeps leases. It starts a job on
+exactly the GPUs that a typed request names, and otherwise on the lowest free ones, as Slurm does
+where it knows no links. Only the parts of Slurm that Roost uses are implemented.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ _VERSION = SlurmVersion(24, 11, 5)
 
 
 class Fault(Enum):
-    """What goes wrong with one call."""
+    """The fault of one call."""
 
-    REFUSED = "Slurm says no, and does nothing"
+    REFUSED = "Slurm refuses, and nothing happens"
     LOST_BEFORE = "no answer, and nothing happened"
     LOST_AFTER = "no answer, but it happened"
 
@@ -45,15 +45,15 @@ class SlurmStandIn:
     """A Slurm that lives in this process. See roostd.slurm.port.SlurmPort.
 
     Attributes:
-        listeners: are told what the hooks and job_submit.lua would write into the spool.
-        argvs: every update that it was given.
+        listeners: called with what the hooks and job_submit.lua would write into the spool.
+        argvs: every update that it received.
 
     Args:
         nodes: of the cluster; change them with set_node().
-        lease_s: what job_submit.lua gives a GPU job; None: roostd's heartbeat is stale.
+        lease_s: the lease that job_submit.lua gives a GPU job; None: roostd's heartbeat is stale.
         now: the wall clock, seconds since the epoch.
-        version: which release to play.
-        accounts_memory: whether jobs are given memory.
+        version: the release to imitate.
+        accounts_memory: whether jobs are allocated memory.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SlurmStandIn:
         self._last_number = 0
         self._faults: deque[tuple[str, Fault]] = deque()
 
-    # -- what a user, an operator or fate does ---------------------------------------------
+    # -- users, operators and faults -------------------------------------------------------
 
     def submit(self, **asked: Unpack[Submission]) -> tuple[JobId, ...]:
         """Submit a job, or an array of them. Returns "1", or "1_0", "1_1", ... for an array."""
@@ -83,7 +83,7 @@ class SlurmStandIn:
         jobs = tuple(jobs_of(asked, self._last_number + 1, now_s, prefix, self.lease_s))
         self._last_number += len(jobs)
         self._jobs.update((job.job_id, job) for job in jobs)
-        self._tell(Submitted(jobs[0].user_id, jobs[0].partition))
+        self._notify(Submitted(jobs[0].user_id, jobs[0].partition))
         self.tick()
         return tuple(job.job_id for job in jobs)
 
@@ -91,17 +91,17 @@ class SlurmStandIn:
         """End a job, or cancel one that waits."""
         job = self._jobs.pop(job_id)
         if job.state is SlurmJobState.RUNNING:
-            self._tell(Ended(job_id))
+            self._notify(Ended(job_id))
         self.tick()
 
     def stop(self, job_id: JobId) -> None:
-        """Take a running job's nodes and let it wait again, for two minutes as Slurm does."""
+        """Stop a running job, which then waits again, for at least two minutes as under Slurm."""
         job = self._jobs[job_id]
         job.state, job.allocated, job.reason = SlurmJobState.PENDING, (), "BeginTime"
         job.restart_count += 1
         job.start_epoch_s = 0.0
         job.begin_epoch_s = self._now() + 121
-        self._tell(Ended(job_id))
+        self._notify(Ended(job_id))
         self.tick()
 
     def hold(self, job_id: JobId, *, release: bool = False) -> None:
@@ -114,7 +114,7 @@ class SlurmStandIn:
         self.tick()
 
     def admin_comment(self, job_id: JobId) -> str:
-        """What its admin comment says."""
+        """Return a job's admin comment."""
         return self._jobs[job_id].admin_comment
 
     def set_node(self, spec: NodeSpec) -> None:
@@ -123,26 +123,26 @@ class SlurmStandIn:
         self.tick()
 
     def inject(self, operation: str, *faults: Fault) -> None:
-        """Let the next calls of an operation ("pin", "renew", "queue", ...) go wrong, in turn."""
+        """Make the next calls of an operation ("pin", "renew", "queue", ...) fail, in turn."""
         self._faults.extend((operation, fault) for fault in faults)
 
     def state(self, job_id: JobId) -> SlurmJobState | None:
-        """A job's state; None when it is gone."""
+        """Return a job's state; None when it is gone."""
         job = self._jobs.get(job_id)
         return job.state if job is not None else None
 
     def lease_left_s(self, job_id: JobId) -> float:
-        """How long a waiting job will be held at least."""
+        """Return the seconds until a waiting job may begin."""
         return self._jobs[job_id].begin_epoch_s - self._now()
 
     def tick(self) -> None:
-        """Let the time that has passed take effect: jobs end, leases end, jobs start."""
+        """Apply the time that has passed: jobs end, leases end, jobs start."""
         now_s = self._now()
         for job in list(self._jobs.values()):
             is_over = job.run_s is not None and job.start_epoch_s + job.run_s <= now_s
             if job.state is SlurmJobState.RUNNING and is_over:
                 del self._jobs[job.job_id]
-                self._tell(Ended(job.job_id))
+                self._notify(Ended(job.job_id))
         waiting = (job for job in self._jobs.values() if job.state is SlurmJobState.PENDING)
         for job in sorted(waiting, key=lambda job: (-job.priority, job.number)):
             self._try_to_start(job, now_s)
@@ -153,7 +153,7 @@ class SlurmStandIn:
             self.tick()
             await asyncio.sleep(interval_s)
 
-    # -- what roostd asks ------------------------------------------------------------------
+    # -- SlurmPort -------------------------------------------------------------------------
 
     async def version(self) -> SlurmVersion:
         """See SlurmPort."""
@@ -231,31 +231,31 @@ class SlurmStandIn:
         if due:
             self._update("renew", commands.renew(due, lease_s))
 
-    async def let_go(self, job_ids: Sequence[JobId]) -> None:
+    async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         begins = begins_of(map(queued, self._jobs.values()))
         for begin_s, ids in by_begin(job_ids, begins, self._now()).items():
-            self._update("let_go", commands.let_go(ids, begin_s))
+            self._update("release", commands.let_go(ids, begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """See SlurmPort."""
         comment = advice(self._waiting(job_id).admin_comment, text)
         self._update("advise", commands.set_admin_comment([job_id], comment))
 
-    async def announce(self, sentences: Mapping[JobId, str]) -> None:
+    async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""
         waiting = [queued(job) for job in self._jobs.values()]
-        for comment, job_ids in comments_of(waiting, sentences).items():
+        for comment, job_ids in comments_of(waiting, reasons).items():
             self._update("announce", commands.set_admin_comment(job_ids, comment))
 
-    # -- how it works ----------------------------------------------------------------------
+    # -- inside ----------------------------------------------------------------------------
 
-    def _tell(self, event: SpoolEvent) -> None:
+    def _notify(self, event: SpoolEvent) -> None:
         for listener in self.listeners:
             listener(event)
 
     def _meet(self, operation: str, argv: Argv) -> bool:
-        """Meet the fault that was injected, if any. Returns whether the answer gets lost."""
+        """Raise the fault that was injected, if any. Returns whether the answer gets lost."""
         if not self._faults or self._faults[0][0] != operation:
             return False
         fault = self._faults.popleft()[1]
@@ -274,7 +274,7 @@ class SlurmStandIn:
         return job
 
     def _update(self, operation: str, argv: Argv) -> None:
-        """Do what `scontrol update` does: all of it or nothing, jobs that are gone passed over."""
+        """Do what `scontrol update` does: all of it or nothing; jobs that are gone are skipped."""
         is_answer_lost = self._meet(operation, argv)
         self.argvs.append(argv)
         values = dict(word.partition("=")[::2] for word in argv[2:])
@@ -324,7 +324,7 @@ class SlurmStandIn:
             return
         job.state, job.reason, job.allocated = SlurmJobState.RUNNING, "", allocated
         job.start_epoch_s = now_s
-        self._tell(Started(job.job_id))
+        self._notify(Started(job.job_id))
 
     def _is_array_full(self, job: StandInJob) -> bool:
         running = sum(
@@ -338,7 +338,7 @@ class SlurmStandIn:
         )
 
     def _allocate(self, job: StandInJob) -> tuple[AllocatedNode, ...] | None:
-        """Choose nodes and GPUs as Slurm would; None where there are none now."""
+        """Choose nodes and GPUs as Slurm would; None where the job does not fit now."""
         required = expand(job.required_nodes)
         for node_count in self._node_counts(job, len(required)):
             wanted = Wanted.of(job, node_count)

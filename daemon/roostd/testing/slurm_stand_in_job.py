@@ -1,4 +1,4 @@
-"""The jobs of the in-memory Slurm, and what they want of a node."""
+"""The jobs of the in-memory Slurm, and what they need on a node."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from roost_slurm.tres import gpu_count, parse_gres, typed_indices
 
 @dataclass(slots=True, kw_only=True)
 class StandInJob:
-    """A job, as slurmctld would keep it."""
+    """A job's record, as slurmctld has it."""
 
     number: int
     job_id: JobId
@@ -43,13 +43,13 @@ class StandInJob:
 
     @property
     def node_count(self) -> int:
-        """Nodes that it has, or asks for at least."""
+        """The nodes that it holds, or the fewest that it asks for."""
         return len(self.allocated) or self.node_range[0]
 
 
 @dataclass(slots=True)
 class FreeNode:
-    """What is free on one node."""
+    """The free resources of one node."""
 
     gpus: set[int]
     cpu_count: int
@@ -58,7 +58,7 @@ class FreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a job wants of each of its nodes."""
+    """What a job needs on each of its nodes."""
 
     gpu_indices: tuple[int, ...]  # empty: any
     gpu_count: int
@@ -68,7 +68,7 @@ class Wanted:
 
     @classmethod
     def of(cls, job: StandInJob, node_count: int) -> "Wanted | None":
-        """What a job wants of each of so many nodes; None: it cannot be spread over them."""
+        """Return the needs on each of `node_count` nodes; None: the GPUs do not divide evenly."""
         counts = {name: gpu_count(parse_gres(text)) for name, text in job.tres.items()}
         total = counts.get("TresPerJob", 0) + counts.get("TresPerTask", 0) * job.task_count
         if total % node_count:
@@ -83,7 +83,7 @@ class Wanted:
         )
 
     def on(self, spec: NodeSpec, free: FreeNode, job: StandInJob) -> AllocatedNode | None:
-        """What it would get on a node; None: it does not fit there."""
+        """Return what the job would get on a node; None: it does not fit there."""
         is_barred = spec.name in self.excluded or not spec.usable
         if is_barred or job.partition not in spec.partitions:
             return None
@@ -96,7 +96,7 @@ class Wanted:
 
 
 def queued(job: StandInJob) -> QueuedJob:
-    """What squeue would tell of a job."""
+    """Return a job as squeue shows it."""
     task = job.job_id.partition("_")[2]
     return QueuedJob(
         number=job.number,
@@ -123,7 +123,7 @@ def queued(job: StandInJob) -> QueuedJob:
 
 
 def detail(job: StandInJob) -> JobDetail:
-    """What scontrol would tell of a job."""
+    """Return a job as scontrol shows it."""
     return JobDetail(
         number=job.number,
         state=job.state,

@@ -1,4 +1,4 @@
-"""What sbatch hands to the in-memory Slurm, and the jobs that come of it."""
+"""A submission to the in-memory Slurm, and the jobs that it makes."""
 
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
@@ -9,24 +9,24 @@ from roostd.testing.slurm_stand_in_job import StandInJob
 
 
 class Submission(TypedDict, total=False):
-    """A job, or an array of them, by sbatch's options; what is left out was not asked for.
+    """A job, or an array of them, by sbatch's options; an absent key is an absent option.
 
     Keys:
         gpus: --gpus.
         gpus_per_node: --gres=gpu:N.
         gpus_per_task: --gpus-per-task.
-        nodes: -N, least and most; 1 and any when left out.
+        nodes: -N, fewest and most; 1 and any number when absent.
         tasks: -n.
         cpus_per_task: -c.
         memory_per_node_bytes: --mem.
-        partition: -p; "main" when left out.
-        user_id: who; 1000 when left out.
+        partition: -p; "main" when absent.
+        user_id: of the submitter; 1000 when absent.
         node_list: -w.
         exclude: -x.
         begin_epoch_s: --begin.
         array: the tasks of --array.
         task_limit: its %N.
-        run_s: how long the job runs; left out: until end().
+        run_s: how long the job runs; until end() when absent.
         name: -J.
         comment: --comment.
         qos: -q.
@@ -57,14 +57,14 @@ class Submission(TypedDict, total=False):
 def jobs_of(
     asked: Submission, first_number: int, now_s: float, gres_prefix: str, lease_s: int | None
 ) -> Iterator[StandInJob]:
-    """The job, or each task of the array, with job_submit.lua's lease on GPU jobs.
+    """Yield the job, or each task of the array, with job_submit.lua's lease on GPU jobs.
 
     Args:
         asked: what was submitted.
-        first_number: of the first record; the next has the next.
+        first_number: of the first record; the others follow.
         now_s: the wall clock.
-        gres_prefix: how this Slurm spells a request.
-        lease_s: what job_submit.lua gives a GPU job; None: roostd's heartbeat is stale.
+        gres_prefix: with which this Slurm release writes a GPU request: "gres:" or "gres/".
+        lease_s: the lease that job_submit.lua gives a GPU job; None: roostd's heartbeat is stale.
     """
     tres = _tres(asked, gres_prefix)
     begin_s, admin_comment = _lease(asked.get("begin_epoch_s"), now_s, lease_s if tres else None)
@@ -106,7 +106,7 @@ def _tres(asked: Submission, gres_prefix: str) -> dict[str, str]:
 
 
 def _lease(begin_epoch_s: float | None, now_s: float, lease_s: int | None) -> tuple[float, str]:
-    """When the job may begin, and its admin comment."""
+    """Return when the job may begin, and its admin comment."""
     begin_s = begin_epoch_s if begin_epoch_s is not None else now_s
     if lease_s is None:
         return begin_s, ""

@@ -101,7 +101,9 @@ async def test_a_partition_that_is_off_is_left_alone_and_explained(
     async with running(slurm, settings) as daemon:
         (job_id,) = slurm.submit(gpus_per_node=2, user_id=7)
         (cpu_job,) = slurm.submit(begin_epoch_s=4e9)
-        await daemon.until(lambda: cpu_job in daemon.daemon.state.left_reasons, "both are seen")
+        await daemon.until(
+            lambda: cpu_job in daemon.daemon.state.unmanaged_reasons, "both are seen"
+        )
         async with daemon.operator() as operator:
             told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=job_id))
             cpu_told = await operator.ExplainJob(pb.ExplainJobRequest(job_id=cpu_job))
@@ -158,7 +160,7 @@ async def test_jobs_that_ran_before_the_daemon_tell_whose_they_are(
     (with_gpus,) = slurm.submit(gpus_per_node=1, user_id=7)
     (without,) = slurm.submit(user_id=8)
     slurm.tick()
-    await slurm.let_go([with_gpus])
+    await slurm.release([with_gpus])
 
     async with running(slurm, config(tmp_path)) as daemon:
         await daemon.until_running(with_gpus, without)
@@ -391,7 +393,7 @@ async def test_a_job_that_was_leased_and_is_left_to_slurm_waits_for_nothing(
 
         assert slurm.lease_left_s(later) == pytest.approx(begin_s - time.time(), abs=2)
         for _ in range(2):
-            await daemon.daemon.watch.first_look()
+            await daemon.daemon.watch.first_poll()
         assert len(slurm.argvs) == 2
 
 

@@ -156,7 +156,7 @@ async def test_on_a_full_disk_the_journal_of_before_is_read_and_nothing_in_it_is
 
         disk.free()
         await wait_until_recorded(daemon, slurm)
-        daemon.daemon.knowledge.keep()
+        daemon.daemon.knowledge.write()
 
     assert run_count(disk.folder) == 2
     assert known_in(disk.folder) == KNOWN
@@ -187,7 +187,7 @@ async def test_what_was_learned_outlives_a_start_that_could_not_even_read_it(
         in_the_way.rmdir()
         (elsewhere / FILE_NAME).rename(in_the_way)  # the disk is mounted at last
         await wait_until_recorded(daemon, slurm)
-        daemon.daemon.knowledge.keep()
+        daemon.daemon.knowledge.write()
 
     assert run_count(state) == 2
     assert known_in(state) == KNOWN

@@ -51,7 +51,7 @@ class Site:
             said.nics.add(
                 name="mlx5_0", bytes_per_s=25e9, gpu_levels=[pb.ANCESTOR_LEVEL_SYSTEM] * 4
             )
-            self.reports[name] = self.board.greet(read_hello(said), self)
+            self.reports[name] = self.board.apply_hello(read_hello(said), self)
 
     def _take(self, event: Event) -> None:
         assert isinstance(event, LinksSeen)
@@ -72,8 +72,8 @@ class Site:
             self.clock.at_s += 1.0
             for report in self.reports.values():
                 columns = {name: floats(*[rate] * 4) for name, rate in rates.items()}
-                self.board.take_in(report, sample(1, 4, **columns))
-            self.meter.look()
+                self.board.apply_sample(report, sample(1, 4, **columns))
+            self.meter.poll()
 
 
 @pytest.fixture

@@ -127,7 +127,9 @@ async def test_a_job_that_is_held_waits_for_nobody_and_is_placed_after_its_relea
         (job_id,) = slurm.submit(gpus_per_node=4)
         await until_deferred(daemon, job_id)
         slurm.hold(job_id)
-        await daemon.until(lambda: job_id in daemon.daemon.state.left, "Roost takes the hold in")
+        await daemon.until(
+            lambda: job_id in daemon.daemon.state.unmanaged, "Roost takes the hold in"
+        )
         gate.is_open = True
         slurm.hold(job_id, release=True)
         await daemon.until_running(job_id)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.engine import EngineConfig, Passing
@@ -14,7 +15,15 @@ from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_formats.yaml.tree import read_tree
-from roostd.config.config import Config, Mode, environment_name, leaves, load_config
+from roostd.config.config import (
+    Config,
+    Mode,
+    Partition,
+    ProbesTls,
+    environment_name,
+    leaves,
+    load_config,
+)
 from roostd.config.decisions import EngineSection, GateKind, GateSection, PreemptionSection
 
 ROOT = Path(__file__).parents[3]
@@ -248,11 +257,58 @@ def test_the_example_file_says_the_defaults_and_names_every_setting() -> None:
     assert loaded.config.model_copy(update={"partitions": {}}) == Config()
 
 
-def test_the_page_tells_every_setting_with_its_default() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    missing = [".".join(path) for path, _ in leaves(Config()) if f"`{'.'.join(path)}`" not in page]
+def _settings(model: type[BaseModel], *path: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Yield every setting with its dotted key, those of partitions under partitions.NAME."""
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _settings(field.annotation, *path, name)
+        else:
+            yield ".".join((*path, name)), field
 
-    assert missing == []
+
+SETTINGS = {
+    **dict(_settings(Config)),
+    **dict(_settings(ProbesTls, "listen", "probes_tls")),
+    **dict(_settings(Partition, "partitions", "NAME")),
+}
+
+
+def _default(field: FieldInfo) -> object:
+    if field.is_required():
+        return "none"
+    value = field.get_default(call_default_factory=True)
+    return str(value) if isinstance(value, Path) else value
+
+
+def test_the_page_has_every_setting_with_its_default_and_description() -> None:
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    page = {key: (default.strip("`"), text.replace("`", "")) for key, default, text in rows}
+
+    assert {key: text for key, (_, text) in page.items() if key in SETTINGS} == {
+        key: field.description for key, field in SETTINGS.items()
+    }
+    for key, field in SETTINGS.items():
+        shown, value = page[key][0], _default(field)
+        assert yaml.safe_load(shown) == (list(value) if isinstance(value, tuple) else value), key
+
+
+def test_the_comments_of_the_example_file_are_the_descriptions() -> None:
+    path: list[str] = []
+    found = {}
+    for line in EXAMPLE.read_text("utf-8").splitlines():
+        match = re.fullmatch(r"( *)(\w+): *([^#]*?) *(?:  # (.*))?", line)
+        if match is None:
+            continue
+        indent, key, value, comment = match.groups()
+        path[len(indent) // 2 :] = [key]
+        if value or comment:
+            found[".".join(path)] = comment
+
+    expected = {key: field.description for key, field in SETTINGS.items()}
+    comments = {key: text for key, text in found.items() if key in expected}
+    assert comments.pop("mode") == f"{expected['mode']} below"
+    unlisted = {"mode"} | {key for key in expected if "NAME" in key or "probes_tls." in key}
+    assert comments == {key: text for key, text in expected.items() if key not in unlisted}
 
 
 @pytest.mark.parametrize(

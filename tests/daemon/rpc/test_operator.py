@@ -45,9 +45,9 @@ def cluster(served: Served) -> Served:
         served.feed(NodeSeen(at_s=100.0, node=builders.node(name, 4, rack="r1")))
         assert list(served.state.board.introduce(NodeName(name))) == []
     greeting = hello("n1", minors=[2, 3, 0, 1], lanes={(0, 1): 4, (2, 3): 4})
-    report = served.state.board.greet(read_hello(greeting), "stream")
+    report = served.state.board.apply_hello(read_hello(greeting), "stream")
     served.feed(*served.emitted)
-    served.state.board.take_in(report, sample(sm_frac=floats(0.1, 0.2, 0.3, None)))
+    served.state.board.apply_sample(report, sample(sm_frac=floats(0.1, 0.2, 0.3, None)))
     served.state.node_states[NodeName("n1")] = "idle"
     served.feed(JobQueued(at_s=100.0, job=builders.job("1", gpus=2, user_id=42)))
     return served
@@ -144,7 +144,7 @@ async def test_a_node_without_probe_says_so(cluster: Served) -> None:
 async def test_a_node_whose_probe_sees_no_gpus_says_why(cluster: Served) -> None:
     greeting = hello("n2", gpu_count=0)
     greeting.problems.append("NVML is missing: install the driver")
-    cluster.state.board.greet(read_hello(greeting), "stream")
+    cluster.state.board.apply_hello(read_hello(greeting), "stream")
 
     response = await cluster.operator().ListNodes(pb.ListNodesRequest())
 
@@ -179,7 +179,7 @@ async def test_topology_of_a_node_without_probe_says_what_to_do(cluster: Served)
 async def test_topology_of_a_node_whose_probe_sees_no_gpus_tells_why(cluster: Served) -> None:
     greeting = hello("n2", gpu_count=0)
     greeting.problems.append("NVML is missing: install the driver")
-    cluster.state.board.greet(read_hello(greeting), "stream")
+    cluster.state.board.apply_hello(read_hello(greeting), "stream")
 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await cluster.operator().GetTopology(pb.GetTopologyRequest(node="n2"))
@@ -254,7 +254,7 @@ async def test_what_an_earlier_daemon_decided_is_still_told(cluster: Served) -> 
     assert place is not None
     shares = (builders.share("n2", 0, 1),)
     cluster.feed(JobStarted(at_s=102.0, job_id=JobId("9"), shares=shares))
-    cluster.state.earlier_places[JobId("9")] = place
+    cluster.state.earlier_decisions[JobId("9")] = place
 
     job = await cluster.operator().GetJob(pb.GetJobRequest(job_id="9"))
 

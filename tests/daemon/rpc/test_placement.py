@@ -16,8 +16,8 @@ from roostd.telemetry.probe_messages import read_hello
 def place(served: Served, *, binding: bool = True) -> None:
     served.feed(NodeSeen(at_s=100.0, node=builders.node("n1", 4)))
     message = read_hello(hello("n1", lanes={(0, 2): 4, (1, 3): 4}))
-    served.state.board.greet(message, "stream", Claim(host=LOCAL_HOST))
-    served.state.board.greet(read_hello(hello("n2")), "other", Claim(host=LOCAL_HOST))
+    served.state.board.apply_hello(message, "stream", Claim(host=LOCAL_HOST))
+    served.state.board.apply_hello(read_hello(hello("n2")), "other", Claim(host=LOCAL_HOST))
     served.feed(*served.emitted)
     job = builders.job("7_3", gpus=4, binding=binding)
     served.feed(JobQueued(at_s=100.0, job=job))
@@ -83,7 +83,7 @@ async def test_in_clear_text_a_plan_is_sent_only_to_the_host_of_the_node_s_probe
 ) -> None:
     place(served)
     if claim is not None:
-        served.state.board.greet(read_hello(hello(node)), "later", claim)
+        served.state.board.apply_hello(read_hello(hello(node)), "later", claim)
     stub = served.placement()
 
     for ask in (
@@ -105,9 +105,9 @@ async def test_a_probe_that_took_a_silent_node_s_place_gets_no_plans_of_it(
     place(served)
     board = served.state.board
     known = Claim(host="10.0.0.7", gpu_uuids=frozenset({GpuUuid("GPU-real")}))
-    board.greet(read_hello(hello("n1")), "real", known)
+    board.apply_hello(read_hello(hello("n1")), "real", known)
     forged = Claim(host=LOCAL_HOST, gpu_uuids=frozenset({GpuUuid("GPU-forged")}))
-    board.greet(read_hello(hello("n1")), "forged", forged)
+    board.apply_hello(read_hello(hello("n1")), "forged", forged)
 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await served.placement().GetPlan(pb.GetPlanRequest(slurm_job_id=12, node="n1"))

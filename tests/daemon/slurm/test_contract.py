@@ -175,7 +175,7 @@ async def test_running_and_unknown_jobs_cannot_be_pinned(cluster: Cluster) -> No
 
 async def test_job_that_was_let_go_starts_by_itself_and_has_no_lease(cluster: Cluster) -> None:
     job_id = cluster.submit("--gres=gpu:3")
-    await cluster.port.let_go([job_id])
+    await cluster.port.release([job_id])
     shares = await started(cluster.port, job_id)
     assert [len(share.gpu_indices) for share in shares] == [3]
     assert parse_stamp((await record(cluster, job_id)).admin_comment) is None
@@ -185,7 +185,7 @@ async def test_job_that_is_let_go_keeps_the_begin_that_its_user_asked_for(cluste
     begin_s = time.time() + 2 * LEASE_S
     later = cluster.submit(f"--gres=gpu:1 --begin=now+{2 * LEASE_S}")
     now = cluster.submit("--gres=gpu:1")
-    await cluster.port.let_go([later, now])
+    await cluster.port.release([later, now])
     assert await started(cluster.port, now)
     seen = await record(cluster, later)
     assert seen.is_pending
@@ -221,7 +221,7 @@ async def test_only_running_jobs_with_a_stamp_are_requeued(cluster: Cluster) -> 
         await cluster.port.requeue(waiting)
     with pytest.raises(SlurmRefused, match="is gone, not running"):
         await cluster.port.requeue(JobId("98765"))
-    await cluster.port.let_go([plain])
+    await cluster.port.release([plain])
     await started(cluster.port, plain)
     with pytest.raises(SlurmRefused, match="was not placed by Roost"):
         await cluster.port.requeue(plain)

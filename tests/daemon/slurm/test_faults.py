@@ -226,7 +226,7 @@ async def test_daemon_killed_while_it_pins_leaves_the_job_whole_or_pinned(
     await asyncio.sleep(0.1)  # an update under way is carried through by its own process
     asked = real.show_job(job_id)
     if "TresPerNode=gres:gpu:2" in asked or "TresPerNode=gres/gpu:2" in asked:
-        await port.let_go([job_id])
+        await port.release([job_id])
     shares = await started(port, job_id)
     assert [len(share.gpu_indices) for share in shares] == [2]
     real.run("scancel", job_id)

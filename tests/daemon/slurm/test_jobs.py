@@ -12,7 +12,7 @@ from roost_slurm.scontrol import parse_jobs
 from roost_slurm.squeue import QueuedJob, parse_queue
 from roost_slurm.versions import parse_version, traits_of
 from roostd.config.config import Mode
-from roostd.slurm.jobs import NO_GPUS, JobReader, LeftToSlurm
+from roostd.slurm.jobs import NO_GPUS, JobReader, Unmanaged
 from roostd.slurm.request import pin_argv
 
 MIB = 1 << 20
@@ -39,14 +39,14 @@ def read_job(
     mode: Mode = Mode.SHADOW,
     accounts_memory: bool = False,
     changes: dict[str, Any] | None = None,
-) -> JobSpec | LeftToSlurm:
+) -> JobSpec | Unmanaged:
     job = replace(record(release, name), **changes or {})
     details = parse_jobs(read(release, "show_job.txt"))
     job_id = JobId(job.job_ids[0])
     return reader(release, mode, accounts_memory).read(job, details.get(job.number), job_id)
 
 
-def shapes(spec: JobSpec | LeftToSlurm) -> list[tuple[int, int, int]]:
+def shapes(spec: JobSpec | Unmanaged) -> list[tuple[int, int, int]]:
     assert isinstance(spec, JobSpec), spec
     return [(shape.node_count, shape.gpus_per_node, shape.cpus_per_node) for shape in spec.shapes]
 
@@ -98,14 +98,14 @@ def test_what_the_user_asked_for_beside_gpus_is_kept(release: str) -> None:
 )
 def test_what_roost_cannot_place_is_left_to_slurm(release: str, name: str, reason: str) -> None:
     left = read_job(release, name)
-    assert isinstance(left, LeftToSlurm)
+    assert isinstance(left, Unmanaged)
     assert reason in left.reason
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_exclusive_job_is_left_to_slurm(release: str) -> None:
     left = read_job(release, "exclusive")
-    assert isinstance(left, LeftToSlurm)
+    assert isinstance(left, Unmanaged)
     assert "--exclusive" in left.reason
 
 
@@ -124,20 +124,20 @@ def test_exclusive_job_is_left_to_slurm(release: str) -> None:
 )
 def test_unusual_requests_are_left_to_slurm(changes: dict[str, Any], reason: str) -> None:
     left = read_job("22.05", "gres", changes=changes)
-    assert isinstance(left, LeftToSlurm)
+    assert isinstance(left, Unmanaged)
     assert reason in left.reason
 
 
 def test_untrusted_record_is_left_to_slurm() -> None:
     left = reader("22.05").read(record("22.05", "gres"), None, JobId("6"))
-    assert isinstance(left, LeftToSlurm)
+    assert isinstance(left, Unmanaged)
     assert "cannot be trusted" in left.reason
 
 
 def test_per_task_job_on_several_nodes_needs_a_number_of_tasks_a_node() -> None:
     assert isinstance(read_job("22.05", "two-nodes-tasks"), JobSpec)
     left = read_job("22.05", "two-nodes-tasks", changes={"tasks_per_node": None})
-    assert isinstance(left, LeftToSlurm)
+    assert isinstance(left, Unmanaged)
 
 
 def test_mode_decides_what_is_binding() -> None:
@@ -148,10 +148,10 @@ def test_mode_decides_what_is_binding() -> None:
     assert isinstance(shadow, JobSpec)
     assert not shadow.binding
     unheld = read_job("22.05", "gpus", mode=Mode.ENFORCE)
-    assert isinstance(unheld, LeftToSlurm)
+    assert isinstance(unheld, Unmanaged)
     assert "no lease" in unheld.reason
     off = read_job("22.05", "gpus", mode=Mode.OFF)
-    assert isinstance(off, LeftToSlurm)
+    assert isinstance(off, Unmanaged)
 
 
 @pytest.mark.parametrize(

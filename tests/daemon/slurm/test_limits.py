@@ -17,7 +17,7 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import Stamp
 from roostd.slurm import jobs
 from roostd.slurm.comment import parse_comment
-from roostd.slurm.jobs import LeftToSlurm
+from roostd.slurm.jobs import Unmanaged
 from roostd.slurm.limits import (
     LONGEST_REASON,
     MOST_CPUS_PER_NODE,
@@ -38,7 +38,7 @@ def read_changed(
     detail_changes: dict[str, Any] | None = None,
     *,
     accounts_memory: bool = False,
-) -> JobSpec | LeftToSlurm:
+) -> JobSpec | Unmanaged:
     """Read the recorded job "gpus", of two GPUs, as if its user had asked for something else."""
     job = replace(record("22.05", "gpus"), **job_changes)
     detail = parse_jobs(read("22.05", "show_job.txt"))[job.number]
@@ -46,8 +46,8 @@ def read_changed(
     return reader("22.05", accounts_memory=accounts_memory).read(job, changed, JobId("7"))
 
 
-def reason(found: JobSpec | LeftToSlurm) -> str:
-    assert isinstance(found, LeftToSlurm), found
+def reason(found: JobSpec | Unmanaged) -> str:
+    assert isinstance(found, Unmanaged), found
     return found.reason
 
 
@@ -180,7 +180,7 @@ def test_any_numbers_are_a_job_within_the_limits_or_a_reason(
     }
     found = read_changed(job_changes, {"min_node_count": least, "max_node_count": most})
 
-    if isinstance(found, LeftToSlurm):
+    if isinstance(found, Unmanaged):
         assert 0 < len(found.reason) <= LONGEST_REASON
         return
     assert 0 < len(found.shapes) <= MOST_SHAPES

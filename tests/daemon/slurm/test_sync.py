@@ -29,7 +29,7 @@ NODES = [node("n1", cpu_count=16), node("n2", cpu_count=16)]
 
 
 class Watcher:
-    """An in-memory Slurm, its clock, and what somebody who looks at it is told."""
+    """An in-memory Slurm, its clock, and the events between two polls of it."""
 
     def __init__(self, version: SlurmVersion = BOOKWORM) -> None:
         self.now_s = 1000.0
@@ -42,14 +42,14 @@ class Watcher:
             accounts_memory=False,
         )
 
-    async def look(self) -> tuple[Event, ...]:
+    async def poll(self) -> tuple[Event, ...]:
         before, snapshot = self.view, await self.slurm.queue()
         names = [NodeName("n1"), NodeName("n2")]
         self.view = view(snapshot, self.reader, names, before, self.now_s)
         return diff(before, self.view, self.now_s)
 
     async def kinds(self) -> list[tuple[str, str]]:
-        return [(type(event).__name__, _job_id(event)) for event in await self.look()]
+        return [(type(event).__name__, _job_id(event)) for event in await self.poll()]
 
     async def pin(self, job_id: JobId, name: str, *gpu_indices: int) -> None:
         shape = Shape(node_count=1, gpus_per_node=len(gpu_indices))
@@ -76,7 +76,7 @@ async def test_job_is_queued_started_and_ended(watcher: Watcher) -> None:
     assert await watcher.kinds() == [("JobQueued", "1")]
     assert await watcher.kinds() == []
     await watcher.pin(job_id, "n2", 3, 4)
-    (event,) = await watcher.look()
+    (event,) = await watcher.poll()
     assert isinstance(event, JobStarted)
     assert [(share.node, share.gpu_indices) for share in event.shares] == [("n2", (3, 4))]
     watcher.slurm.end(job_id)
@@ -85,9 +85,9 @@ async def test_job_is_queued_started_and_ended(watcher: Watcher) -> None:
 
 async def test_pin_that_has_not_started_yet_is_no_change(watcher: Watcher) -> None:
     first, second = (watcher.slurm.submit(gpus=1)[0] for _ in range(2))
-    await watcher.look()
+    await watcher.poll()
     await watcher.pin(first, "n1", 0)
-    await watcher.look()
+    await watcher.poll()
     await watcher.pin(second, "n1", 0)
     assert await watcher.kinds() == []
 
@@ -96,15 +96,15 @@ async def test_jobs_that_slurm_placed_itself_are_told_with_all_they_hold(watcher
     watcher.slurm.lease_s = None
     watcher.slurm.submit(gpus=2, tasks=4)
     watcher.slurm.submit(tasks=3)  # no GPUs, but CPUs of a GPU node
-    shares = [event.shares[0] for event in await watcher.look() if isinstance(event, JobStarted)]
+    shares = [event.shares[0] for event in await watcher.poll() if isinstance(event, JobStarted)]
     assert [(share.gpu_indices, share.cpu_count) for share in shares] == [((0, 1), 4), ((), 3)]
 
 
 async def test_held_job_is_withdrawn_and_comes_back(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=1)
-    await watcher.look()
+    await watcher.poll()
     watcher.slurm.hold(job_id)
-    (event,) = await watcher.look()
+    (event,) = await watcher.poll()
     assert isinstance(event, JobWithdrawn)
     assert event.reason == "is held"
     watcher.slurm.hold(job_id, release=True)
@@ -113,7 +113,7 @@ async def test_held_job_is_withdrawn_and_comes_back(watcher: Watcher) -> None:
 
 async def test_cancelled_job_ends(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=1)
-    await watcher.look()
+    await watcher.poll()
     watcher.slurm.end(job_id)
     assert await watcher.kinds() == [("JobEnded", "1")]
 
@@ -154,9 +154,9 @@ async def test_limit_of_the_waiting_tasks_counts_not_that_of_the_running(watcher
 async def test_requeued_job_gives_back_its_gpus_and_waits_again(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
-    await watcher.look()
+    await watcher.poll()
     watcher.slurm.stop(job_id)
-    (queued,) = await watcher.look()  # no JobEnded: the engine keeps what it knows of its runs
+    (queued,) = await watcher.poll()  # no JobEnded: the engine keeps what it knows of its runs
     assert isinstance(queued, JobQueued)
     assert queued.job.gpu_count == 2
     assert queued.job.required_nodes == ()
@@ -166,7 +166,7 @@ async def test_requeued_job_holds_its_gpus_until_it_is_cleared_away(watcher: Wat
     """Slurm counts the restart at once, while the processes of the job still end."""
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
-    await watcher.look()
+    await watcher.poll()
     snapshot = await watcher.slurm.queue()
     leaving = replace(snapshot.jobs[0], state=SlurmJobState.COMPLETING, restart_count=1)
     names = [NodeName("n1"), NodeName("n2")]
@@ -182,9 +182,9 @@ async def test_requeued_job_rests_for_slurmds_sake(version: SlurmVersion) -> Non
     watcher = Watcher(version)
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
-    await watcher.look()
+    await watcher.poll()
     watcher.slurm.stop(job_id)
-    queued = (await watcher.look())[-1]
+    queued = (await watcher.poll())[-1]
     assert isinstance(queued, JobQueued)
     assert queued.job.eligible_s == watcher.now_s + 2
     watcher.now_s += 1
@@ -196,7 +196,7 @@ async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: 
     (other,) = watcher.slurm.submit(gpus=2)
     await watcher.pin(job_id, "n1", 6, 7)
     watcher.slurm.stop(job_id)
-    events = await watcher.look()
+    events = await watcher.poll()
     queued = {event.job.job_id: event.job for event in events if isinstance(event, JobQueued)}
     assert queued[job_id].eligible_s == watcher.now_s + 2
     assert queued[other].eligible_s == 0.0
@@ -210,9 +210,9 @@ async def test_a_daemon_that_finds_a_job_running_is_told_what_it_asked_for(
     (job_id,) = watcher.slurm.submit(gpus=2, comment="roost:checkpoint=60", name="train")
     (plain,) = watcher.slurm.submit(gpus=1)
     await watcher.pin(job_id, "n1", 6, 7)
-    await watcher.slurm.let_go([plain])
+    await watcher.slurm.release([plain])
     watcher.now_s += 50.0
-    events = await watcher.look()
+    events = await watcher.poll()
     started = {event.job_id: event for event in events if isinstance(event, JobStarted)}
     found = started[job_id].job
     assert found is not None
@@ -224,9 +224,9 @@ async def test_a_daemon_that_finds_a_job_running_is_told_what_it_asked_for(
 
 async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
-    await watcher.look()
+    await watcher.poll()
     await watcher.pin(job_id, "n1", 6, 7)
-    (started,) = await watcher.look()
+    (started,) = await watcher.poll()
     assert isinstance(started, JobStarted)
     assert started.job is None
     again = diff(QueueView(), watcher.view, watcher.now_s)  # as a fresh engine is told
@@ -236,7 +236,7 @@ async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: W
 async def test_restart_between_two_looks_is_an_end_and_a_start(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=1)
     await watcher.pin(job_id, "n1", 1)
-    await watcher.look()
+    await watcher.poll()
     watcher.slurm.stop(job_id)
     await watcher.pin(job_id, "n2", 1)
     assert await watcher.kinds() == [("JobEnded", "1"), ("JobStarted", "1")]
@@ -244,7 +244,7 @@ async def test_restart_between_two_looks_is_an_end_and_a_start(watcher: Watcher)
 
 async def test_number_that_is_used_again_is_another_job(watcher: Watcher) -> None:
     watcher.slurm.submit(gpus=1)
-    await watcher.look()
+    await watcher.poll()
     snapshot = await watcher.slurm.queue()
     other = replace(snapshot.jobs[0], submit_epoch_s=5000.0)
     before = watcher.view
@@ -255,10 +255,10 @@ async def test_number_that_is_used_again_is_another_job(watcher: Watcher) -> Non
 async def test_submission_without_lease_is_left_and_told_once(watcher: Watcher) -> None:
     watcher.slurm.lease_s = None
     watcher.slurm.submit(gpus=8, nodes=(2, 2), begin_epoch_s=9000.0)
-    (event,) = await watcher.look()
+    (event,) = await watcher.poll()
     assert isinstance(event, JobWithdrawn)
     assert "no lease" in event.reason
-    assert await watcher.look() == ()
+    assert await watcher.poll() == ()
 
 
 async def test_nodes_are_seen_changed_and_lost() -> None:
