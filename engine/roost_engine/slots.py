@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
-from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
 from roost_engine.domain.actions import PolicyFailed
@@ -48,21 +47,10 @@ from roost_engine.policies import (
     WaitEnded,
     submission_key,
 )
-from roost_engine.scoring.heuristic import HeuristicScore
 
 _T = TypeVar("_T")
 _LONGEST_REASON = 200
 _MOST_STRETCHES = 256  # of failed questions in one action: a bound on the journal's growth
-
-HEURISTICS: Mapping[str, str] = MappingProxyType(
-    {
-        "order": PriorityOrder.name,
-        "gate": OpenGate.name,
-        "score": HeuristicScore.name,
-        "preemption": NoPreemption.name,
-    }
-)
-"""By slot: the name of the heuristic that answers when the policy fails."""
 
 
 def name_of(policy: object) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 
+from tests.simulator.simulated import arrival, cluster
+
 from roost_engine.domain.actions import Action, PolicyFailed
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
@@ -29,7 +31,7 @@ class _WrittenEngine(Engine):
     def step(self, event: Event) -> tuple[Action, ...]:
         actions = super().step(event)
         self.steps.append(Step(event, actions))
-        # A daemon goes on when a policy fails; the simulator would stop with an error.
+        # A daemon continues when a policy fails; the simulator would stop with an error.
         return tuple(action for action in actions if not isinstance(action, PolicyFailed))
 
 

@@ -94,7 +94,7 @@ class NetworkPreemption:
     """
 
     name = "network"
-    rebids = False
+    renews_leases = False
 
     def __init__(
         self, config: NetworkPreemptionConfig, sensitivity: SpeedPredictor | None = None

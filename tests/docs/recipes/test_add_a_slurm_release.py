@@ -48,11 +48,11 @@ async def test_the_daemon_follows_the_row_of_the_release_that_it_meets(
         await daemon.until_running(job_id)
         stopped_s = state.clock.now_s()
         slurm.stop(job_id)
-        await daemon.until(lambda: job_id in state.rests, "a pause after the requeue")
+        await daemon.until(lambda: job_id in state.settle_until_s, "a pause after the requeue")
         seen_s = state.clock.now_s()
 
         assert state.slurm_version == f"{year}.05.1"
-        assert stopped_s + pause_s <= state.rests[job_id] <= seen_s + pause_s
+        assert stopped_s + pause_s <= state.settle_until_s[job_id] <= seen_s + pause_s
 
 
 # -- that the recipe is true of the releases that are known ------------------------------------

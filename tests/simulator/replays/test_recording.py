@@ -57,7 +57,10 @@ def test_the_gate_that_is_repeated_is_the_one_of_the_run(tmp_path: Path) -> None
     journal = Journal.open(tmp_path)
     journal._db.execute("DELETE FROM run_plugins")
     journal.close()
-    assert replayed(path).difference is not None
+    difference = replayed(path).difference
+    assert difference is not None
+    assert difference.policies == ("gate: recorded dally, here open",)
+    assert "  policy    gate: recorded dally, here open\n" in run(path).stdout
 
 
 class Failing:
