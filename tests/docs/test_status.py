@@ -4,15 +4,20 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.daemon.slurm.test_jobs import read_job
 
 from roost_engine.cluster.features import COLUMNS
+from roost_engine.domain.actions import Place
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import job
+from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format
+from roost_slurm import squeue
 from roost_slurm.limits import MOST_TASKS
 from roostd.config.config import Config, Mode
 
@@ -77,3 +82,39 @@ def test_counts_are_those_of_the_code() -> None:
     assert len(POLICIES) > 50
     assert "more than fifty policies" in PAGE
     assert f"more than {MOST_TASKS:,} tasks" in PAGE
+
+
+# -- what does not work yet: these tests fail on the day that it does, and the page must change ---
+
+
+def test_a_job_that_slurm_may_not_start_takes_gpus_from_others_until_it_is_released() -> None:
+    config = EngineConfig()
+    harness = EngineHarness([node("n1")], config=config)
+    harness.queue(job("blocked", gpus=8, priority=1), job("other", gpus=8))
+    assert placed(harness.advance(config.start_timeout_s - 0.1)) == {}
+    assert placed(harness.advance(config.start_timeout_s)).keys() == {"other"}
+    harness.start("other")
+    harness.end("other")
+    harness.advance(1_000.0)
+
+    actions = tuple(harness.actions)
+    tries = [action.job_id for action in actions if isinstance(action, Place)]
+    assert tries.count(JobId("blocked")) == config.refusal_limit
+    assert let_go(actions).keys() == {"blocked"}
+
+
+def test_tiers_and_the_reason_for_waiting_make_no_difference() -> None:
+    assert not any("tier" in name.lower() for name in squeue.FIELDS)
+    plain = read_job("24.11", "gres", mode=Mode.ENFORCE)
+    limited = read_job("24.11", "gres", mode=Mode.ENFORCE, changes={"reason": "QOSMaxGRESPerUser"})
+    assert isinstance(limited, JobSpec)
+    assert limited == plain
+
+
+def test_a_job_gets_as_many_gpus_as_it_asked_for_in_every_shape() -> None:
+    two_ways = job("1", shape(8), shape(4, 2))
+    assert {each.node_count * each.gpus_per_node for each in two_ways.shapes} == {8}
+    harness = EngineHarness([node("n1", 4), node("n2", 4), node("n3", 2)])
+    (placement,) = placed(harness.queue(two_ways)).values()
+    assert placement.gpu_indices == (0, 1, 2, 3)
+    assert len(placement.nodes) == 2
