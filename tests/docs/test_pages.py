@@ -19,6 +19,8 @@ SOURCES = (
     "cli",
     "daemon",
     "deploy",
+    "engine",
+    "formats",
     "probes",
     "proto",
     "simulator",

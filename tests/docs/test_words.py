@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ("benchmarks", "cli", "deploy", "engine", "probes", "simulator", "slurm_glue", "training")
-PAGES = ("*.md", "docs/*.md", "docs/design/*.md", "docs/simulator/*.md")
+SOURCES = ("benchmarks", "cli", "deploy", "probes", "slurm_glue", "training")
+PAGES = ("*.md", "docs/*.md", "docs/design/*.md", "docs/recipes/*.md", "docs/simulator/*.md")
 HERE = "tests/docs/test_words.py"
 
 # Home-made word: what the field says. A word that is also a value of an option stands in backticks.
