@@ -103,7 +103,7 @@ class JobReader:
         mode = self.mode_of(partition)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged("has no lease: submitted while roostd was away, or let go")
+            return Unmanaged("has no lease: submitted while roostd was away, or released to Slurm")
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         return JobSpec(

@@ -1,5 +1,5 @@
-"""The journal: what the engine was told and answered, in SQLite.
+"""The journal: the engine's events and actions, in SQLite.
 
 Lives here: the codec, the writer and the reader.
-Does not belong here: when the daemon writes, and what a replay makes of it.
+Does not belong here: when the daemon writes, and how a replay uses the journal.
 """

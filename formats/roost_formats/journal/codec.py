@@ -1,9 +1,9 @@
-"""Dataclasses to bytes and back, for the journal: typed, exact, readable by later versions.
+"""Encodes dataclasses for the journal: typed, exact, readable by later versions.
 
-A record is four bytes of length, that much JSON, then the raw bytes of its arrays. Dataclasses
-are objects with their name under "$"; fields go by name, so that a field added later with a
-default still reads old journals. What else changed since is in `earlier`. Floats survive exactly
-(JSON text of `repr`, NaN included).
+A record is four bytes of length, JSON of that length, then the raw bytes of its arrays. Dataclasses
+are objects with their name under "$". Fields are stored by name, so a version that adds a field
+with a default still reads old journals; `earlier` has the other changes. Floats are exact (JSON
+text of `repr`, NaN included).
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from roost_formats.journal.earlier import completed, finished, is_name_of
 
 FORMAT = 1
 
-# What reading damaged bytes may raise: a bit may be anywhere, in a number or a key too.
+# What reading damaged bytes may raise: the damage may be in any number or key.
 _DAMAGE = (
     struct.error,
     ArithmeticError,
@@ -49,10 +49,10 @@ class UnknownRecord(JournalError):
 
 
 def encode(value: object) -> bytes:
-    """Turn a dataclass, or a tuple of them, into bytes.
+    """Return a dataclass, or a tuple of dataclasses, as bytes.
 
     Raises:
-        JournalError: it holds something that has no encoding.
+        JournalError: it holds a value of a type that has no encoding.
     """
     arrays: list[bytes] = []
     head = json.dumps(_plain(value, arrays), separators=(",", ":")).encode()
@@ -60,14 +60,14 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: bytes, kind: type[_T]) -> _T:
-    """Turn bytes back into what they were.
+    """Return the value that was encoded.
 
     Args:
         data: what `encode` returned.
         kind: the type of the value; may be a union or tuple[X, ...].
 
     Raises:
-        UnknownRecord: a type, a field or a value of an enum is none that this version knows.
+        UnknownRecord: this version does not know a type, a field or a value of an enum.
         JournalError: the bytes are damaged.
     """
     try:
@@ -81,10 +81,10 @@ def decode(data: bytes, kind: type[_T]) -> _T:
 
 
 def check_form(data: bytes) -> None:
-    """Check that bytes have the form of a record, of whatever type.
+    """Check that bytes have the form of a record of any type.
 
     Raises:
-        JournalError: they have not.
+        JournalError: they do not.
     """
     try:
         _split(data)
@@ -146,7 +146,7 @@ class _Reader:
         if isinstance(kind, NewType):
             return self.read(plain, kind.__supertype__)
         origin = get_origin(kind)
-        # With numpy 2.5 on Python 3.12 NDArray is a lazy alias (PEP 695): read what it stands for.
+        # With numpy 2.5 on Python 3.12 NDArray is a lazy alias (PEP 695): resolve it.
         alias = getattr(kind if origin is None else origin, "__value__", None)
         if alias is not None:
             return self.read(plain, alias)
@@ -193,7 +193,7 @@ class _Reader:
         return tuple(self.read(item, kind) for item, kind in zip(plain, kinds, strict=True))
 
     def _array(self, plain: Any) -> _AnyArray:
-        if not _DTYPE.fullmatch(plain["dtype"]):  # numpy evaluates other texts as Python
+        if not _DTYPE.fullmatch(plain["dtype"]):  # numpy evaluates some other texts as Python
             raise ValueError(f"{plain['dtype']!r} is no type of numbers")
         dtype, shape = np.dtype(plain["dtype"]), tuple(plain["shape"])
         size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The journal's SQLite file: its tables, opening it, what its errors mean, putting it aside."""
+"""The journal's SQLite file: its tables, opening it, classifying its errors, putting it aside."""
 
 import os
 import sqlite3
@@ -49,7 +49,7 @@ CREATE TABLE IF NOT EXISTS memo (
 
 
 class DamagedJournal(JournalError):
-    """The file is broken; the disk may be sound."""
+    """The file is damaged; the disk may be sound."""
 
 
 class NewerJournal(JournalError):
@@ -57,11 +57,11 @@ class NewerJournal(JournalError):
 
 
 def connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
-    """Open, check and prepare a file.
+    """Open a file, check it and create the tables that it lacks.
 
     Raises:
-        DamagedJournal: it is no sound database.
-        sqlite3.Error: the same, or the disk does not take it.
+        DamagedJournal: the file is not a sound database.
+        sqlite3.Error: the same, or the disk fails.
     """
     connection = sqlite3.connect(path, timeout=5.0, isolation_level=None, check_same_thread=False)
     try:
@@ -71,7 +71,8 @@ def connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
         if verdict != "ok":
             raise DamagedJournal(f"quick_check: {verdict}")
         if connection.execute("PRAGMA auto_vacuum").fetchone()[0] != _INCREMENTAL:
-            # Before the first table; writes, so not where a full disk would refuse it.
+            # Must come before the first table. It writes, so a file that has the mode already is
+            # spared: on a full disk the write would fail.
             connection.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
@@ -83,7 +84,7 @@ def connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
     return connection
 
 
-# The disk's faults, or the folder's; not the file's.
+# Faults of the disk or the folder, not of the file.
 _DISK_FAULTS = frozenset(
     {
         sqlite3.SQLITE_AUTH,
@@ -97,7 +98,7 @@ _DISK_FAULTS = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
-# These of SQLITE_IOERR say that the file's own bytes cannot be had.
+# These kinds of SQLITE_IOERR say that the file's own bytes cannot be read.
 _UNREADABLE = frozenset(
     {
         sqlite3.SQLITE_IOERR_CORRUPTFS,
@@ -109,12 +110,12 @@ _UNREADABLE = frozenset(
 
 
 def is_damage(error: BaseException, path: Path) -> bool:
-    """Return whether the file is broken, rather than the disk full or the folder not ours."""
+    """Return whether the file is damaged, rather than the disk full or the folder unwritable."""
     if not isinstance(error, sqlite3.Error):
         return isinstance(error, JournalError | ValueError | TypeError | ArithmeticError)
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
     if code & 0xFF == sqlite3.SQLITE_READONLY:
-        # One bit of the header says so too.
+        # A damaged bit of the header makes SQLite report this too.
         return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
     return code in _UNREADABLE or code & 0xFF not in _DISK_FAULTS
 

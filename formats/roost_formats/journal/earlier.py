@@ -1,8 +1,8 @@
-"""What records of earlier versions lack or call otherwise, so that old journals stay readable.
+"""Reads records of earlier versions, which lack some fields and have other names for some.
 
-A record is read in three steps: its name is compared with the names that the expected type has or
-had, fields that the record lacks are added, and what can only be derived from the other fields is
-filled in once they are read.
+A record is read in three steps: its name is compared with the present and earlier names of the
+expected type, missing fields are added, and fields that derive from others are filled in once those
+are read.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,19 +38,19 @@ def completed(plain: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _placement(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Before 0.2 a placement had no tier; `finished` corrects this one."""
+    """Add a tier, which placements lacked before 0.2; `finished` replaces it by the right one."""
     return plain if "tier" in plain else {**plain, "tier": Tier.NODE.value}
 
 
 def _delay_state(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Before 0.2 the gate kept the predictors, see `_knowledge`, and its waits as "spells"."""
+    """Rename `spells` to `waits`, and drop the predictors, which were in here before 0.2."""
     if "spells" not in plain:
         return plain
     return {"$": plain["$"], "timers": plain["timers"], "waits": plain["spells"]}
 
 
 def _knowledge(plain: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Before 0.2 what the predictors knew was part of the gate's state."""
+    """Move the predictors' state out of the gate's, where it was before 0.2."""
     gate = plain.get("gate")
     if "predictors" in plain or gate is None or "runs" not in gate:
         return plain
@@ -66,13 +66,13 @@ _COMPLETED: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
 
 
 def finished(record: Any, plain: Mapping[str, Any]) -> Any:
-    """Return a record with what had to be derived from the rest of it."""
+    """Return a record with the fields that derive from its other fields."""
     derive = _DERIVED.get(type(record).__name__)
     return record if derive is None else derive(record, plain)
 
 
 def _decision(record: Decision, plain: Mapping[str, Any]) -> Decision:
-    """Before 0.2 a placement's tier stood only among the features of its candidate."""
+    """Set the candidates' tiers, which before 0.2 were only in the features."""
     if not plain["candidates"] or "tier" in plain["candidates"][0]:
         return record
     tiers = np.rint(record.features[:, COLUMN["tier_frac"]] * 2).astype(int).tolist()
@@ -81,6 +81,7 @@ def _decision(record: Decision, plain: Mapping[str, Any]) -> Decision:
 
 
 def _place(record: Place, plain: Mapping[str, Any]) -> Place:
+    """Set the placement's tier from the chosen candidate, see `_decision`."""
     if "tier" in plain["placement"]:
         return record
     chosen: Lazy[Decision] = record.decision

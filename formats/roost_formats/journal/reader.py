@@ -1,7 +1,7 @@
-"""Reads a journal, also one that a daemon is writing: its runs, and every step of each.
+"""Reads a journal, also while a daemon writes it: its runs, and every step of each.
 
 The file is opened for reading only and read in short pieces, each a transaction of its own. So a
-reader never holds up the daemon's writes, nor the folding of its write-ahead log into the file.
+reader delays neither the daemon's writes nor the checkpoints of its write-ahead log.
 """
 
 import sqlite3
@@ -27,10 +27,10 @@ _DAMAGED = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One engine's life in a journal that is being read, as far as it had come by then.
+    """A run of a journal, up to its newest entry at the time of reading.
 
     Attributes:
-        last_sequence: number of its newest entry; 0 without entries.
+        last_sequence: number of the newest entry; 0 without entries.
     """
 
     number: int
@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One step as it was written: the codec's bytes."""
+    """One step in the codec's bytes."""
 
     sequence: int
     event: bytes
@@ -58,23 +58,23 @@ class JournalReader:
         path: the file.
 
     Raises:
-        JournalError: it is not a journal, or cannot be read; names the file and the cure.
+        JournalError: it is not a journal, or cannot be read; the text names file and cure.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path / FILE_NAME if path.is_dir() else path
         _check_header(self.path)
-        self._at_rest = _rest(self.path)
+        self._at_rest = _state_at_rest(self.path)
         try:
             self._db = _connect(self.path, is_at_rest=self._at_rest is not None)
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
 
     def runs(self) -> list[Run]:
-        """Every run, oldest first.
+        """Return every run, oldest first.
 
         Raises:
-            JournalError: one was written by a later version of Roost, or the file is damaged.
+            JournalError: a run was written by a later version of Roost, or the file is damaged.
         """
         runs = []
         plugins: dict[int, bytes] = dict(
@@ -98,7 +98,7 @@ class JournalReader:
                     " update Roost"
                 )
             version, policy, epoch_of_zero_s, began_s, config = head
-            told = RunHead(
+            run_head = RunHead(
                 version=version,
                 policy=policy,
                 epoch_of_zero_s=epoch_of_zero_s,
@@ -107,18 +107,19 @@ class JournalReader:
                 plugins=plugins.get(number, b""),
                 policies=policies.get(number, {}),
             )
-            runs.append(Run(number, told, count, last))
+            runs.append(Run(number, run_head, count, last))
         return runs
 
-    def _later_rows(self, table: str, columns: str, what: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a table; none where the journal is of a version before the table."""
-        named = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'"
+    def _plugins(self) -> list[tuple[Any, ...]]:
+        """Return (run, its plug-ins); the first journals had no such table."""
+        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'run_plugins'"
+        what = "the policies of its runs"
         if not self._rows(named, (), what):
             return []
         return self._rows(f"SELECT {columns} FROM {table} ORDER BY rowid", (), what)
 
     def entries(self, run: Run) -> Iterator[Entry]:
-        """Every entry of a run that was there when `runs` was asked, in order.
+        """Yield the entries of a run in order, up to the newest one when `runs` read it.
 
         Raises:
             JournalError: the file is damaged, or the daemon pruned the run meanwhile.
@@ -141,7 +142,7 @@ class JournalReader:
             sequence, count = piece[-1][0], count + len(piece)
 
     def steps(self, run: Run) -> Iterator[Step]:
-        """Every step of a run, in order.
+        """Yield the steps of a run in order.
 
         Raises:
             JournalError: as `entries`, or a record cannot be read.
@@ -150,23 +151,23 @@ class JournalReader:
             yield Step(self.event(entry), self.actions(entry))
 
     def event(self, entry: Entry) -> Event:
-        """What the engine was told.
+        """Return the event of an entry.
 
         Raises:
-            JournalError: the record cannot be read; names it.
+            JournalError: the record cannot be read; the text names it.
         """
         return self._decode(entry, entry.event, EVENT)
 
     def actions(self, entry: Entry) -> tuple[Action, ...]:
-        """What the engine answered.
+        """Return the engine's actions of an entry.
 
         Raises:
-            JournalError: the record cannot be read; names it.
+            JournalError: the record cannot be read; the text names it.
         """
         return self._decode(entry, entry.actions, ACTIONS)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._db.close()
 
     def _decode(self, entry: Entry, record: bytes, kind: type[_T]) -> _T:
@@ -179,7 +180,7 @@ class JournalReader:
             ) from error
 
     def _rows(self, query: str, arguments: tuple[int, ...], what: str) -> list[tuple[Any, ...]]:
-        """All at once: a cursor that is left open would hold its view of the log."""
+        """Return all rows at once: an open cursor would hold its view of the write-ahead log."""
         try:
             rows = self._db.execute(query, arguments).fetchall()
         except sqlite3.Error as error:
@@ -189,8 +190,8 @@ class JournalReader:
         return self._rows(query, arguments, what) if self._has_woken() else rows
 
     def _has_woken(self) -> bool:
-        """Whether a daemon has begun to write what lay at rest; if so, open it as one that is."""
-        if self._at_rest is None or self._at_rest == _rest(self.path):
+        """Whether a daemon has begun to write a file that was at rest; if so, open it again."""
+        if self._at_rest is None or self._at_rest == _state_at_rest(self.path):
             return False
         self._at_rest = None
         self._db.close()
@@ -210,10 +211,10 @@ class JournalReader:
 
 
 def _check_header(path: Path) -> None:
-    """Tell what is no database from a database that is damaged.
+    """Check that a file begins as an SQLite database does.
 
     Raises:
-        JournalError: it cannot be opened, is empty, or something else.
+        JournalError: the file cannot be opened, is empty, or is no database.
     """
     try:
         with path.open("rb") as file:
@@ -227,8 +228,8 @@ def _check_header(path: Path) -> None:
         raise JournalError(f"{path}: {what}; want {FILE_NAME} of roostd's paths.state_dir")
 
 
-def _rest(path: Path) -> tuple[int, int] | None:
-    """Size and time of a file that has no log beside it: it is whole. None: it has one."""
+def _state_at_rest(path: Path) -> tuple[int, int] | None:
+    """Return size and time of change of a file without a write-ahead log; None: it has a log."""
     if path.with_name(f"{path.name}-wal").exists():
         return None
     status = path.stat()
@@ -240,8 +241,8 @@ def _connect(path: Path, *, is_at_rest: bool) -> sqlite3.Connection:
 
     Args:
         path: a database.
-        is_at_rest: nobody writes it, so no log need be made beside it: the folder may be somebody
-            else's, and roostd could not write a log that is.
+        is_at_rest: no process writes the database, so SQLite must not create a log beside it: the
+            folder may be read-only, and roostd could not write a log of another owner.
     """
     address = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if is_at_rest else ''}"
     connection = sqlite3.connect(address, uri=True, isolation_level=None)

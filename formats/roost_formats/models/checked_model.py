@@ -1,4 +1,4 @@
-"""A loaded model, watched while it answers: calls and answers are checked against its signature."""
+"""A loaded model whose inputs, answers and answer times are checked against its signature."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -36,7 +36,7 @@ class CheckedModel:
         columns: Mapping[str, tuple[str, ...]],
         clock: Callable[[], float],
     ) -> None:
-        """Watch a session.
+        """Wrap a session.
 
         Args:
             session: the model in its runtime.
@@ -51,7 +51,7 @@ class CheckedModel:
         self._session, self._clock = session, clock
         self._input_names = frozenset(tensor.name for tensor in signature.inputs)
         self._slow_count = 0
-        self._rests_until_s: float | None = None
+        self._out_of_service_until_s: float | None = None
 
     def ask(self, inputs: Arrays) -> dict[str, Array]:
         """Return the model's answer to one batch.
@@ -69,8 +69,9 @@ class CheckedModel:
                 the runtime failed, the model was too slow too often, or it is out of service.
         """
         began_s = self._clock()
-        if self._rests_until_s is not None and began_s < self._rests_until_s:
-            left_s = self._rests_until_s - began_s
+        until_s = self._out_of_service_until_s
+        if until_s is not None and began_s < until_s:
+            left_s = until_s - began_s
             raise PolicyError(f"{self.name} is out of service for {left_s:.0f} s: it was too slow")
         if inputs.keys() != self._input_names:
             wanted = ", ".join(tensor.name for tensor in self.signature.inputs)
@@ -110,16 +111,16 @@ class CheckedModel:
     def _note_time(self, took_s: float) -> None:
         budget = self.signature.budget
         if took_s <= budget.answer_s:
-            self._slow_count, self._rests_until_s = 0, None
+            self._slow_count, self._out_of_service_until_s = 0, None
             return
         self._slow_count += 1
         if self._slow_count >= budget.slow_limit:
-            # The count stays: after the rest a single slow answer takes it out of service again.
-            self._rests_until_s = self._clock() + budget.rest_s
+            # The count stays, so one more slow answer later takes the model out of service again.
+            self._out_of_service_until_s = self._clock() + budget.out_of_service_s
             raise PolicyError(
                 f"{self.name} took {took_s * 1000:.1f} ms, more than"
                 f" {budget.answer_s * 1000:g} ms {self._slow_count} times in a row;"
-                f" out of service for {budget.rest_s:g} s"
+                f" out of service for {budget.out_of_service_s:g} s"
             )
 
 
@@ -127,7 +128,7 @@ def _sizes_of(tensors: Sequence[Tensor], arrays: Arrays) -> dict[str, int]:
     """Return the value of every symbol in the shapes of some arrays.
 
     Args:
-        tensors: what the arrays should be.
+        tensors: the expected types and sizes.
         arrays: one for each tensor.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The shapes of everything that a graph computes, inferred before a runtime allocates any of it.
+"""Infers the shapes of all values that a graph computes, before a runtime allocates them.
 
-A file states only the shapes of inputs, outputs and weights. What lies between can be far larger: a
-Concat of a value with itself doubles it, and two dozen of them in a row need gigabytes.
+A file states only the shapes of inputs, outputs and weights. The values between them can be far
+larger: a Concat of a value with itself doubles it, and two dozen of them in a row need gigabytes.
 Page: docs/policy.md.
 """
 
@@ -36,7 +36,7 @@ def check_shapes(graph: OnnxGraph, signature: Signature) -> None:
                 f"the model computes {tensor.name}{describe(shape)};"
                 f" want {tensor.name}{describe(wanted)}"
             )
-    # A graph can keep all of its values in memory until its last operation, so sums count too.
+    # A graph can keep all of its values in memory until its last operation, so the sum is limited.
     constants = _constants(graph)
     computed = [name for node in graph.nodes for name in node.outputs if name not in constants]
     for names, is_constant in ((constants, True), (computed, False)):
@@ -81,7 +81,7 @@ def _inferred(node: OnnxNode, name: str, shapes: Mapping[str, Shape]) -> Shape:
 
 
 def _inputs_of(node: OnnxNode) -> tuple[str, ...]:
-    """The values that an operation reads; absent last inputs may stand there as empty names."""
+    """Return the inputs of an operation without the empty names of absent last inputs."""
     count = len(node.inputs)
     while count and not node.inputs[count - 1]:
         count -= 1
@@ -89,7 +89,7 @@ def _inputs_of(node: OnnxNode) -> tuple[str, ...]:
 
 
 def _constants(graph: OnnxGraph) -> set[str]:
-    """The weights, and the values computed from weights alone: a runtime computes them at load."""
+    """Return the weights and the values computed from weights alone: a runtime does so at load."""
     constants = set(graph.weights)
     for node in graph.nodes:
         if constants.issuperset(_inputs_of(node)):
@@ -98,7 +98,7 @@ def _constants(graph: OnnxGraph) -> set[str]:
 
 
 def _elements(shape: Shape) -> int:
-    """The numbers in a value, for a batch of one item."""
+    """Return how many numbers a value holds, for a batch of one item."""
     return math.prod(size.of_one_item for size in shape)
 
 

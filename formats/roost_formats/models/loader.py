@@ -1,8 +1,9 @@
-"""Loading a model of any kind, and everything that must hold before it may answer.
+"""Loads a model of any kind, after the checks that it must pass.
 
-A model is advice from outside: its file is measured, hashed, taken apart and tried on a known batch
-before it is used, and watched while it answers. Whatever fails is a PolicyError, and a heuristic
-answers in the model's place. Page: docs/policy.md.
+A model file is untrusted: its size and hash are compared with the manifest, its graph is parsed and
+checked, and it must answer a known batch correctly before it is used; its later answers are checked
+too. Every failure is a PolicyError, and a heuristic answers in the model's place. Page:
+docs/policy.md.
 """
 
 import hashlib
@@ -83,14 +84,14 @@ def check_identity(manifest: Manifest, content: bytes, signature: Signature) -> 
 
 
 def check_graph(graph: OnnxGraph, signature: Signature) -> Signature:
-    """Check names, types and shapes at the model's ends, and the size of all that lies between.
+    """Check a model's inputs and outputs, and the sizes of all values between them.
 
     Returns:
         The signature with the sizes that the file has fixed.
 
     Raises:
         PolicyError: inputs or outputs differ from the signature's, or graph_shapes.check_shapes
-            refuses what lies between them.
+            refuses a value between them.
     """
     sizes: dict[str, int] = {}
     inputs = graph.fed_inputs()
@@ -133,7 +134,7 @@ def check_columns(manifest: Manifest, signature: Signature, fixed: Signature) ->
 
 
 def check_canary(model: CheckedModel, manifest: Manifest) -> None:
-    """Check that a model still answers what it answered where it was made.
+    """Check that a model gives the answer that it gave where it was made.
 
     Raises:
         PolicyError: it does not, or the manifest's batch is unusable.
@@ -159,8 +160,8 @@ def open_session(content: bytes, signature: Signature) -> Session:
         PolicyError: the runtime is not installed, or refuses the model.
     """
     try:
-        # Here, not above: it costs a quarter of a second and 60 MB, which a daemon without a
-        # model need not pay, and a daemon whose installation lacks it must still start.
+        # Imported here: it costs a quarter of a second and 60 MB, which a daemon without a model is
+        # spared, and a daemon whose installation lacks it must still start.
         from roost_formats.models.onnx_session import OnnxSession
     except ImportError as error:
         raise PolicyError(f"onnxruntime cannot be imported: {error}") from error
@@ -173,7 +174,7 @@ def _match(
     signature: Signature,
     sizes: dict[str, int],
 ) -> bool:
-    """Whether a file declares the tensors, in any order; notes the sizes that the file fixes."""
+    """Whether a file declares the tensors, in any order; adds the sizes it fixes to `sizes`."""
     by_name = {value.name: value for value in values}
     return (
         len(values) == len(tensors)
@@ -205,7 +206,7 @@ def _described(values: Sequence[OnnxValue]) -> str:
 
 
 def _wanted(tensors: Sequence[Tensor], signature: Signature) -> str:
-    """The tensors as OnnxValue.describe would give them; a file may name the batch as it likes."""
+    """Return the tensors as OnnxValue.describe does; "?" where a file may use any name or size."""
     return ", ".join(
         f"{tensor.dtype} {tensor.name}"
         f"[{', '.join('?' if s in signature.batch else str(s) for s in tensor.sizes)}]"

@@ -1,6 +1,6 @@
-"""The manifest of a model: its kind, how it was made, and a batch that shows whether it works.
+"""The manifest of a model: its kind, how it was made, and a batch with the expected answer.
 
-It stands beside the model under the same name, with the ending .json. Page: docs/policy.md.
+It is in the model's folder under the same name, with the ending .json. Page: docs/policy.md.
 """
 
 import json
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Manifest:
-    """What a model states about itself.
+    """The statements of a model's maker about it.
 
     Attributes:
         kind: of the model, a key of signature.KINDS.
@@ -35,7 +35,7 @@ class Manifest:
         size_bytes: of the model file.
         canary_inputs: the batch that is asked at load.
         canary_outputs: what the model answered to it where it was made.
-        card: for people: training command, seed, versions, figures. No program reads it.
+        card: for people only: training command, seed, versions, figures.
     """
 
     kind: str
@@ -106,7 +106,7 @@ class Manifest:
 
 
 def manifest_path(model_path: Path) -> Path:
-    """Return where the manifest of a model stands."""
+    """Return the path of a model's manifest."""
     return model_path.with_suffix(".json")
 
 
@@ -114,7 +114,7 @@ _Parts = tuple[Mapping[str, tuple[str, ...]], Arrays, Arrays]  # columns, canary
 
 
 def _parts_1(body: Mapping[str, object]) -> _Parts:
-    """The entries that format 1 writes otherwise than format 2."""
+    """Return the entries that format 1 writes differently from format 2."""
     (features,), (score,) = SCORE.inputs, SCORE.outputs
     columns = {features.name: _entry(body, "columns", _texts)}
     canary = _entry(body, "canary", _mapping)

@@ -1,8 +1,8 @@
-"""What an ONNX file holds, read without trusting it and before any runtime sees it.
+"""Reads an untrusted ONNX file, before a runtime does.
 
-A model file may come from anywhere, and runtimes have had holes (external data that reads other
-files, attributes that allocate memory). So this reader takes the little that a model of the given
-kind needs and refuses the rest: a flat graph of allowed operators over small float matrices.
+A model file may come from anywhere, and runtimes have had vulnerabilities (external data that reads
+other files, attributes that allocate memory). So this reader accepts only what a model of the given
+kind needs, a flat graph of allowed operators over small float matrices, and refuses the rest.
 
 Source of the field numbers: onnx.proto of ONNX 1.23. Page: docs/policy.md.
 """
@@ -41,7 +41,7 @@ class OnnxValue:
     """An input or output of the graph.
 
     Attributes:
-        name: by which nodes refer to it.
+        name: that nodes refer to.
         dtype: the type of its numbers; None for a type that no signature uses.
         dimensions: None stands for a dimension that the file does not fix.
     """
@@ -73,14 +73,14 @@ class OnnxGraph:
 
 
 def read_onnx(model: bytes, signature: Signature) -> OnnxGraph:
-    """Return what a model file holds, checked piece by piece against its kind's limits.
+    """Return the graph of a model file, checked against the limits of its kind.
 
     Args:
         model: the file's bytes.
         signature: of the model's kind; says which operators and sizes are allowed.
 
     Raises:
-        PolicyError: the file is damaged, or holds something that its kind has no need of.
+        PolicyError: the file is damaged, or holds something that its kind does not need.
     """
     fields = _Fields(model, "model", signature.title)
     fields.refuse({20: "training information", 25: "functions of its own"})
@@ -106,10 +106,10 @@ def read_onnx(model: bytes, signature: Signature) -> OnnxGraph:
 
 
 class _Fields:
-    """The fields of one protobuf message, by number, in the order they stand in."""
+    """The fields of one protobuf message, by number, in the message's order."""
 
     def __init__(self, message: bytes, what: str, title: str) -> None:
-        """Take a message apart.
+        """Parse a message.
 
         Args:
             message: its bytes.
@@ -122,22 +122,22 @@ class _Fields:
             self._by_number.setdefault(number, []).append(value)
 
     def refuse(self, numbers: Mapping[int, str]) -> None:
-        """Raise if any of these fields is there."""
+        """Raise PolicyError if the message has any of these fields."""
         for number, name in numbers.items():
             if number in self._by_number:
                 raise PolicyError(f"the {self.what} has {name}; {self._title} may not")
 
     def inner(self, number: int, what: str) -> "_Fields":
-        """The fields of the one message in a field."""
+        """Return the fields of the one message in a field."""
         return _Fields(self.one_bytes(number), what, self._title)
 
     def inner_all(self, number: int, what: str) -> "Iterator[_Fields]":
-        """The fields of every message in a field."""
+        """Yield the fields of every message in a field."""
         for message in self.all_bytes(number):
             yield _Fields(message, what, self._title)
 
     def all_bytes(self, number: int) -> list[bytes]:
-        """Every value of a field of texts, blobs or messages."""
+        """Return every value of a field of texts, blobs or messages."""
         values = list[bytes]()
         for value in self._by_number.get(number, []):
             if not isinstance(value, bytes):
@@ -146,7 +146,7 @@ class _Fields:
         return values
 
     def one_bytes(self, number: int) -> bytes:
-        """The one value of a field; two would let readers disagree on which counts."""
+        """Return the one value of a field; of two values, readers may use different ones."""
         values = self.all_bytes(number)
         if len(values) != 1:
             raise PolicyError(
@@ -155,7 +155,7 @@ class _Fields:
         return values[0]
 
     def text(self, number: int) -> str:
-        """The text of a field, empty where it is absent."""
+        """Return the text of a field, empty where it is absent."""
         if number not in self._by_number:
             return ""
         try:
@@ -164,14 +164,14 @@ class _Fields:
             raise PolicyError(f"damaged model: a name in the {self.what} is no text") from error
 
     def texts(self, number: int) -> tuple[str, ...]:
-        """Every text of a field."""
+        """Return every text of a field."""
         try:
             return tuple(value.decode() for value in self.all_bytes(number))
         except UnicodeDecodeError as error:
             raise PolicyError(f"damaged model: a name in the {self.what} is no text") from error
 
     def integers(self, number: int) -> list[int]:
-        """Every integer of a field, packed or not."""
+        """Return every integer of a field, packed or not."""
         values = list[int]()
         for value in self._by_number.get(number, []):
             if isinstance(value, int):
@@ -184,7 +184,7 @@ class _Fields:
         return [value - (1 << 64) if value >> 63 else value for value in values]
 
     def integer(self, number: int) -> int | None:
-        """The one integer of a field, None where it is absent."""
+        """Return the one integer of a field, None where it is absent."""
         values = self.integers(number)
         if len(values) > 1:
             raise PolicyError(f"damaged model: the {self.what} has field {number} twice")

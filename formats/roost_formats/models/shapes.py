@@ -67,7 +67,7 @@ def shape_after(operator: str, inputs: Sequence[Shape], attributes: Attributes) 
     """Return the shape of an operator's output.
 
     Raises:
-        ValueError: the operator cannot take these inputs, or has no rule; the text goes on after
+        ValueError: the operator cannot take these inputs, or has no rule; the text continues
             the operator's name.
     """
     rule = _RULES.get(operator)
@@ -88,7 +88,7 @@ def operators() -> frozenset[str]:
 
 
 def _broadcast(left: Shape, right: Shape) -> Shape:
-    """The shape of an operation on pairs of numbers: a size of 1 is repeated to fit the other."""
+    """Return the shape of an operation on pairs of numbers: a size of 1 is repeated to fit."""
     rank = max(len(left), len(right))
     pairs = zip(
         (_ONE,) * (rank - len(left)) + left, (_ONE,) * (rank - len(right)) + right, strict=True
@@ -134,7 +134,7 @@ def _concat(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
 
 
 def _matmul(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
-    """A vector on the left is a row, a vector on the right a column; either is dropped after."""
+    """Return the shape of a product; a vector counts as a row or column that the result lacks."""
     left, right = inputs
     if not left or not right:
         raise ValueError("one is a single number")
@@ -163,7 +163,7 @@ def _check_inner(left: Size, right: Size) -> None:
 
 
 def _axis(value: float, shape: Shape) -> int:
-    """An axis counted from the first dimension; ONNX counts negative ones from the end."""
+    """Return an axis, counted from the first dimension; ONNX counts negative ones from the end."""
     if not isinstance(value, int) or not -len(shape) <= value < len(shape):
         raise ValueError(f"there is no axis {value}")
     return value % len(shape)

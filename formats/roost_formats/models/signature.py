@@ -1,7 +1,7 @@
-"""Signatures: what the loader demands of a model of each kind, and the registry of the kinds.
+"""Signatures: the loader's requirements for each kind of model, and the registry of the kinds.
 
-A new kind of model is one Signature in KINDS, and an adapter that turns what the engine hands over
-into the signature's inputs and its outputs into the engine's answer; score.py is the example.
+A new kind of model needs a Signature in KINDS, and an adapter from the engine's arguments to the
+signature's inputs and from its outputs to the engine's result; score.py is the example.
 Page: docs/policy.md.
 """
 
@@ -97,17 +97,17 @@ class Budget:
     Attributes:
         answer_s: an answer that takes longer is slow.
         slow_limit: this many slow answers in a row take the model out of service.
-        rest_s: how long it stays out of service; after that it gets one more try.
+        out_of_service_s: for which the model is not asked; after that it gets one more try.
     """
 
     answer_s: float
-    slow_limit: int = 3  # one slow answer alone may be the kernel's doing
-    rest_s: float = 60.0
+    slow_limit: int = 3  # a single slow answer may be due to the kernel's scheduling
+    out_of_service_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a model of one kind reads, answers and may cost.
+    """The inputs, outputs and limits of a kind of model.
 
     Attributes:
         kind: its name in manifests and in the registry.
@@ -136,7 +136,7 @@ class Signature:
     allowed_operators: frozenset[str] = PLAIN_OPERATORS
 
     def __post_init__(self) -> None:
-        """Check that the signature makes sense.
+        """Check that the signature is consistent.
 
         Raises:
             ValueError: two tensors have one name, a tensor has a type that no reader here knows or

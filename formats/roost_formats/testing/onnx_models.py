@@ -77,7 +77,7 @@ def operation(
 
 @dataclass(slots=True)
 class ModelParts:
-    """A model that answers as the heuristic does, in parts that a test can spoil.
+    """A model that answers as the heuristic does, in parts that a test can replace.
 
     Attributes:
         nodes: encoded NodeProto.
@@ -117,10 +117,10 @@ class ModelParts:
 
 
 def doubling_parts(times: int, axis: int) -> ModelParts:
-    """A model that answers as the heuristic does, and on the way doubles its features many times.
+    """Return a model that answers as the heuristic does, and doubles its features many times.
 
-    The doubled value counts nothing: it is multiplied by zero, then reduced to one number a
-    candidate that is added to the score. No reader of shapes at the model's ends can notice it.
+    The doubled value has no effect: it is multiplied by zero, then reduced to one number for each
+    candidate, which is added to the score. The shapes of the inputs and outputs do not show it.
 
     Args:
         times: how often the value is doubled.
@@ -152,7 +152,7 @@ def doubling_parts(times: int, axis: int) -> ModelParts:
 
 
 def order_parts() -> ModelParts:
-    """A model of kind order with 3 features a job and 2 of the cluster.
+    """Return a model of kind order with 3 features of each job and 2 of the cluster.
 
     The rank is the job's first feature less its second, times the cluster's first.
     """
@@ -179,7 +179,7 @@ def install_model(
     columns: tuple[str, ...] = COLUMNS,
     canary_scores: NDArray[np.float32] | None = None,
 ) -> Path:
-    """Write a score policy and a manifest that fits it, unless told otherwise.
+    """Write a score policy and its manifest, which fits it unless the arguments differ.
 
     Returns:
         The model's path.

@@ -1,4 +1,4 @@
-"""Sessions and a clock for tests: models that answer rightly, wrongly, late or not at all."""
+"""Sessions and a clock for tests: models that answer correctly, wrongly, slowly or not at all."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from roost_formats.models.signature import FLOAT32
 
 
 class FakeClock:
-    """Stands still until a test or a SlowSession moves it."""
+    """A clock that changes only when a test or a SlowSession sets it."""
 
     def __init__(self, now_s: float = 100.0) -> None:
         self.now_s = now_s
@@ -21,7 +21,7 @@ class FakeClock:
 
 
 class FakeSession:
-    """Answers what a function makes of the inputs; records what it was asked."""
+    """Answers with a function of the inputs, and records the inputs."""
 
     def __init__(self, answer: Callable[[Arrays], Arrays]) -> None:
         self.answer = answer
@@ -34,7 +34,7 @@ class FakeSession:
 
 
 class NanSession:
-    """Spoils the last number of every float answer of another session."""
+    """Replaces the last number of every float answer of another session."""
 
     def __init__(self, session: Session, value: float = np.nan) -> None:
         self.session, self.value = session, value
@@ -71,21 +71,21 @@ class FailingSession:
 
 
 class SlowSession:
-    """Takes a time by a fake clock before it passes on the answer of another session."""
+    """Advances a fake clock, then returns the answer of another session."""
 
     def __init__(self, session: Session, clock: FakeClock, *took_s: float) -> None:
         """Slow a session down.
 
         Args:
             session: the other.
-            clock: moved by each answer.
-            took_s: what the answers take, one after the other; later ones take no time.
+            clock: advanced by each answer.
+            took_s: the durations of the answers, in order; later answers take no time.
         """
         self.session, self.clock = session, clock
         self.plan(*took_s)
 
     def plan(self, *took_s: float) -> None:
-        """Set what the next answers take."""
+        """Set the durations of the next answers."""
         self._took_s = list(took_s)
 
     def run(self, inputs: Arrays) -> Arrays:

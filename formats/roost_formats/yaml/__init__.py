@@ -1,5 +1,5 @@
-"""YAML files that people write: every key knows its line, and every problem is reported at once.
+"""YAML files that people write: the line of every key is known, all problems are reported at once.
 
-Lives here: the tree with line numbers, and problems in words.
-Does not belong here: what keys a file has.
+Lives here: the tree with line numbers, and the descriptions of problems.
+Does not belong here: the keys of a particular file.
 """

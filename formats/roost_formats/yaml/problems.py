@@ -1,4 +1,4 @@
-"""Saying what is wrong with a configuration, where, and what would be right."""
+"""Describes the problems of a configuration: each with its line and the cure."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -33,13 +33,13 @@ def describe(
     sources: Mapping[tuple[str, ...], str],
     fallback_source: str,
 ) -> Iterator[str]:
-    """Turn pydantic's findings into one line each, in the order of the file.
+    """Yield one line for each problem that pydantic found, in the order of the file.
 
     Args:
-        error: what the validation found.
+        error: the failed validation.
         root: the model that was validated.
         sources: "FILE:LINE" of every key that was given.
-        fallback_source: for a finding about the file as a whole.
+        fallback_source: for a problem of the file as a whole.
     """
     found = [_one(detail, root, sources, fallback_source) for detail in error.errors()]
     yield from (text for _, text in sorted(found, key=lambda item: item[0]))
@@ -58,10 +58,10 @@ def _one(
     )
     name, _, line = source.rpartition(":")
     order = (name, int(line)) if line.isdigit() else (source, 0)
-    return order, f"{source}: {'.'.join(path)}: {_said(detail, path, root)}"
+    return order, f"{source}: {'.'.join(path)}: {_problem(detail, path, root)}"
 
 
-def _said(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel]) -> str:
+def _problem(detail: ErrorDetails, path: tuple[str, ...], root: type[BaseModel]) -> str:
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown_key(path, root)

@@ -1,8 +1,8 @@
-"""YAML as configuration files need it: every key knows its line, nothing is silently dropped.
+"""Reads YAML for configuration files: the line of every key is known, nothing is silently dropped.
 
-Stricter than YAML 1.1 where that surprises: `off` and `yes` are words, not truth values, `1:30`
-is no number, a key that stands twice is a problem, and there are no aliases (they expand without
-bound).
+Stricter than YAML 1.1 where that surprises users: `off` and `yes` are words, not truth values,
+`1:30` is no number, a key that occurs twice is a problem, and aliases are refused (they expand
+without bound).
 """
 
 import re
@@ -21,7 +21,7 @@ MOST_LEVELS = 32
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong in a file; `line` counts from 1."""
+    """A problem of a file; `line` counts from 1."""
 
     line: int
     text: str
@@ -29,12 +29,12 @@ class Problem:
 
 @dataclass(slots=True)
 class Tree:
-    """What a file says.
+    """The content of a file.
 
     Attributes:
         values: plain dicts, lists and scalars.
-        lines: where each key stands; the root is the empty path.
-        problems: what is wrong with the file as YAML.
+        lines: the line of each key; the root is the empty path.
+        problems: of the file as YAML.
     """
 
     values: dict[str, object] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def read_tree(text: str) -> Tree:
 
 
 def _refused_events(text: str) -> Iterator[Problem]:
-    """Yield what makes the text too dear to build: aliases, and too deep a nesting, which ends it.
+    """Yield what would cost too much to build: aliases, and the first nesting that is too deep.
 
     Raises:
         yaml.YAMLError: it is not YAML.
@@ -102,7 +102,7 @@ def _refused_events(text: str) -> Iterator[Problem]:
 
 
 def read_scalar(text: str) -> object:
-    """Read one value as a file would have it: "15" is a number, "off" a word."""
+    """Return a text's value as in a file: "15" is a number, "off" a word."""
     tree = read_tree(f"value: {text}")
     return text if tree.problems else tree.values["value"]
 
@@ -162,10 +162,10 @@ def _syntax_problem(error: Exception) -> Problem:
 
 
 def lookup(values: Mapping[str, object], path: KeyPath) -> object:
-    """The value at a path.
+    """Return the value at a path.
 
     Raises:
-        KeyError: nothing stands there.
+        KeyError: the path does not exist.
     """
     here: object = values
     for key in path:

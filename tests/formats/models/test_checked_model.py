@@ -30,7 +30,7 @@ PLACE = Signature(
         Tensor(name="choice", sizes=("link", 2), dtype=INT64),
     ),
     canary_tolerance=1e-5,
-    budget=Budget(answer_s=0.010, slow_limit=2, rest_s=30.0),
+    budget=Budget(answer_s=0.010, slow_limit=2, out_of_service_s=30.0),
 )
 
 

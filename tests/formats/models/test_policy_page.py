@@ -97,7 +97,7 @@ def test_checks_name_the_operators_and_limits_of_every_kind(signature: Signature
     time = meanings_of("| Check | Holds for every call |")["Time"]
     assert signature.budget.slow_limit == 3
     assert time.startswith("three answers in a row")
-    assert f"out of service for {signature.budget.rest_s:g} s" in time
+    assert f"out of service for {signature.budget.out_of_service_s:g} s" in time
 
 
 def test_lists_exactly_the_entries_of_a_manifest(tmp_path: Path) -> None:
