@@ -71,7 +71,7 @@ class GateSection(Section):
 
     kind: Annotated[GateKind, Field(strict=False)] = Field(
         default=GateKind.OPEN,
-        description="open (every job takes what is free), delay, or dally (to compare with)",
+        description="which gate; docs/delay.md lists the kinds",
     )
     delay_weight: Annotated[float, Field(ge=0, le=100)] = Field(
         default=1.0, description="weight of a second of waiting against a second of run time saved"

@@ -110,10 +110,9 @@ class JournalReader:
             runs.append(Run(number, run_head, count, last))
         return runs
 
-    def _plugins(self) -> list[tuple[Any, ...]]:
-        """Return (run, its plug-ins); the first journals had no such table."""
-        named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'run_plugins'"
-        what = "the policies of its runs"
+    def _later_rows(self, table: str, columns: str, what: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a table; none where the journal is of a version before the table."""
+        named = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{table}'"
         if not self._rows(named, (), what):
             return []
         return self._rows(f"SELECT {columns} FROM {table} ORDER BY rowid", (), what)

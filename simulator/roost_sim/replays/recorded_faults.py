@@ -95,7 +95,9 @@ class RecordedFaults:
             name: _asking(name) for name in _QUESTIONS[slot] if hasattr(type(policy), name)
         }
         if slot == "preemption":
-            methods["rebids"] = property(lambda self: self.ask(lambda: self._policy.rebids))
+            methods["renews_leases"] = property(
+                lambda self: self.ask(lambda: self._policy.renews_leases)
+            )
         return cast(_T, type(cls.__name__, (cls,), methods)(policy))
 
     def expect(self, failed: PolicyFailed) -> None:

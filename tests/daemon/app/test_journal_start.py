@@ -82,7 +82,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is tried again at once."""
     monkeypatch.setattr(daemon_module, "JOURNAL_RETRY_S", 0.05)
-    monkeypatch.setattr(daemon_module, "HOUSEKEEPING_S", 0.02)
+    monkeypatch.setattr(daemon_module, "UPKEEP_S", 0.02)
 
 
 async def place_one(daemon: Running, slurm: SlurmStandIn) -> None:

@@ -201,7 +201,7 @@ def test_a_model_that_is_too_slow_three_times_is_out_of_service_for_a_minute(
     assert "more than 50 ms 3 times in a row; out of service for 60 s" in told[0]
     assert placed(actions).keys() == {"1"}
 
-    clock.now_s += ORDER.budget.rest_s
+    clock.now_s += ORDER.budget.out_of_service_s
     harness.queue(job("3", gpus=1), job("4", gpus=1))
     assert failures(harness.actions)[-1].reason == told[-1]
     assert harness.engine.fault_counts["order"] == len(told)
