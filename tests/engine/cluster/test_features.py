@@ -1,10 +1,9 @@
-"""features: columns that stay fractions, and the order of the heuristic's questions."""
+"""features: columns that stay fractions, and the weights of the heuristic."""
 
 import ast
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,7 +20,6 @@ from roost_engine.cluster.features import (
 )
 from roost_engine.domain.model import NodeName
 from roost_engine.placement.search import find_candidates
-from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import bridges, job, node, shape, topology
 
 any_load = arrays(np.float32, (8, 4), elements=st.floats(width=32))
@@ -61,39 +59,6 @@ def test_the_link_scale_keeps_the_order_of_links() -> None:
     assert (np.diff(scaled[:-1]) > 0).all()
     assert scaled[0] == 0
     assert scaled[-2] == scaled[-1] == 1
-
-
-def score_of(**columns: float) -> float:
-    features = np.zeros((1, len(COLUMNS)), dtype=np.float32)
-    for name, value in columns.items():
-        features[0, COLUMN[name]] = value
-    return float(HeuristicScore().score(features)[0])
-
-
-@pytest.mark.parametrize(
-    ("better", "worse"),
-    [
-        ({"tier_frac": 0.0}, {"tier_frac": 0.5}),
-        ({"tier_frac": 0.5}, {"tier_frac": 1.0}),
-        ({"link_frac": 0.9}, {"link_frac": 0.8}),
-        ({"link_best_frac": 1.0}, {"link_best_frac": 0.5}),
-        ({"fragmentation_frac": 0.0}, {"fragmentation_frac": 0.1}),
-        ({"leftover_frac": 0.125}, {"leftover_frac": 0.25}),
-        ({"switch_sm_frac": 0.1}, {"switch_sm_frac": 0.2}),
-        ({"root_pcie_frac": 0.1}, {"root_pcie_frac": 0.2}),
-        ({"node_nvlink_frac": 0.1}, {"node_nvlink_frac": 0.2}),
-        ({"node_sm_frac": 0.2}, {"switch_sm_frac": 0.2}),
-    ],
-)
-def test_the_heuristic_prefers(better: dict[str, float], worse: dict[str, float]) -> None:
-    assert score_of(**better) > score_of(**worse)
-
-
-def test_all_neighbours_weigh_less_than_one_gpu_left_over_of_eight() -> None:
-    loudest = dict.fromkeys((name for name in COLUMNS if name.count("_") == 2), 1.0)
-    del loudest["link_best_frac"], loudest["load_known_frac"]
-    assert len(loudest) == 12
-    assert score_of(**loudest) > score_of(leftover_frac=1 / 8)
 
 
 def test_the_weights_match_the_columns() -> None:
