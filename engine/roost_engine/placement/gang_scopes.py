@@ -229,7 +229,7 @@ class ManyNodes:
         """Nodes, their free masks and kinds, int64 [node], in the order of `best` but for links."""
         cluster, nodes = self._cluster, self._nodes
         place_of_rack = np.zeros(len(cluster.rack_nodes), dtype=np.int64)
-        place_of_rack[self._racks] = np.arange(len(self._racks))
+        place_of_rack[list(self._racks)] = np.arange(len(self._racks))  # a tuple would be one index
         # One number to sort by, as hours, minutes and seconds make one number of seconds: the
         # second rack, 3 free GPUs and half of the load are (1 * 17 + 3) * 1024 + 512.
         place = place_of_rack[cluster.rack_id[nodes]] * (MAX_GPUS + 1) + POPCOUNT[self._free]

@@ -131,3 +131,16 @@ def test_nodes_with_the_same_gpus_free_are_grouped() -> None:
         alike.group.free: nodes_in(alike.nodes) for alike in FewNodes(cluster, 0b111, (0,)).alike
     }
     assert found == {0xFF: [0, 2], 0xFE: [1]}
+
+
+def test_a_gang_is_found_in_one_rack_of_more_than_64_nodes() -> None:
+    """The search looks at so many nodes as arrays."""
+    cluster = Cluster()
+    for number in range(70):
+        cluster.apply_node(node(f"n{number}", rack="r"))
+    cluster.hold(JobId("1"), [NodeShare(node("n68").name, (6, 7))])
+    nodes, wanted = cluster.gpu_free.at_least[2], shape(2, 3)
+    found = find_gangs(cluster, wanted, nodes, NO_NODES)
+    expected = every_node.gangs(cluster, wanted, nodes, NO_NODES)
+    assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
+    assert (0, 1, 68) in [gang.nodes for gang in found]  # the fullest node goes first
