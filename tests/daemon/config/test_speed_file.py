@@ -31,20 +31,6 @@ def test_speeds_are_relative_to_one_node(tmp_path: Path) -> None:
     assert table.speeds("other", 8) is None
 
 
-def test_between_numbers_of_gpus_the_nearest_counts(tmp_path: Path) -> None:
-    table = TableOfSpeeds(load_speeds(write(tmp_path, f"{HEAD}a,4,1,.9,.8\na,16,1,.5,.4\n")))
-    near, far = TierSpeeds(1.0, 0.9, 0.8), TierSpeeds(1.0, 0.5, 0.4)
-    # 8 is twice 4 and half of 16: the smaller of the two.
-    assert [table.speeds("a", gpus) for gpus in (2, 8, 9, 64)] == [near, near, far, far]
-
-
-def test_a_job_that_names_no_model_is_the_median_of_all(tmp_path: Path) -> None:
-    text = f"{HEAD}a,8,1,.9,.8\nb,8,1,.7,.7\nc,8,1,.2,.1\n"
-    table = TableOfSpeeds(load_speeds(write(tmp_path, text)))
-    assert table.typical(8) == TierSpeeds(1.0, 0.7, 0.7)
-    assert table.typical(1) == TierSpeeds(1.0, 1.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -1,0 +1,139 @@
+"""predictors: what waits and runs teach about speed and run time."""
+
+import pytest
+from tests.engine.offers import ACROSS, NODE, RACK, outcome, record, run
+
+from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord
+from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.predictors import Predictors, PredictorsState
+from roost_engine.prediction.speed import SpeedState, TierSpeeds
+from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
+
+BERT = TierSpeeds(1.0, 0.5, 0.125)
+
+
+def predictors() -> Predictors:
+    """Predictors that know the speeds of bert on 8 GPUs or about as many."""
+    row = ModelSpeeds(model="bert", gpu_count=8, speeds=BERT)
+    return Predictors(TableOfSpeeds((row,)))
+
+
+def bert(job_id: str = "1", gpus: int = 8) -> JobRecord:
+    return record(job_id, gpus, model="bert", name="train")
+
+
+def running_speed_frac(known: Predictors, job_id: str = "1") -> float:
+    return dict(known.state().run_time.running)[JobId(job_id)].speed_frac
+
+
+def learned_s(known: Predictors) -> float:
+    """Seconds at full speed of all runs that ended."""
+    return sum(dict(known.state().run_time.kinds)["all"].spent_s)
+
+
+def test_a_job_is_classified_by_what_it_loses_one_tier_out() -> None:
+    estimate, on_node = predictors().classified(bert(), NODE)
+    assert estimate.speeds == BERT
+    assert on_node == TimerClass.of(8, 1 - 0.5)
+    assert predictors().classified(bert(gpus=16), RACK)[1] == TimerClass.of(16, 1 - 0.125 / 0.5)
+    assert predictors().classified(bert(), ACROSS)[1] == TimerClass.of(8, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tier", "speed_frac"),
+    [
+        (8, NODE, 1.0),
+        (8, RACK, 0.5),
+        (8, ACROSS, 0.125),
+        (16, RACK, 1.0),  # on two nodes or more: one rack is the closest that it can have
+        (16, ACROSS, 0.25),
+    ],
+)
+def test_a_placed_job_runs_at_its_speed_relative_to_the_closest_tier(
+    gpus: int, tier: Tier, speed_frac: float
+) -> None:
+    known = predictors()
+    known.wait_ended(outcome(bert(gpus=gpus), tier, 10.0))
+    assert running_speed_frac(known) == pytest.approx(speed_frac)
+
+
+def test_a_job_that_leaves_without_a_placement_is_not_counted_as_running() -> None:
+    known = predictors()
+    for job_id in ("1", "2"):
+        known.wait_ended(outcome(bert(job_id), NODE, 0.0))
+    known.wait_ended(outcome(bert("1"), None, 10.0))
+    assert [job_id for job_id, _ in known.state().run_time.running] == ["2"]
+
+
+def test_a_run_counts_by_its_reported_speed() -> None:
+    known = predictors()
+    known.wait_ended(outcome(bert(), NODE, 0.0))
+    known.run_ended(run(bert(), 0.0, 100.0, speed_frac=0.75))
+    assert learned_s(known) == pytest.approx(75.0)
+    assert known.state().run_time.running == ()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "ideal_s"),
+    [
+        (8, ("a0",), 100.0),
+        (8, ("a0", "a1"), 50.0),
+        (8, ("a0", "b0"), 12.5),
+        (16, ("a0", "a1"), 100.0),  # no closer tier exists for it
+        (16, ("a0", "b0"), 25.0),
+    ],
+)
+def test_a_run_without_reported_speed_counts_by_the_speed_of_its_tier(
+    gpus: int, nodes: tuple[str, ...], ideal_s: float
+) -> None:
+    known = predictors()
+    known.run_ended(run(bert(gpus=gpus), 0.0, 100.0, nodes=nodes))
+    assert learned_s(known) == pytest.approx(ideal_s)
+
+
+def test_a_run_teaches_the_speed_of_jobs_like_it() -> None:
+    known = Predictors()
+    before = known.speed.estimate(record(name="train").spec).speeds.at(RACK)
+    known.run_ended(run(record(name="train"), 0.0, 100.0, nodes=("a0", "a1"), speed_frac=0.1))
+    after = known.speed.estimate(record("2", name="train").spec).speeds.at(RACK)
+    assert after < before
+    assert known.speed.estimate(record("2", name="other").spec).speeds.at(RACK) == before
+
+
+def taught() -> Predictors:
+    known = predictors()
+    known.wait_ended(outcome(bert("2"), RACK, 0.0))
+    known.run_ended(run(bert("1"), 0.0, 100.0, nodes=("a0", "a1"), speed_frac=0.3))
+    return known
+
+
+def test_restored_predictors_answer_the_same() -> None:
+    known, copy = taught(), predictors()
+    copy.restore(known.state())
+    assert copy.state() == known.state()
+    timers = TimerClass.of(8, 0.5)
+    for job in (bert("3"), record("4", 16)):
+        assert copy.speed.estimate(job.spec) == known.speed.estimate(job.spec)
+        expected_s = known.run_time.remaining_s(job, timers, 7_200.0)
+        assert copy.run_time.remaining_s(job, timers, 7_200.0) == expected_s
+
+
+def test_a_state_is_a_copy_when_taken_and_when_restored() -> None:
+    known = taught()
+    state, same = known.state(), known.state()
+    known.run_ended(run(bert("1"), 0.0, 50.0, nodes=("a0", "b0"), speed_frac=0.3))
+    assert state == same
+    known.restore(state)
+    known.run_ended(run(bert("1"), 0.0, 50.0, nodes=("a0", "b0"), speed_frac=0.3))
+    assert state == same
+
+
+def test_restoring_an_empty_state_forgets_everything() -> None:
+    known = taught()
+    assert known.state().speed != SpeedState()
+    known.restore(PredictorsState())
+    assert known.state().run_time == PredictorsState().run_time
+    assert known.state().speed.seen == ()
+    assert known.speed.estimate(bert().spec) == predictors().speed.estimate(bert().spec)
