@@ -1,0 +1,177 @@
+"""displacement: how few victims free enough GPUs, which of them must stop, and what is vacated."""
+
+from math import log2
+
+import pytest
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.search import find_candidates
+from roost_engine.preemption.displacement import Propose, find_capacity, holders, vacated
+from roost_engine.testing.builders import GIB, job, node, share
+
+ONE, TWO, THREE = JobId("1"), JobId("2"), JobId("3")
+
+
+def eight_small_jobs() -> tuple[Cluster, list[JobId]]:
+    """A node on which job i holds GPU i."""
+    cluster, jobs = Cluster(), [JobId(str(gpu)) for gpu in range(8)]
+    cluster.apply_node(node("a"))
+    for gpu, job_id in enumerate(jobs):
+        cluster.hold(job_id, [share("a", gpu)])
+    cluster.take_freed_nodes()
+    return cluster, jobs
+
+
+class Search:
+    """Lists the candidates of a job as the cluster is then, and counts the calls."""
+
+    def __init__(self, cluster: Cluster, spec: JobSpec) -> None:
+        self.cluster, self.spec, self.call_count = cluster, spec, 0
+
+    def __call__(self) -> Candidates:
+        self.call_count += 1
+        return find_candidates(self.cluster, self.spec, self.spec.shapes[0])
+
+
+class TestFindCapacity:
+    @pytest.mark.parametrize("gpu_count", range(1, 9))
+    def test_as_few_of_the_first_victims_as_needed(self, gpu_count: int) -> None:
+        cluster, victims = eight_small_jobs()
+        search = Search(cluster, job("9", gpus=gpu_count))
+        found = find_capacity(cluster, victims, search)
+        assert found is not None
+        candidates, count = found
+        assert candidates
+        assert count == gpu_count
+        assert search.call_count <= 2 + 2 * log2(len(victims))
+
+    def test_a_job_that_fits_needs_no_victim(self) -> None:
+        cluster, victims = eight_small_jobs()
+        cluster.release(victims[7])
+        search = Search(cluster, job("9"))
+        found = find_capacity(cluster, victims[:7], search)
+        assert found is not None
+        assert (bool(found[0]), found[1], search.call_count) == (True, 0, 1)
+
+    def test_free_gpus_count_beside_those_of_victims(self) -> None:
+        cluster, victims = eight_small_jobs()
+        cluster.release(victims[0])
+        cluster.release(victims[1])
+        found = find_capacity(cluster, victims[2:], Search(cluster, job("9", gpus=3)))
+        assert found is not None
+        assert found[1] == 1
+
+    def test_no_victims_or_not_enough_of_them(self) -> None:
+        cluster, victims = eight_small_jobs()
+        assert find_capacity(cluster, (), Search(cluster, job("9"))) is None
+        assert find_capacity(cluster, victims[:3], Search(cluster, job("9", gpus=4))) is None
+        assert find_capacity(cluster, victims, Search(cluster, job("9", nodes=2))) is None
+
+    @pytest.mark.parametrize("gpu_count", [5, 9])
+    def test_afterwards_every_job_holds_what_it_held(self, gpu_count: int) -> None:
+        cluster, victims = eight_small_jobs()
+        find_capacity(cluster, victims, Search(cluster, job("9", gpus=gpu_count)))
+        assert [cluster.shares(victim) for victim in victims] == [
+            (share("a", gpu),) for gpu in range(8)
+        ]
+        assert cluster.free_gpu_count == 0
+        assert cluster.take_freed_nodes() == 0
+        cluster.check_invariants()
+
+    def test_a_search_that_fails_leaves_the_cluster_as_it_was(self) -> None:
+        cluster, victims = eight_small_jobs()
+        found_none = Search(cluster, job("9", gpus=8))
+
+        def propose() -> Candidates:
+            if found_none.call_count == 2:
+                raise RuntimeError("no answer")
+            return found_none()
+
+        failing: Propose = propose
+        with pytest.raises(RuntimeError, match="no answer"):
+            find_capacity(cluster, victims, failing)
+        assert cluster.free_gpu_count == 0
+        cluster.check_invariants()
+
+
+class TestHolders:
+    def test_only_victims_on_the_wanted_gpus_must_stop(self) -> None:
+        cluster, victims = eight_small_jobs()
+        assert holders(cluster, victims, [share("a", 2, 5)]) == ("2", "5")
+        assert holders(cluster, victims[::-1], [share("a", 2, 5)]) == ("5", "2")
+        assert holders(cluster, victims[:2], [share("a", 2, 5)]) == ()
+
+    def test_the_same_gpus_of_another_node_do_not_count(self) -> None:
+        cluster = Cluster()
+        for name in ("a", "b"):
+            cluster.apply_node(node(name))
+        cluster.hold(ONE, [share("a", 0)])
+        cluster.hold(TWO, [share("b", 0)])
+        cluster.hold(THREE, [share("a", 4), share("b", 4)])
+        victims = [ONE, TWO, THREE]
+        assert holders(cluster, victims, [share("b", 0, 1)]) == (TWO,)
+        assert holders(cluster, victims, [share("a", 4), share("b", 4)]) == (THREE,)
+
+    def test_further_victims_stop_in_their_order_until_cpus_suffice(self) -> None:
+        cluster = Cluster()
+        cluster.apply_node(node("a", cpu_count=40))
+        for gpu, victim in enumerate((ONE, TWO, THREE)):
+            cluster.hold(victim, [share("a", gpu, cpu_count=10)])
+        victims = [ONE, TWO, THREE]
+
+        def need(cpu_count: int) -> tuple[JobId, ...]:
+            return holders(cluster, victims, [share("a", 2, cpu_count=cpu_count)])
+
+        # 10 of 40 CPUs are free, and 20 once the job on GPU 2 has stopped.
+        assert need(20) == (THREE,)
+        assert need(21) == (THREE, ONE)
+        assert need(30) == (THREE, ONE)
+        assert need(31) == (THREE, ONE, TWO)
+
+    def test_further_victims_stop_until_memory_suffices(self) -> None:
+        cluster = Cluster()
+        cluster.apply_node(node("a", memory_bytes=40 * GIB))
+        for gpu, victim in enumerate((ONE, TWO)):
+            cluster.hold(victim, [share("a", gpu, memory_bytes=20 * GIB)])
+        wanted = share("a", 1, memory_bytes=20 * GIB)
+        assert holders(cluster, [ONE, TWO], [wanted]) == (TWO,)
+        more = share("a", 1, memory_bytes=20 * GIB + 1)
+        assert holders(cluster, [ONE, TWO], [more]) == (TWO, ONE)
+
+
+class TestVacated:
+    def test_the_gpus_that_no_awaited_victim_holds(self) -> None:
+        cluster = Cluster()
+        for name in ("a", "b"):
+            cluster.apply_node(node(name))
+        cluster.hold(ONE, [share("a", 0)])
+        cluster.hold(TWO, [share("b", 1)])
+        planned = [share("a", 0, 1), share("b", 0, 1)]
+
+        def gpus(*awaited: JobId) -> list[tuple[int, ...]]:
+            return [held.gpu_indices for held in vacated(cluster, THREE, planned, awaited)]
+
+        assert gpus(ONE, TWO) == [(1,), (0,)]
+        assert gpus(TWO) == [(0, 1), (0,)]
+        assert gpus() == [(0, 1), (0, 1)]
+
+    def test_cpus_and_memory_are_those_that_are_free_or_already_its_own(self) -> None:
+        cluster = Cluster()
+        cluster.apply_node(node("a", cpu_count=32, memory_bytes=32 * GIB))
+        cluster.hold(ONE, [share("a", 0, cpu_count=20, memory_bytes=20 * GIB)])
+        planned = [share("a", 0, 1, cpu_count=16, memory_bytes=24 * GIB)]
+        (first,) = vacated(cluster, TWO, planned, [ONE])
+        assert first == share("a", 1, cpu_count=12, memory_bytes=12 * GIB)
+        cluster.hold(TWO, [first])
+        assert vacated(cluster, TWO, planned, [ONE]) == (first,)
+        cluster.release(ONE)
+        assert vacated(cluster, TWO, planned, []) == tuple(planned)
+
+    def test_never_less_than_nothing(self) -> None:
+        cluster = Cluster()
+        cluster.apply_node(node("a", cpu_count=8, memory_bytes=GIB))
+        cluster.hold(ONE, [share("a", 0, cpu_count=9, memory_bytes=2 * GIB)])
+        planned = [share("a", 0, cpu_count=4, memory_bytes=GIB)]
+        assert vacated(cluster, TWO, planned, [ONE]) == (share("a", cpu_count=0),)
