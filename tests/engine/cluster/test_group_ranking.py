@@ -52,7 +52,7 @@ def test_linked_gpus_come_before_unlinked_ones_and_a_full_node_before_an_idle_on
 def test_of_groups_with_one_score_the_lower_node_indices_are_chosen() -> None:
     # Bridges 0-1 and 2-3 are alike: nodes 0 and 3 are of one group, 1 and 2 of another.
     cluster = cluster_of([2, 3], [0, 1], [0, 1], [2, 3])
-    assert len({score(cluster, row, 2) for row in range(4)}) == 1
+    assert len({score(cluster, index, 2) for index in range(4)}) == 1
     assert cluster.groups[0] is not cluster.groups[1]
     for count in range(1, 5):
         assert sorted(best(cluster, 2, 0b1111, count)) == list(range(count))
@@ -77,7 +77,7 @@ def test_a_group_that_appears_after_the_first_search_is_ranked() -> None:
 def test_scores_are_by_group_and_minus_infinity_where_too_few_gpus_are_free() -> None:
     cluster = cluster_of([0], [0, 1], [], [0, 2, 4])
     scores = cluster.ranking(2).scores()
-    found = [float(scores[cluster.groups[row].number]) for row in range(4)]
+    found = [float(scores[cluster.groups[index].number]) for index in range(4)]
     linked, unlinked = score(cluster, 1, 2), score(cluster, 3, 2)
     assert found == [-inf, pytest.approx(linked), -inf, pytest.approx(unlinked)]
     assert unlinked < linked
@@ -94,9 +94,9 @@ def test_scores_of_more_groups_than_the_first_array_holds() -> None:
     for number, gpus in enumerate(free[3:], start=3):
         add_node(cluster, f"n{number}", gpus, links)
     scores = ranking.scores()
-    for row, gpus in enumerate(free):
-        expected = score(cluster, row, 3) if len(gpus) >= 3 else -inf
-        assert scores[cluster.groups[row].number] == pytest.approx(expected)
+    for index, gpus in enumerate(free):
+        expected = score(cluster, index, 3) if len(gpus) >= 3 else -inf
+        assert scores[cluster.groups[index].number] == pytest.approx(expected)
     assert len(groups) > 128
     assert (scores[len(groups) :] == -inf).all()
 
@@ -112,9 +112,9 @@ def test_the_chosen_nodes_are_those_of_a_sort_of_all_nodes(gpu_count: int) -> No
             add_node(cluster, f"n{number}", free, links)
         capacity = nodes_in(cluster.gpu_free.at_least[gpu_count])
         some = sorted(random.sample(capacity, random.randint(0, len(capacity))))
-        expected = sorted(some, key=lambda row: (-score(cluster, row, gpu_count), row))
+        expected = sorted(some, key=lambda index: (-score(cluster, index, gpu_count), index))
         for count in (1, 3, 8, 50):
             found = best(cluster, gpu_count, node_set(some), count)
             assert sorted(found) == sorted(expected[:count])
-            scores = [score(cluster, row, gpu_count) for row in found]
+            scores = [score(cluster, index, gpu_count) for index in found]
             assert scores == sorted(scores, reverse=True)

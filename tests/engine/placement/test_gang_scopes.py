@@ -62,16 +62,16 @@ def by_sorting(
 ) -> list[int]:
     """The best nodes for an index set, by the order that Scope.best documents."""
 
-    def place(row: int) -> tuple[int, int, int, float, int]:
+    def place(index: int) -> tuple[int, int, int, float, int]:
         return (
-            -int(cluster.table(row).set_scores[mask]),
-            racks.index(cluster.rack_of[row]),
-            int(cluster.free_mask[row]).bit_count(),
-            float(cluster.loads.mean[row]),
-            row,
+            -int(cluster.table(index).set_scores[mask]),
+            racks.index(cluster.rack_of[index]),
+            int(cluster.free_mask[index]).bit_count(),
+            float(cluster.loads.mean[index]),
+            index,
         )
 
-    fits = [row for row in nodes if int(cluster.free_mask[row]) & mask == mask]
+    fits = [index for index in nodes if int(cluster.free_mask[index]) & mask == mask]
     return sorted(sorted(fits, key=place)[:count])
 
 
@@ -85,8 +85,8 @@ def test_both_scopes_answer_the_same_and_as_sorting_does(
     racks = data.draw(st.permutations(range(len(cluster.rack_nodes))))
     few, many = (make(cluster, node_set(chosen), racks) for make in (FewNodes, ManyNodes))
 
-    free = [int(cluster.free_mask[row]) for row in chosen]
-    kinds = [int(cluster.kind[row]) for row in chosen]
+    free = [int(cluster.free_mask[index]) for index in chosen]
+    kinds = [int(cluster.kind[index]) for index in chosen]
     expected_kinds = {kind: kinds.count(kind) for kind in kinds}
     assert dict(few.count_by_kind) == dict(many.count_by_kind) == expected_kinds
     for mask in {0xFF, *free}:

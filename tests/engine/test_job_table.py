@@ -1,0 +1,339 @@
+"""job_table: one state a job, and what follows when it changes."""
+
+from math import inf
+
+import pytest
+
+from roost_engine.domain.actions import Action, LetGo, Wait
+from roost_engine.domain.config import EngineConfig
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_table import JobTable
+from roost_engine.policies import PriorityOrder
+from roost_engine.slots import FaultLog, GateSlot, OrderSlot
+from roost_engine.testing.builders import job, let_go, node, preempted, share, waits
+from roost_engine.testing.fakes import ScriptedGate
+
+ONE, TWO, THREE = JobId("1"), JobId("2"), JobId("3")
+
+
+class Tables:
+    """A job table of one node with 8 GPUs, the gate it reports to, and the actions it returned."""
+
+    def __init__(self, **config: float) -> None:
+        self.gate, faults = ScriptedGate(), FaultLog()
+        self.table = JobTable(
+            EngineConfig(**config),  # type: ignore[arg-type]
+            OrderSlot(PriorityOrder(), faults),
+            GateSlot(self.gate, faults),
+        )
+        self.table.cluster.apply_node(node("a"))
+        self.actions: list[Action] = []
+
+    def queue(self, spec: JobSpec, at_s: float = 0.0) -> JobRecord:
+        self.table.queue_job(spec, at_s, self.actions)
+        self.table.check_invariants()
+        return self.table.jobs[spec.job_id]
+
+    def place(self, job_id: JobId, at_s: float = 0.0, *gpus: int, tier: Tier = Tier.NODE) -> None:
+        """Decide a waiting job, as a pass of the engine does."""
+        record = self.table.jobs[job_id]
+        self.table.unqueue(job_id)
+        record.placement = Placement((NodeName("a"),), gpus or (0,), record.spec.shapes[0], tier)
+        self.table.begin_placing(job_id, record, record.placement, at_s)
+        self.table.check_invariants()
+
+    def start(
+        self,
+        job_id: JobId,
+        *shares: NodeShare,
+        at_s: float = 0.0,
+        since_s: float | None = None,
+        spec: JobSpec | None = None,
+    ) -> JobRecord | None:
+        found = self.table.start(
+            JobStarted(at_s=at_s, job_id=job_id, shares=shares, job=spec, since_s=since_s)
+        )
+        self.table.check_invariants()
+        return found
+
+    def end(self, job_id: JobId, at_s: float = 0.0) -> None:
+        self.table.end(JobEnded(at_s=at_s, job_id=job_id))
+        self.table.check_invariants()
+
+    def refuse(self, job_id: JobId, at_s: float) -> None:
+        self.table.refuse(job_id, "node busy", at_s, self.actions)
+        self.table.check_invariants()
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables()
+
+
+# -- queueing ----------------------------------------------------------------------------------
+
+
+def test_a_queued_job_is_offered_gpus_at_once(tables: Tables) -> None:
+    record = tables.queue(job("1"), at_s=5.0)
+    assert ONE in tables.table.queue
+    assert (record.state, record.queued_s, tables.actions) == (JobState.WAITING, 5.0, [])
+
+
+def test_a_job_with_a_later_begin_time_is_examined_then(tables: Tables) -> None:
+    record = tables.queue(job("1", eligible_s=60.0), at_s=5.0)
+    assert ONE not in tables.table.queue
+    assert tables.table.alarms == [(60.0, ONE)]
+    assert waits(tables.actions)["1"].until_s == 60.0
+    assert record.queued_s == 60.0
+    assert [tables.table.is_ready(record, at_s) for at_s in (59.9, 60.0)] == [False, True]
+    tables.table.offer_later(ONE, 59.9)
+    assert ONE not in tables.table.queue
+    tables.table.offer_later(ONE, 60.0)
+    assert ONE in tables.table.queue
+
+
+def test_a_job_that_is_queued_again_while_it_waits_keeps_its_place_in_time(tables: Tables) -> None:
+    tables.queue(job("1", gpus=2), at_s=5.0)
+    assert tables.queue(job("1", gpus=4), at_s=50.0).queued_s == 5.0
+    tables.place(ONE, 60.0, 0, 1, 2, 3)
+    assert tables.queue(job("1", gpus=4), at_s=70.0).queued_s == 5.0
+    assert tables.table.cluster.free_gpu_count == 8
+
+
+def test_a_job_that_ran_waits_from_its_requeue_on(tables: Tables) -> None:
+    tables.queue(job("1"), at_s=5.0)
+    tables.start(ONE, share("a", 0), at_s=10.0)
+    record = tables.queue(job("1"), at_s=50.0)
+    assert (record.queued_s, record.earlier_run_s, record.stop_count) == (50.0, 40.0, 1)
+    assert tables.table.cluster.free_gpu_count == 8
+
+
+def test_a_change_of_priority_alone_keeps_a_placement(tables: Tables) -> None:
+    tables.queue(job("1"))
+    tables.place(ONE)
+    tables.table.change(job("1", priority=9), 5.0, tables.actions)
+    record = tables.table.jobs[ONE]
+    assert (record.state, record.spec.priority) == (JobState.PLACING, 9)
+    tables.table.change(job("1", gpus=2, priority=9), 6.0, tables.actions)
+    tables.table.check_invariants()
+    assert tables.table.jobs[ONE].state is JobState.WAITING
+
+
+# -- waits -------------------------------------------------------------------------------------
+
+
+def test_a_wait_is_reported_once_until_its_reason_or_its_end_changes(tables: Tables) -> None:
+    record = tables.queue(job("1"))
+    for reason, until_s in (("x", 1.0), ("x", 1.0), ("x", 2.0), ("y", 2.0), ("y", None)):
+        tables.table.wait(ONE, record, reason, until_s, tables.actions)
+    said = [(wait.reason, wait.until_s) for wait in tables.actions if isinstance(wait, Wait)]
+    assert said == [("x", 1.0), ("x", 2.0), ("y", 2.0), ("y", None)]
+
+
+def test_a_refused_job_pauses_twice_as_long_each_time_up_to_300_seconds() -> None:
+    tables, pauses_s = Tables(refusal_limit=12), list[float]()
+    record = tables.queue(job("1"))
+    for number in range(10):
+        at_s = 1_000.0 * number
+        tables.place(ONE, at_s)
+        tables.refuse(ONE, at_s)
+        pauses_s.append(record.not_before_s - at_s)
+        assert waits(tables.actions)["1"].until_s == record.not_before_s
+        assert (record.not_before_s, ONE) in tables.table.alarms
+        assert not tables.table.is_ready(record, record.not_before_s - 0.1)
+        assert tables.table.is_ready(record, record.not_before_s)
+    assert pauses_s == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+    assert tables.table.refused_count == 10
+    assert tables.table.cluster.free_gpu_count == 8
+
+
+def test_the_last_refusal_releases_a_job_to_slurm() -> None:
+    tables = Tables(refusal_limit=2)
+    record = tables.queue(job("1"))
+    for at_s in (0.0, 10.0):
+        tables.place(ONE, at_s)
+        tables.refuse(ONE, at_s)
+    expected = "Slurm refused 2 placements, the last: node busy"
+    assert let_go(tables.actions) == {"1": expected}
+    assert (record.state, record.reason) == (JobState.LET_GO, expected)
+    assert ONE not in tables.table.waiting
+
+
+def test_only_a_placed_job_can_be_refused(tables: Tables) -> None:
+    tables.queue(job("1"))
+    for job_id in (ONE, JobId("unknown")):
+        tables.refuse(job_id, 0.0)
+    assert (tables.table.refused_count, tables.actions) == (0, [])
+    assert ONE in tables.table.waiting
+
+
+# -- runs --------------------------------------------------------------------------------------
+
+
+def test_a_placed_job_holds_its_gpus_until_its_deadline(tables: Tables) -> None:
+    record = tables.queue(job("1", gpus=2))
+    tables.place(ONE, 100.0, 2, 3)
+    assert tables.table.cluster.shares(ONE) == (share("a", 2, 3),)
+    assert record.start_deadline_s == 110.0
+    assert (110.0, ONE) in tables.table.alarms
+
+
+def test_a_start_is_a_run_only_once(tables: Tables) -> None:
+    record = tables.queue(job("1"))
+    tables.place(ONE)
+    assert tables.start(ONE, share("a", 5), at_s=3.0) is record
+    assert (record.state, record.started_s) == (JobState.RUNNING, 3.0)
+    assert tables.table.cluster.shares(ONE) == (share("a", 5),)  # Slurm's choice, not the plan
+    assert tables.start(ONE, share("a", 5), at_s=9.0) is None
+    assert record.started_s == 3.0
+
+
+def test_a_job_that_ran_before_the_engine_began_started_then(tables: Tables) -> None:
+    record = tables.start(ONE, share("a", 0), at_s=3.0, since_s=-50.0, spec=job("1"))
+    assert record is not None
+    assert (record.started_s, record.run_s(50.0)) == (-50.0, 100.0)
+
+
+def test_a_job_that_is_not_under_roost_is_observed(tables: Tables) -> None:
+    assert tables.start(ONE, share("a", 0), at_s=3.0) is None
+    assert ONE not in tables.table.jobs
+    assert tables.table.observed[ONE].started_s == 3.0
+    tables.start(ONE, share("a", 0, 1), at_s=9.0)
+    assert tables.table.observed[ONE].started_s == 3.0
+    assert tables.table.cluster.free_gpu_count == 6
+    tables.end(ONE, at_s=20.0)
+    assert tables.table.find(ONE).ended_s == 20.0
+    assert tables.table.cluster.free_gpu_count == 8
+
+
+def test_runs_end_by_their_time_limits_in_order_with_those_of_starting_jobs(
+    tables: Tables,
+) -> None:
+    tables.queue(job("1", time_limit_s=100.0))
+    tables.queue(job("2", time_limit_s=20.0))
+    tables.queue(job("3"))
+    tables.start(ONE, share("a", 0), at_s=10.0)
+    tables.start(THREE, share("a", 1), at_s=10.0)
+    assert list(tables.table.ends(50.0)) == [(110.0, ONE)]
+    tables.place(TWO, 50.0, 2)
+    assert list(tables.table.ends(50.0)) == [(70.0, TWO), (110.0, ONE)]
+    assert list(tables.table.ends(95.0)) == [(110.0, ONE), (115.0, TWO)]
+    tables.end(ONE, at_s=60.0)
+    tables.end(TWO, at_s=60.0)
+    assert list(tables.table.ends(60.0)) == []
+
+
+def test_a_job_that_is_asked_to_stop_has_until_its_deadline(tables: Tables) -> None:
+    record = tables.queue(job("1"))
+    tables.start(ONE, share("a", 0))
+    tables.table.running[ONE] = None  # as preemption does for a job that it may stop
+    tables.table.ask_to_stop(record, "a more urgent job", TWO, 100.0, tables.actions)
+    tables.table.check_invariants()
+    assert preempted(tables.actions) == {"1": "2"}
+    assert (record.state, record.safe_until_s) == (JobState.STOPPING, 160.0)
+    assert tables.table.is_awaited(160.0, ONE)
+    assert not tables.table.is_awaited(110.0, ONE)
+
+
+def test_alarms_of_jobs_that_wait_or_start_matter(tables: Tables) -> None:
+    tables.queue(job("1"))
+    assert tables.table.is_awaited(5.0, ONE)
+    tables.place(ONE)
+    assert tables.table.is_awaited(5.0, ONE)
+    tables.start(ONE, share("a", 0))
+    assert not tables.table.is_awaited(5.0, ONE)
+    tables.table.running[ONE] = None
+    assert tables.table.is_awaited(inf, ONE)  # no lease was granted
+    tables.end(ONE)
+    assert not tables.table.is_awaited(5.0, ONE)
+
+
+# -- ends --------------------------------------------------------------------------------------
+
+
+def test_the_oldest_ended_job_is_forgotten_first() -> None:
+    tables = Tables(ended_job_count=2)
+    for job_id in (ONE, TWO, THREE):
+        tables.queue(job(job_id))
+    for at_s, job_id in enumerate((TWO, ONE, THREE)):
+        tables.end(job_id, float(at_s))
+    assert list(tables.table.ended) == [ONE, THREE]
+    assert tables.table.find(ONE).state is JobState.ENDED
+    with pytest.raises(UnknownJob, match="'2'"):
+        tables.table.find(TWO)
+
+
+@pytest.mark.parametrize("how", ["waiting", "placing", "observed"])
+def test_a_withdrawn_job_holds_nothing_and_says_why(tables: Tables, how: str) -> None:
+    if how == "observed":
+        tables.start(ONE, share("a", 0))
+    else:
+        tables.queue(job("1"))
+    if how == "placing":
+        tables.place(ONE)
+    tables.table.withdraw(JobWithdrawn(at_s=5.0, job_id=ONE, reason="held by its user"))
+    tables.table.check_invariants()
+    known = tables.table.find(ONE)
+    assert (known.state, known.reason) == (JobState.LET_GO, "held by its user")
+    assert tables.table.cluster.free_gpu_count == 8
+    assert ONE not in tables.table.queue
+
+
+# -- what the gate learns from ---------------------------------------------------------------------
+
+
+def test_the_gate_learns_the_tier_of_a_placement_when_the_job_starts(tables: Tables) -> None:
+    tables.queue(job("1"), at_s=5.0)
+    tables.place(ONE, 20.0, tier=Tier.RACK)
+    assert tables.gate.noted == []
+    tables.start(ONE, share("a", 0), at_s=25.0)
+    tables.end(ONE, at_s=99.0)
+    assert tables.gate.noted == [(ONE, 20.0, Tier.RACK)]
+
+
+@pytest.mark.parametrize("how", ["ends", "starts elsewhere", "is withdrawn", "is released"])
+def test_the_gate_learns_of_a_wait_without_a_placement(tables: Tables, how: str) -> None:
+    record = tables.queue(job("1"), at_s=5.0)
+    match how:
+        case "ends":
+            tables.end(ONE, at_s=25.0)
+        case "starts elsewhere":
+            tables.start(ONE, share("a", 0), at_s=25.0)
+        case "is withdrawn":
+            tables.table.withdraw(JobWithdrawn(at_s=25.0, job_id=ONE, reason="held"))
+        case _:
+            tables.table.release_to_slurm(ONE, record, "never fits", 25.0, tables.actions)
+            assert isinstance(tables.actions[-1], LetGo)
+    assert tables.gate.noted == [(ONE, 20.0, None)]
+
+
+def test_the_time_before_a_later_begin_time_is_no_wait(tables: Tables) -> None:
+    tables.queue(job("1", eligible_s=60.0), at_s=5.0)
+    tables.end(ONE, at_s=30.0)
+    assert tables.gate.noted == [(ONE, 0.0, None)]
+
+
+# -- invariants --------------------------------------------------------------------------------
+
+
+def test_the_invariants_catch_a_job_in_two_states_and_a_lost_job(tables: Tables) -> None:
+    record = tables.queue(job("1"))
+    record.state = JobState.RUNNING
+    with pytest.raises(AssertionError, match="not waiting"):
+        tables.table.check_invariants()
+    record.state = JobState.WAITING
+    tables.table.queue.remove(ONE)
+    with pytest.raises(AssertionError, match="1 is lost"):
+        tables.table.check_invariants()
+
+
+def test_the_invariants_catch_two_placed_jobs_on_one_gpu(tables: Tables) -> None:
+    for job_id in (ONE, TWO):
+        tables.queue(job(job_id))
+    tables.place(ONE)
+    with pytest.raises(AssertionError, match="a GPU 0: 1 and 2"):
+        tables.place(TWO)
