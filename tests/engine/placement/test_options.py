@@ -24,7 +24,8 @@ STATIC = slice(0, 5)
 
 def load(*values: float, known_frac: float = 0.75) -> Load:
     """The load around each candidate, the same in every column."""
-    return Load(np.repeat(np.float32([values]).T, LOAD_COLUMN_COUNT, axis=1), known_frac)
+    around = np.repeat(np.array([values], dtype=np.float32).T, LOAD_COLUMN_COUNT, axis=1)
+    return Load(around, known_frac)
 
 
 def gang(*parts: Part, tier: Tier = Tier.RACK, around: Load | None = None) -> GangOption:
@@ -62,9 +63,9 @@ def test_the_features_of_a_gang_on_equal_nodes_are_those_of_one_node_but_for_the
     one_node = BRIDGED.part(0b1111, 0b0011)[0]
     assert features.shape == (2, len(COLUMNS))
     assert features[:, COLUMN["tier_frac"]].tolist() == [0.5, 1.0]
-    rest = [column for column in range(5) if column != COLUMN["tier_frac"]]
+    others = [column for column in range(5) if column != COLUMN["tier_frac"]]
     for row in features:
-        assert row[rest].tolist() == one_node[rest].tolist()
+        assert row[others].tolist() == one_node[others].tolist()
         assert not row[LOAD_COLUMNS].any()
     # Of 8 GPUs, 2 of the 4 free ones stay free; bridge 0-1 is the best pair that there is.
     assert features[0, COLUMN["leftover_frac"]] == 0.25

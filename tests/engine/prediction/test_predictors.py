@@ -1,5 +1,7 @@
 """predictors: what waits and runs teach about speed and run time."""
 
+from copy import deepcopy
+
 import pytest
 from tests.engine.offers import ACROSS, NODE, RACK, outcome, record, run
 
@@ -122,7 +124,8 @@ def test_restored_predictors_answer_the_same() -> None:
 
 def test_a_state_is_a_copy_when_taken_and_when_restored() -> None:
     known = taught()
-    state, same = known.state(), known.state()
+    state = known.state()
+    same = deepcopy(state)
     known.run_ended(run(bert("1"), 0.0, 50.0, nodes=("a0", "b0"), speed_frac=0.3))
     assert state == same
     known.restore(state)

@@ -14,10 +14,10 @@ from roost_engine.testing.builders import GIB, job, node, share
 ONE, TWO, THREE = JobId("1"), JobId("2"), JobId("3")
 
 
-def eight_small_jobs() -> tuple[Cluster, list[JobId]]:
+def small_jobs(count: int = 8) -> tuple[Cluster, list[JobId]]:
     """A node on which job i holds GPU i."""
-    cluster, jobs = Cluster(), [JobId(str(gpu)) for gpu in range(8)]
-    cluster.apply_node(node("a"))
+    cluster, jobs = Cluster(), [JobId(str(gpu)) for gpu in range(count)]
+    cluster.apply_node(node("a", count))
     for gpu, job_id in enumerate(jobs):
         cluster.hold(job_id, [share("a", gpu)])
     cluster.take_freed_nodes()
@@ -36,9 +36,9 @@ class Search:
 
 
 class TestFindCapacity:
-    @pytest.mark.parametrize("gpu_count", range(1, 9))
+    @pytest.mark.parametrize("gpu_count", range(1, 17))
     def test_as_few_of_the_first_victims_as_needed(self, gpu_count: int) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs(16)
         search = Search(cluster, job("9", gpus=gpu_count))
         found = find_capacity(cluster, victims, search)
         assert found is not None
@@ -48,7 +48,7 @@ class TestFindCapacity:
         assert search.call_count <= 2 + 2 * log2(len(victims))
 
     def test_a_job_that_fits_needs_no_victim(self) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         cluster.release(victims[7])
         search = Search(cluster, job("9"))
         found = find_capacity(cluster, victims[:7], search)
@@ -56,7 +56,7 @@ class TestFindCapacity:
         assert (bool(found[0]), found[1], search.call_count) == (True, 0, 1)
 
     def test_free_gpus_count_beside_those_of_victims(self) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         cluster.release(victims[0])
         cluster.release(victims[1])
         found = find_capacity(cluster, victims[2:], Search(cluster, job("9", gpus=3)))
@@ -64,14 +64,14 @@ class TestFindCapacity:
         assert found[1] == 1
 
     def test_no_victims_or_not_enough_of_them(self) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         assert find_capacity(cluster, (), Search(cluster, job("9"))) is None
         assert find_capacity(cluster, victims[:3], Search(cluster, job("9", gpus=4))) is None
         assert find_capacity(cluster, victims, Search(cluster, job("9", nodes=2))) is None
 
     @pytest.mark.parametrize("gpu_count", [5, 9])
     def test_afterwards_every_job_holds_what_it_held(self, gpu_count: int) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         find_capacity(cluster, victims, Search(cluster, job("9", gpus=gpu_count)))
         assert [cluster.shares(victim) for victim in victims] == [
             (share("a", gpu),) for gpu in range(8)
@@ -81,7 +81,7 @@ class TestFindCapacity:
         cluster.check_invariants()
 
     def test_a_search_that_fails_leaves_the_cluster_as_it_was(self) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         found_none = Search(cluster, job("9", gpus=8))
 
         def propose() -> Candidates:
@@ -98,7 +98,7 @@ class TestFindCapacity:
 
 class TestHolders:
     def test_only_victims_on_the_wanted_gpus_must_stop(self) -> None:
-        cluster, victims = eight_small_jobs()
+        cluster, victims = small_jobs()
         assert holders(cluster, victims, [share("a", 2, 5)]) == ("2", "5")
         assert holders(cluster, victims[::-1], [share("a", 2, 5)]) == ("5", "2")
         assert holders(cluster, victims[:2], [share("a", 2, 5)]) == ()
