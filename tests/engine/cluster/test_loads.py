@@ -31,7 +31,7 @@ def test_nodes_without_a_report_count_as_idle_and_unknown() -> None:
 
 def test_a_report_is_stored_as_fractions_and_as_their_mean() -> None:
     loads = loads_of(2)
-    loads.see(1, load((0.5, 0.25, 63e9, 450e9), (0.5, 0.25, 0.0, 0.0)))
+    loads.apply(1, load((0.5, 0.25, 63e9, 450e9), (0.5, 0.25, 0.0, 0.0)))
     np.testing.assert_allclose(loads.by_gpu[1, :2], [[0.5, 0.25, 0.5, 0.5], [0.5, 0.25, 0, 0]])
     assert not loads.by_gpu[1, 2:].any()
     assert loads.mean[1] == pytest.approx((1.75 + 0.75) / 8)  # 2 GPUs, 4 quantities each
@@ -43,21 +43,21 @@ def test_a_report_is_stored_as_fractions_and_as_their_mean() -> None:
 def test_a_gpu_is_known_if_one_of_its_quantities_is() -> None:
     loads = loads_of(1)
     nothing = (UNKNOWN,) * 4
-    loads.see(0, load((UNKNOWN, 0.4, UNKNOWN, UNKNOWN), nothing, nothing, nothing))
+    loads.apply(0, load((UNKNOWN, 0.4, UNKNOWN, UNKNOWN), nothing, nothing, nothing))
     assert loads.known_frac[0] == 0.25
     assert loads.mean[0] == pytest.approx(0.4 / 16)
 
 
 def test_a_report_in_which_nothing_is_known_is_a_report() -> None:
     loads = loads_of(1)
-    loads.see(0, load((UNKNOWN,) * 4))
+    loads.apply(0, load((UNKNOWN,) * 4))
     assert (loads.known_frac[0], loads.mean[0], loads.reported) == (0.0, 0.0, 0b1)
 
 
 def test_the_newest_report_replaces_the_one_before() -> None:
     loads = loads_of(1)
-    loads.see(0, load((1.0, 1.0, 0.0, 0.0)))
-    loads.see(0, load((0.5, UNKNOWN, 0.0, 0.0)))
+    loads.apply(0, load((1.0, 1.0, 0.0, 0.0)))
+    loads.apply(0, load((0.5, UNKNOWN, 0.0, 0.0)))
     assert loads.by_gpu[0, 0].tolist() == [0.5, 0.0, 0.0, 0.0]
     assert loads.mean[0] == 0.125
 
@@ -65,7 +65,7 @@ def test_the_newest_report_replaces_the_one_before() -> None:
 def test_forgetting_the_load_of_a_node_leaves_that_of_others() -> None:
     loads = loads_of(2)
     for node in range(2):
-        loads.see(node, load((1.0, 1.0, 0.0, 0.0)))
+        loads.apply(node, load((1.0, 1.0, 0.0, 0.0)))
     loads.forget(0)
     assert not loads.by_gpu[0].any()
     assert loads.mean[:2].tolist() == [0.0, 0.5]
@@ -75,10 +75,10 @@ def test_forgetting_the_load_of_a_node_leaves_that_of_others() -> None:
 
 def test_loads_survive_the_growth_of_the_arrays() -> None:
     loads = loads_of(64)
-    loads.see(63, load((1.0, 1.0, 0.0, 0.0)))
+    loads.apply(63, load((1.0, 1.0, 0.0, 0.0)))
     for _ in range(64):
         loads.add_node()
-    loads.see(127, load((0.5, 0.5, 0.0, 0.0)))
+    loads.apply(127, load((0.5, 0.5, 0.0, 0.0)))
     assert loads.mean[[63, 64, 127]].tolist() == [0.5, 0.0, 0.25]
     assert loads.by_gpu[63, 0].tolist() == [1.0, 1.0, 0.0, 0.0]
     assert loads.reported == 1 << 63 | 1 << 127

@@ -1,6 +1,5 @@
 """node_groups: the nodes of one kind with the same GPUs free, after every move."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +25,7 @@ def nodes_by_key(groups: NodeGroups) -> dict[Key, NodeSet]:
 
 
 def check(groups: NodeGroups, *nodes: Key) -> None:
-    kinds, free_masks = np.array(nodes, dtype=np.int64).reshape(-1, 2).T
-    groups.check(kinds, free_masks)
+    groups.check([kind for kind, _ in nodes], [free for _, free in nodes])
 
 
 def test_a_new_node_is_of_kind_0_and_has_no_gpu_free() -> None:
