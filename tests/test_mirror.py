@@ -32,19 +32,9 @@ def _within(test: str) -> str:
 
 # Module, without the suffix: why it has no test of its own.
 EXCEPTIONS = {
-    "engine/roost_engine/cluster/group_ranking": _within("engine/test_engine.py"),
-    "engine/roost_engine/cluster/loads": _within("engine/cluster/test_features.py"),
     "engine/roost_engine/domain/actions": _TYPES,
     "engine/roost_engine/domain/events": _TYPES,
-    "engine/roost_engine/domain/model": _TYPES,
-    "engine/roost_engine/domain/tier": _TYPES,
     "engine/roost_engine/domain/errors": _TYPES,
-    "engine/roost_engine/domain/config": _within("engine/placement/test_reservation.py"),
-    "engine/roost_engine/job_record": _within("engine/preemption/test_preemption.py"),
-    "engine/roost_engine/job_table": _within("engine/test_engine.py"),
-    "engine/roost_engine/placement/options": _within("engine/placement/test_candidates.py"),
-    "engine/roost_engine/prediction/speed_table": _within("daemon/config/test_speed_file.py"),
-    "engine/roost_engine/preemption/displacement": _within("engine/preemption/test_preemption.py"),
     "formats/roost_formats/journal/codec": _within("formats/journal/test_codec_aliases.py"),
     "formats/roost_formats/journal/earlier": _within("formats/journal/test_reader.py"),
     "formats/roost_formats/yaml/problems": _within("daemon/config/test_config.py"),
