@@ -50,7 +50,8 @@ def check_address(ctx: click.Context, param: click.Parameter, address: str) -> s
     """Refuse what gRPC would misread: want `unix:/PATH` or `HOST:PORT`."""
     host, _, port = address.rpartition(":")
     is_socket = address.startswith("unix:/")
-    is_host = bool(host) and "/" not in address and port.isdecimal() and int(port) < 65536
+    is_port = port.isascii() and port.isdecimal() and int(port) < 65536
+    is_host = bool(host) and "/" not in address and is_port
     if not (is_socket or is_host):
         raise click.BadParameter(f"{address!r} is no address; want unix:/PATH or HOST:PORT")
     return address
