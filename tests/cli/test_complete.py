@@ -1,12 +1,12 @@
-"""What Tab offers, and the scripts that ask for it."""
+"""What the Tab key offers."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from roostctl.complete import job_ids
 from roostctl.main import cli
 from roostctl.testing import FakeOperator, build_node
 
@@ -54,13 +54,8 @@ def test_does_not_offer_names_that_would_need_escaping(
     assert complete("roostctl node gpu", ROOST_DAEMON=address) == []
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_prints_a_script_that_the_shell_can_read(shell: str) -> None:
-    result = CliRunner().invoke(cli, ["completion", shell])
-    assert result.exit_code == 0
-    assert "_ROOSTCTL_COMPLETE" in result.stdout
-    program = shutil.which(shell)
-    if program is None:
-        pytest.skip(f"{shell} is not installed: its script was printed, but not read")
-    done = subprocess.run([program, "-n"], input=result.stdout, text=True, timeout=60)
-    assert done.returncode == 0
+def test_job_ids_come_with_their_state_as_help(cluster: FakeOperator, address: str) -> None:
+    ctx = click.Context(cli)
+    ctx.params["daemon"] = address
+    offered = job_ids(ctx, click.Argument(["job_id"]), "470")
+    assert [(item.value, item.help) for item in offered] == [("4700", "ended")]

@@ -1,5 +1,6 @@
-"""Colour, encodings, and text from strangers."""
+"""Tables that fit the terminal, colour, encodings, and text of other users."""
 
+import io
 import os
 import pty
 import subprocess
@@ -7,11 +8,11 @@ import sys
 
 import grpc
 import pytest
+from rich.console import Console, RenderableType
 from tests.cli.conftest import Run
 
-from roost_engine.domain.topology import parse_topo_matrix
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.quantities import duration, gibibytes, index_list, mean, safe_text
+from roostctl.output import listing, print_document, show
 from roostctl.testing import FakeOperator, build_candidate, build_job, build_node
 
 PROGRAM = [sys.executable, "-c", "from roostctl.main import main; main()"]
@@ -117,44 +118,40 @@ def test_json_has_no_colour_on_a_terminal(cluster: FakeOperator, address: str) -
     assert b"\x1b[" not in through_terminal(address, "jobs", "--json")
 
 
-def test_topology_reads_back_as_the_matrix_it_shows(cluster: FakeOperator, run: Run) -> None:
-    text = run("topology", "gpu1", COLUMNS="40").stdout
-    matrix = parse_topo_matrix(text)
-    for link in cluster.topologies["gpu1"].links:
-        there = matrix.links[link.a][link.b]
-        assert there is not None
-        assert there.nvlink_count == link.nvlink_count
-        assert int(there.level) == int(link.level)
+def printed(parts: RenderableType, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    show(console, parts)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "-"),
-        (-0.1, "0.0 s"),
-        (9.94, "9.9 s"),
-        (9.96, "10.0 s"),
-        (59.9, "59 s"),
-        (200, "3 m 20 s"),
-        (7500, "2 h 05 m"),
-        (100_000, "1 d 03 h"),
-    ],
-)
-def test_durations(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
+ROWS = [("n1", "first reason"), ("node2", "second")]
 
 
-def test_index_lists_join_runs() -> None:
-    assert index_list([5, 0, 1, 2]) == "0-2,5"
-    assert index_list([]) == "-"
+def test_a_table_has_a_line_a_row_where_it_fits() -> None:
+    table = listing(Console(width=80), ("NODE", "REASON"), ROWS)
+    assert printed(table, 80) == ["NODE   REASON", "n1     first reason", "node2  second"]
 
 
-def test_unknown_values_do_not_count_as_zero() -> None:
-    assert mean([None, 0.5, 1.0]) == 0.75
-    assert mean([None]) is None
-    assert gibibytes(None) == "-"
+def test_a_table_that_cannot_fit_becomes_a_block_a_row() -> None:
+    # Five columns for the name, two between, twelve for the longest reason.
+    assert printed(listing(Console(width=19), ("NODE", "REASON"), ROWS), 19)[0] == "NODE   REASON"
+    assert printed(listing(Console(width=18), ("NODE", "REASON"), ROWS), 18) == [
+        "NODE    n1",
+        "REASON  first",
+        "        reason",
+        "",
+        "NODE    node2",
+        "REASON  second",
+    ]
 
 
-def test_escapes_leave_ordinary_text_alone() -> None:
-    assert safe_text("Zürich, 東京: 100 %") == "Zürich, 東京: 100 %"
-    assert safe_text("a\tb\u2028c\ud800") == r"a\tb\u2028c\ud800"
+def test_wide_characters_count_as_two_columns() -> None:
+    rows = [("東京", "x")]
+    assert printed(listing(Console(width=7), ("N", "R"), rows), 7)[0].split() == ["N", "R"]
+    assert printed(listing(Console(width=6), ("N", "R"), rows), 6) == ["N  東", "   京", "R  x"]
+
+
+def test_json_refuses_a_number_that_json_lacks() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        print_document({"value": float("nan")})

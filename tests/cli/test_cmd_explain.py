@@ -1,0 +1,64 @@
+"""`roostctl explain ID`."""
+
+import pytest
+from tests.cli.conftest import Run
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.testing import FakeOperator, build_candidate, build_job
+
+
+@pytest.mark.parametrize("args", [["job", "9"], ["explain", "9"]], ids=" ".join)
+def test_unknown_job_exits_1(args: list[str], cluster: FakeOperator, run: Run) -> None:
+    result = run(*args, "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "roostctl: no job '9'\n"
+
+
+def explained(run: Run, operator: FakeOperator, job: pb.Job, found: pb.Explanation) -> str:
+    operator.add_job(job, found)
+    return run("explain", job.job_id).stdout
+
+
+def test_a_waiting_job_states_when_it_will_be_decided(operator: FakeOperator, run: Run) -> None:
+    job = build_job("1", pb.JOB_STATE_WAITING, reason="no free GPUs.", wait_left_s=245.0)
+    text = explained(run, operator, job, pb.Explanation())
+    assert "Why: no free GPUs. It will be decided in 4 m 05 s at the latest." in text
+    job.ClearField("wait_left_s")
+    text = explained(run, operator, job, pb.Explanation())
+    assert "It will be decided when something changes; no deadline is set." in text
+
+
+def test_exclusions_come_by_the_number_of_nodes(operator: FakeOperator, run: Run) -> None:
+    exclusions = [
+        pb.Exclusion(reason="not in partition main", node_count=1),
+        pb.Exclusion(reason="drained", node_count=12),
+    ]
+    text = explained(run, operator, build_job("1"), pb.Explanation(exclusions=exclusions))
+    assert text.index("12 nodes  drained") < text.index("1 node    not in partition main")
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [
+        ((20, 400), "20 of the 400 points possible (5%)"),
+        ((0, 0), "one GPU a node: no links to score"),
+    ],
+)
+def test_links_are_compared_with_the_best_possible(
+    scores: tuple[int, int], text: str, operator: FakeOperator, run: Run
+) -> None:
+    found = pb.Explanation(policy="heuristic", candidates=[build_candidate(["n1"], [0], 1.0, 0)])
+    job = build_job("1", shares={"n1": [0]}, link_scores=scores)
+    assert text in explained(run, operator, job, found)
+
+
+def test_features_are_shown_on_request_for_five_candidates(
+    operator: FakeOperator, run: Run
+) -> None:
+    candidates = [build_candidate(["n1"], [index], 1.0, 0, "worse") for index in range(7)]
+    del candidates[1].features["tier_frac"]
+    operator.add_job(build_job("1"), pb.Explanation(candidates=candidates))
+    assert "What the policy saw" not in run("explain", "1").stdout
+    heads, *rows = run("explain", "1", "--features").stdout.splitlines()[-3:]
+    assert heads.split() == ["INPUT", "#1", "#2", "#3", "#4", "#5"]
+    assert [row.split()[2] for row in rows] == ["0.000", "-"]  # link_frac, tier_frac

@@ -1,0 +1,48 @@
+"""`roostctl jobs`: what each column shows."""
+
+from tests.cli.conftest import Run
+
+from roost_proto.v1 import operator_pb2 as pb
+from roostctl.cmd_jobs import links, place, reason, state, user
+from roostctl.testing import FakeOperator, build_job
+
+
+def test_nodes_with_equal_gpus_share_one_entry() -> None:
+    shares = [
+        pb.NodeAllocation(node="a", gpu_indices=[3, 2, 1, 0]),
+        pb.NodeAllocation(node="c", gpu_indices=[4, 6]),
+        pb.NodeAllocation(node="b", gpu_indices=[0, 1, 2, 3]),
+    ]
+    assert place(shares) == "a,b:0-3 c:4,6"
+    assert place([]) == "-"
+
+
+def test_link_score_of_zero_differs_from_an_unknown_one() -> None:
+    assert links(build_job("1", link_scores=(0, 400))) == "0/400"
+    assert links(pb.Job(link_score=10)) == "10/-"
+    assert links(build_job("1")) == "-"
+
+
+def test_users_are_shown_by_login_name_where_there_is_one() -> None:
+    assert user(build_job("1", user_id=0)) == "root"
+    assert user(build_job("1", user_id=4_294_967_294)) in ("nobody", "4294967294")
+    assert user(build_job("1", user_id=None)) == "-"
+
+
+def test_the_reason_states_the_longest_wait() -> None:
+    assert reason(build_job("1", reason="no GPUs", wait_left_s=0.0)) == (
+        "no GPUs (at most 0.0 s more)"
+    )
+    assert reason(build_job("1")) == "-"
+
+
+def test_states_are_words() -> None:
+    assert state(build_job("1", pb.JOB_STATE_LET_GO)).plain == "let go"
+    assert state(build_job("1", pb.JOB_STATE_UNSPECIFIED)).plain == "-"
+
+
+def test_ended_jobs_are_listed_with_all_only(cluster: FakeOperator, run: Run) -> None:
+    assert run("jobs").stdout.splitlines()[-1].startswith("4 jobs: ")
+    assert run("jobs", "--all").stdout.splitlines()[-1] == (
+        "5 jobs: 1 running, 1 waiting, 1 let go, 1 placing, 1 ended."
+    )
