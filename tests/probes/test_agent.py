@@ -1,10 +1,9 @@
 """The whole agent against a daemon that listens, over real gRPC."""
 
 import asyncio
-import json
 import random
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from roost_probe.notify import Notifier
 from roost_probe.readings import DriverFacts, DriverLoad, GpuLoad
 from roost_probe.testing.description import GpuSettings
 from roost_probe.testing.server import FakeDaemon
-from roost_proto.v1 import placement_pb2
 
 
 def make_agent(
@@ -228,107 +226,6 @@ async def test_load_travels_from_the_fake_driver_to_the_daemon(
 async def until(daemon: FakeDaemon, is_true: Callable[[], bool]) -> None:
     while not is_true():
         await daemon.received(sample_count=len(daemon.samples) + 1)
-
-
-Ask = Callable[[object], Awaitable[dict[str, object]]]
-
-
-@asynccontextmanager
-async def asking(path: Path) -> AsyncIterator[Ask]:
-    reader, writer = await asyncio.open_unix_connection(path)
-
-    async def ask(request: object) -> dict[str, object]:
-        line = request if isinstance(request, bytes) else json.dumps(request).encode()
-        writer.write(line + b"\n")
-        answer: dict[str, object] = json.loads(await reader.readline())
-        return answer
-
-    yield ask
-    writer.close()
-    await writer.wait_closed()
-
-
-PLAN = placement_pb2.Plan(
-    managed=True, gpu_indices=[2, 3], rank_order=[3, 2], gpu_uuids=["GPU-a", "GPU-b"]
-)
-
-
-@pytest.mark.nvml
-async def test_hooks_get_plans_with_the_nearest_nics(
-    fake_node: FakeNodeFactory, nvml_process: ProcessFactory, tmp_path: Path
-) -> None:
-    # gres index 2 is /dev/nvidia2, which is NVML's GPU 5 here.
-    node = fake_node("{topology: cube8, minor_numbers: [7, 6, 3, 4, 5, 2, 1, 0]}")
-    daemon = FakeDaemon({123: PLAN})
-    await daemon.start()
-    path = tmp_path / "agent.sock"
-    async with running(make_agent(daemon, Monitor(nvml_process(), node.sysfs), path)):
-        await daemon.received(sample_count=1)
-        async with asking(path) as ask:
-            planned = await ask({"op": "plan", "job_id": 123})
-            other = await ask({"op": "plan", "job_id": 124})
-            right = await ask({"op": "allocated", "job_id": 123, "gpu_indices": [2, 3]})
-            wrong = await ask({"op": "allocated", "job_id": 123, "gpu_indices": [0, 1]})
-    await daemon.stop()
-
-    assert planned == {
-        "managed": True,
-        "gpu_indices": [2, 3],
-        "rank_order": [3, 2],
-        "gpu_uuids": ["GPU-a", "GPU-b"],
-        "nics": {"2": "mlx5_2", "3": "mlx5_1"},
-    }
-    assert other["managed"] is False
-    assert (right, wrong) == ({"as_planned": True}, {"as_planned": False})
-    assert daemon.reports[0].node == "n1"
-    assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
-        (b"not json", "no JSON"),
-        ([1], "want a JSON object"),
-        ({"op": "shutdown"}, "unknown op 'shutdown'; known are plan and allocated"),
-        ({"op": "plan"}, "job_id is None; want Slurm's numeric job id"),
-        ({"op": "plan", "job_id": "7; rm"}, "want Slurm's numeric job id"),
-        ({"op": "plan", "job_id": True}, "want Slurm's numeric job id"),
-        ({"op": "allocated", "job_id": 1, "gpu_indices": [-1]}, "want a list of gres indices"),
-    ],
-)
-async def test_bad_requests_are_refused_and_the_connection_stays(
-    request_: object, error: str, fake_daemon: FakeDaemon, tmp_path: Path
-) -> None:
-    path = tmp_path / "agent.sock"
-    monitor = Monitor(ScriptedDriver(), tmp_path)
-    async with running(make_agent(fake_daemon, monitor, path)):
-        await fake_daemon.received(sample_count=1)
-        async with asking(path) as ask:
-            assert error in str((await ask(request_))["error"])
-            assert (await ask({"op": "plan", "job_id": 5}))["managed"] is False
-
-
-async def test_hooks_get_an_error_in_time_when_the_daemon_is_away_or_slow(
-    fake_daemon: FakeDaemon, tmp_path: Path
-) -> None:
-    path = tmp_path / "agent.sock"
-    monitor = Monitor(ScriptedDriver(), tmp_path)
-    loop = asyncio.get_running_loop()
-    async with running(make_agent(fake_daemon, monitor, path)):
-        await fake_daemon.received(sample_count=1)
-        async with asking(path) as ask:
-            fake_daemon.plan_delay_s = 30.0
-            started_s = loop.time()
-            slow = await ask({"op": "plan", "job_id": 1})
-            slow_s = loop.time() - started_s
-            await fake_daemon.stop()
-            gone = await ask({"op": "plan", "job_id": 1})
-            gone_s = loop.time() - started_s - slow_s
-
-    assert slow == {"error": "roostd did not answer: DEADLINE_EXCEEDED"}
-    assert str(gone["error"]).startswith("roostd did not answer: ")
-    assert 0.4 < slow_s < 1.5  # the deadline is 0.5 s; the machine may be busy
-    assert gone_s < 1.5
 
 
 async def test_facts_without_gpus_are_no_fault(fake_daemon: FakeDaemon, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.probes.conftest import FakeNodeFactory
 
 from roost_probe.cli import main
-from roost_probe.notify import Notifier
 from roost_probe.testing.server import FakeDaemon
 
 
@@ -99,12 +98,3 @@ async def test_the_command_streams_and_stops_cleanly(
     assert children
     assert not any(is_process(pid) for pid in children)
     assert len(fake_daemon.hellos[0].gpus) == 8
-
-
-def test_watchdog_is_for_this_process_only() -> None:
-    mine = {"WATCHDOG_USEC": "5000000", "WATCHDOG_PID": str(os.getpid())}
-
-    assert Notifier(mine).watchdog_s == 5.0
-    assert Notifier({**mine, "WATCHDOG_PID": "1"}).watchdog_s is None
-    assert Notifier({"WATCHDOG_USEC": "soon"}).watchdog_s is None
-    assert Notifier({}).watchdog_s is None
