@@ -2,7 +2,6 @@
 
 import os
 import time
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 from lupa import lua51
 from tests.slurm_glue.conftest import Runtime
 
-from roost_slurm import spool, submit_script
-from roost_slurm.submit_script import SubmitScriptError
+from roost_slurm import spool
 
 Job: TypeAlias = dict[str, Any]
 
@@ -279,16 +277,6 @@ def test_with_second_seats_a_plain_request_takes_tokens(
 ) -> None:
     slurmctld = Slurmctld(runtime.script(models=("a100",), seats=True))
     assert changes(slurmctld, {"tres_per_node": asked})["tres_per_node"] == becomes
-
-
-def test_stays_under_a_hundred_lines() -> None:
-    assert len(submit_script.template().splitlines()) < 100
-
-
-@pytest.mark.parametrize("path", ["relative", '/a"b', "/a\nb", "/a\\b", "/a b"])
-def test_the_generator_refuses_paths_that_lua_would_misread(path: str) -> None:
-    with pytest.raises(SubmitScriptError):
-        submit_script.render(Path(path), Path("/run/spool"))
 
 
 def test_a_directory_as_heartbeat_is_none(runtime: Runtime) -> None:

@@ -1,0 +1,106 @@
+"""`roost-slurm`: options, exit codes, and what `config` writes."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roost_slurm import cli
+
+A100 = "NVIDIA A100-SXM4-40GB"
+
+
+Run = Callable[..., int]
+
+
+def described(minors: list[int], model: str = A100, **more: Any) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "gpus": [
+            {"index": i, "uuid": f"GPU-{i}", "model": model, "minor_number": minor, **more}
+            for i, minor in enumerate(minors)
+        ],
+    }
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    (tmp_path / "n1.json").write_text(json.dumps(described([0, 1])))
+
+    def command(*options: str) -> int:
+        where = ["--out", str(tmp_path / "out")]
+        return cli.main(["config", str(tmp_path / "n1.json"), *where, *options])
+
+    return command
+
+
+def test_writes_a_folder_that_check_then_accepts(run: Run, tmp_path: Path) -> None:
+    assert run("--check") == cli.DIFFERENT
+    assert not (tmp_path / "out").exists()
+    assert run() == 0
+    assert run("--check") == 0
+    assert run() == 0  # nothing would change
+    assert os.access(tmp_path / "out" / "hooks" / "prolog.sh", os.X_OK)
+
+
+def test_never_overwrites_without_force(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    path = tmp_path / "out" / "gres.conf"
+    path.write_text("mine\n")
+    (tmp_path / "out" / "nodes.conf").unlink()
+    assert run() == cli.BAD_INPUT
+    assert str(path) in capsys.readouterr().err
+    assert path.read_text() == "mine\n"
+    assert not (tmp_path / "out" / "nodes.conf").exists()
+    assert run("--force") == 0
+    assert run("--check") == 0
+
+
+def test_check_shows_what_drifted(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    (tmp_path / "n1.json").write_text(json.dumps(described([0, 1, 2])))
+    capsys.readouterr()
+    assert run("--check") == cli.DIFFERENT
+    assert "+NodeName=n1 Name=gpu Type=g2 File=/dev/nvidia2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("pair", ["x", "=a", "a=", f"{A100}=A 100"])
+def test_refuses_a_wrong_model_name(run: Run, pair: str) -> None:
+    assert run("--model", pair) == cli.BAD_INPUT
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["prolog", "--what"], ["--help"]])
+def test_wrong_arguments_do_not_fail_a_hook(arguments: list[str]) -> None:
+    assert cli.main(["hook", *arguments]) == 0
+
+
+def test_every_problem_of_the_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(tmp_path / name) for name in ("n1.json", "n2.json")]
+    assert cli.main(["config", *files, "--out", str(tmp_path / "out")]) == cli.BAD_INPUT
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"roost-slurm config: {file}: No such file or directory" for file in files]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_node_of_several_models_is_written_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpus = [{"minor_number": 0, "model": A100}, {"minor_number": 1, "model": "Tesla T4"}]
+    (tmp_path / "n1.json").write_text(json.dumps({"gpus": gpus}))
+    assert cli.main(["config", str(tmp_path / "n1.json"), "--out", str(tmp_path / "out")]) == 0
+    assert "node n1 has several GPU models" in capsys.readouterr().err
+
+
+def test_a_model_may_contain_an_equals_sign(run: Run, tmp_path: Path) -> None:
+    assert run("--model", f"{A100}=big") == 0
+    assert run("--check", "--model", f"{A100}=big", "--model", "A=B=c") == 0
+    assert "Feature=big" in (tmp_path / "out" / "nodes.conf").read_text()

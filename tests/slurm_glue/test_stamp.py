@@ -1,0 +1,57 @@
+"""The admin comment that marks a job as managed by Roost."""
+
+import pytest
+
+from roost_slurm.limits import LAST_EPOCH_S
+from roost_slurm.stamp import LET_GO, Stamp, advice, parse_stamp
+
+WAS = (("TresPerJob", "gres:gpu:2"), ("Features", ""))
+
+
+@pytest.mark.parametrize(
+    ("stamp", "text"),
+    [
+        (Stamp(), "roost:lease"),
+        (Stamp(begin_epoch_s=1_800_000_000), "roost:lease begin=1800000000"),
+        (Stamp(was=WAS), "roost:lease was=TresPerJob:gres:gpu:2;Features:"),
+        (
+            Stamp(begin_epoch_s=0, was=WAS),
+            "roost:lease begin=0 was=TresPerJob:gres:gpu:2;Features:",
+        ),
+    ],
+)
+def test_a_stamp_reads_back_as_it_was_written(stamp: Stamp, text: str) -> None:
+    assert str(stamp) == text
+    assert parse_stamp(text) == stamp
+
+
+@pytest.mark.parametrize("text", ["", "mine", "roost:leased", "my roost:lease", LET_GO])
+def test_other_comments_are_no_lease(text: str) -> None:
+    assert parse_stamp(text) is None
+
+
+def test_unknown_words_and_advice_are_ignored() -> None:
+    text = "roost:lease colour=red begin=5 roost:advice begin=9 was=A:b"
+    assert parse_stamp(text) == Stamp(begin_epoch_s=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "begin_epoch_s"),
+    [("soon", None), ("-1", None), ("", None), ("9" * 20, LAST_EPOCH_S), ("9" * 5000, None)],
+)
+def test_an_absurd_begin_does_no_harm(text: str, begin_epoch_s: int | None) -> None:
+    assert parse_stamp(f"roost:lease begin={text}") == Stamp(begin_epoch_s=begin_epoch_s)
+
+
+def test_a_second_pin_keeps_the_user_s_own_request() -> None:
+    once = Stamp(begin_epoch_s=5).pinned_from(WAS)
+    assert once == Stamp(begin_epoch_s=5, was=WAS)
+    assert once.pinned_from((("TresPerJob", "gres:gpu:g0:1"),)) == once
+
+
+def test_advice_replaces_older_advice_and_nothing_else() -> None:
+    assert advice("", "n1: GPUs 0-1") == "roost:advice n1: GPUs 0-1"
+    once = advice("roost:lease begin=5", "n1: GPUs 0-1")
+    assert once == "roost:lease begin=5 roost:advice n1: GPUs 0-1"
+    assert advice(once, "n2: GPU 3") == "roost:lease begin=5 roost:advice n2: GPU 3"
+    assert parse_stamp(once) == Stamp(begin_epoch_s=5)
