@@ -31,12 +31,12 @@ def test_nodes_with_equal_device_files_share_their_lines() -> None:
     assert gres.group(nodes, lambda one: one.minor_numbers) == [((0,), "n[1,3]"), ((1,), "n2")]
 
 
-def test_a_node_s_gres_names_each_gpu() -> None:
+def test_the_gres_of_a_node_names_each_gpu() -> None:
     assert gres.node_gres(2, seats=False) == "gpu:g0:1,gpu:g1:1"
     assert gres.node_gres(2, seats=True) == "gpu:g0:1,gpu:g1:1,gpu:s0:1,gpu:s1:1,gputoken:2"
 
 
-def test_seat_devices_reach_for_the_largest_node() -> None:
+def test_there_is_a_seat_device_for_each_gpu_of_the_largest_node() -> None:
     lines = gres.seat_devices([node("n1", 0), node("n2", 0, 1, 2)]).splitlines()
     assert lines == [
         "d /dev/roost 0755 root root -",

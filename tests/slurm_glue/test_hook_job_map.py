@@ -52,7 +52,7 @@ def test_a_later_job_replaces_an_earlier_one(tmp_path: Path) -> None:
     assert content(tmp_path) == {"0": "77\n", "1": "78\n"}
 
 
-def test_only_files_of_the_very_job_are_removed(tmp_path: Path) -> None:
+def test_remove_deletes_only_files_that_name_the_job(tmp_path: Path) -> None:
     hook_job_map.write(tmp_path, 77, [0, 1])
     hook_job_map.write(tmp_path, 7, [2])
     (tmp_path / "README").write_text("77\n")

@@ -100,7 +100,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
         inventory.load([tmp_path / "n1.json"])
 
 
-def test_the_key_node_comes_before_the_file_s_name(tmp_path: Path) -> None:
+def test_the_key_node_takes_precedence_over_the_file_name(tmp_path: Path) -> None:
     (tmp_path / "topology.json").write_text(json.dumps({"node": "n7", **described([0])}))
     assert [one.node for one in inventory.load([tmp_path / "topology.json"])] == ["n7"]
 

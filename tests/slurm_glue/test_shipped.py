@@ -9,7 +9,7 @@ from roost_slurm.shipped import ShippedFileMissing, read_shipped
 
 
 @pytest.mark.parametrize("name", ["lua/job_submit.lua", "hooks/hook.sh"])
-def test_reads_the_checkout_s_file(name: str) -> None:
+def test_reads_a_file_of_the_checkout(name: str) -> None:
     checkout = Path(shipped.__file__).parents[1]
     assert read_shipped(name) == (checkout / name).read_text()
 

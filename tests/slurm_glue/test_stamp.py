@@ -43,7 +43,7 @@ def test_an_absurd_begin_does_no_harm(text: str, begin_epoch_s: int | None) -> N
     assert parse_stamp(f"roost:lease begin={text}") == Stamp(begin_epoch_s=begin_epoch_s)
 
 
-def test_a_second_pin_keeps_the_user_s_own_request() -> None:
+def test_a_second_pin_keeps_the_request_that_the_user_made() -> None:
     once = Stamp(begin_epoch_s=5).pinned_from(WAS)
     assert once == Stamp(begin_epoch_s=5, was=WAS)
     assert once.pinned_from((("TresPerJob", "gres:gpu:g0:1"),)) == once

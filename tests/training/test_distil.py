@@ -14,11 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
 from roost_engine.domain.errors import PolicyError
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_formats.models.loader import open_session
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.score import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME
+from roost_formats.models.score import BUILTIN_MODEL
 from roost_formats.models.signature import SCORE
-from roost_formats.testing.onnx_models import ModelParts, install_model
 from roost_train.cli import main
 from roost_train.distil import (
     GAP_FLOOR,
@@ -29,9 +27,7 @@ from roost_train.distil import (
     teacher_scores,
 )
 from roost_train.onnx_export import export_onnx
-from roost_train.release import held_out_agreement, torch_scores, write_release
 from roost_train.score_net import ScoreNet
-from roost_train.verify import verify
 
 pytestmark = pytest.mark.torch
 
@@ -96,24 +92,6 @@ def test_training_makes_the_student_better() -> None:
     assert np.mean(losses[-20:]) < np.mean(losses[:20]) / 10
 
 
-def test_export_keeps_the_scores(short_net: ScoreNet) -> None:
-    features = np.random.default_rng(0).random((40, len(COLUMNS)))
-    model = export_onnx(short_net)
-    with torch.inference_mode():
-        exact = short_net.forward(torch.from_numpy(features)).numpy()
-    single = features.astype(np.float32)
-    np.testing.assert_allclose(torch_scores(model, single), exact, rtol=0, atol=1e-5)
-    theirs = open_session(model, SCORE).run({INPUT_NAME: single})[OUTPUT_NAME]
-    np.testing.assert_allclose(theirs.reshape(-1), exact, rtol=0, atol=1e-5)
-
-
-def test_export_is_one_plain_file(short_net: ScoreNet) -> None:
-    model = onnx.load_model_from_string(export_onnx(short_net))
-    assert [opset.version for opset in model.opset_import] == [17]
-    assert {node.op_type for node in model.graph.node} == {"MatMul", "Gemm", "Relu", "Add"}
-    assert not any(weight.external_data for weight in model.graph.initializer)
-
-
 def test_our_reader_sees_what_onnx_sees() -> None:
     model = BUILTIN_MODEL.read_bytes()
     ours, theirs = read_onnx(model, SCORE), onnx.load_model_from_string(model).graph
@@ -153,25 +131,6 @@ def test_reader_refuses_what_onnx_writes_beyond_a_score_model() -> None:
             read_onnx(model.SerializeToString(), SCORE)
 
 
-def test_release_loads_and_verifies(short_net: ScoreNet, tmp_path: Path) -> None:
-    path, agreement = write_release(short_net, SHORT, tmp_path / "new" / "folder", "roost-train …")
-    verdict = verify(path)
-    assert verdict.is_same
-    assert verdict.candidate_count > 1000
-    card = json.loads(path.with_suffix(".json").read_text())["card"]
-    assert card["name"] == "distil-h32-n60-seed0"
-    assert card["hyper_parameters"]["steps"] == 60
-    assert card["held_out"]["choice_frac"] == pytest.approx(agreement.choice_frac)
-
-
-def test_shipped_figures_are_those_of_the_shipped_model() -> None:
-    card = json.loads(BUILTIN_MODEL.with_suffix(".json").read_text())["card"]
-    agreement = held_out_agreement(BUILTIN_MODEL.read_bytes(), groups_per_size=40)
-    assert agreement.choice_frac == pytest.approx(card["held_out"]["choice_frac"], abs=1e-3)
-    assert agreement.clear_choice_frac == card["held_out"]["clear_choice_frac"] == 1.0
-    assert agreement.worst_error == pytest.approx(card["held_out"]["worst_error"], rel=0.5)
-
-
 def test_command_trains_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["distil", "--seed", "4", "--steps", "20", "--output", str(tmp_path)]) == 0
     trained = json.loads(capsys.readouterr().out)
@@ -181,21 +140,3 @@ def test_command_trains_and_verifies(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert command == "roost-train distil --seed 4 --steps 20 --output DIR"
     assert main(["verify", trained["model"]]) == 0
     assert json.loads(capsys.readouterr().out)["same"] is True
-
-
-def test_shipped_model_verifies() -> None:
-    assert verify(BUILTIN_MODEL).worst_difference <= 1e-5
-
-
-def test_verify_says_when_torch_cannot_read_a_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["verify", str(install_model(tmp_path, ModelParts().encode()))]) == 2
-    assert "a file of roost-train has" in capsys.readouterr().err
-
-
-def test_verify_refuses_what_the_daemon_would(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["verify", str(tmp_path / "policy.onnx")]) == 2
-    assert "policy.json cannot be read" in capsys.readouterr().err
