@@ -10,6 +10,7 @@ def test_same_order_is_full_agreement() -> None:
     assert agreement == Agreement(
         group_count=2,
         choice_frac=1.0,
+        clear_count=2,
         clear_choice_frac=1.0,
         pair_frac=1.0,
         worst_regret=0.0,
@@ -53,3 +54,11 @@ def test_merging_weighs_by_groups() -> None:
     assert merged.choice_frac == merged.pair_frac == 0.75
     assert merged.worst_regret == 1.0
     assert merged.worst_error == 3.0
+
+
+def test_near_ties_do_not_improve_the_share_of_clear_choices() -> None:
+    wrong = compare(np.array([[0.0, 1.0]]), np.array([[3.0, 1.0]], dtype=np.float32))
+    ties = compare(np.array([[0.0, 1e-4]] * 9), np.array([[0.0, 1.0]] * 9, dtype=np.float32))
+    assert (ties.clear_count, merge([wrong, ties]).clear_count) == (0, 1)
+    assert merge([wrong, ties]).clear_choice_frac == 0.0
+    assert merge([ties, ties]).clear_choice_frac == 1.0

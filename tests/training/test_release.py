@@ -14,9 +14,8 @@ from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.score import BUILTIN_MODEL, INPUT_NAME, OUTPUT_NAME
 from roost_formats.models.signature import SCORE
 from roost_formats.testing.onnx_models import ModelParts
-from roost_train.distil import (
-    HyperParameters,
-)
+from roost_train.agreement import Agreement
+from roost_train.distil import HyperParameters
 from roost_train.errors import ModelError
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP
 from roost_train.onnx_export import export_onnx
@@ -29,9 +28,15 @@ pytestmark = pytest.mark.torch
 SHORT = HyperParameters(steps=60, batch_candidates=256, fit_candidates=2000)
 
 
-def test_release_loads_and_verifies(tmp_path: Path) -> None:
-    net = random_net()
-    path, agreement = write_release(net, SHORT, tmp_path / "new" / "folder", "roost-train …")
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Agreement]:
+    """A release in a folder that was not there before, and its figures."""
+    folder = tmp_path_factory.mktemp("release") / "new" / "folder"
+    return write_release(random_net(), SHORT, folder, "roost-train distil")
+
+
+def test_release_loads_and_verifies(released: tuple[Path, Agreement]) -> None:
+    path, agreement = released
     verdict = verify(path)
     assert verdict.is_same
     assert verdict.candidate_count > 1000
@@ -49,8 +54,8 @@ def test_shipped_figures_are_those_of_the_shipped_model() -> None:
     assert agreement.worst_error == pytest.approx(card["held_out"]["worst_error"], rel=0.5)
 
 
-def test_the_manifest_describes_the_model_beside_it(tmp_path: Path) -> None:
-    path, _ = write_release(random_net(), SHORT, tmp_path, "roost-train distil")
+def test_the_manifest_describes_the_model_beside_it(released: tuple[Path, Agreement]) -> None:
+    path, _ = released
     manifest = Manifest.from_json(manifest_path(path).read_text(), SCORE)
     model = path.read_bytes()
     assert manifest.sha256 == hashlib.sha256(model).hexdigest()
@@ -72,6 +77,7 @@ def test_a_model_that_prefers_the_worst_candidate_disagrees() -> None:
     net.skip = -net.skip
     agreement = held_out_agreement(export_onnx(net), groups_per_size=4)
     assert agreement.choice_frac < 0.1
+    assert agreement.clear_choice_frac < 0.1
     assert agreement.worst_regret > 0.1
 
 

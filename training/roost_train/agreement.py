@@ -16,7 +16,8 @@ class Agreement:
     Attributes:
         group_count: how many were judged.
         choice_frac: groups whose chosen candidate is one of the teacher's best.
-        clear_choice_frac: the same, among groups where the teacher's best leads by CLEAR_GAP.
+        clear_count: groups where the teacher's best leads by CLEAR_GAP.
+        clear_choice_frac: as choice_frac, among those groups; 1 where there are none.
         pair_frac: neighbours in the teacher's order that keep their order.
         worst_regret: most that a choice lost, in teacher's points.
         worst_error: largest difference of a score.
@@ -24,6 +25,7 @@ class Agreement:
 
     group_count: int
     choice_frac: float
+    clear_count: int
     clear_choice_frac: float
     pair_frac: float
     worst_regret: float
@@ -53,6 +55,7 @@ def compare(teacher: NDArray[np.float64], student: NDArray[np.float32]) -> Agree
     return Agreement(
         group_count=len(teacher),
         choice_frac=float(right.mean()),
+        clear_count=int(clear.sum()),
         clear_choice_frac=float(right[clear].mean()) if clear.any() else 1.0,
         pair_frac=float(kept[counted].mean()) if counted.any() else 1.0,
         worst_regret=float(regret.max()),
@@ -61,17 +64,20 @@ def compare(teacher: NDArray[np.float64], student: NDArray[np.float32]) -> Agree
 
 
 def merge(parts: list[Agreement]) -> Agreement:
-    """Agreement over several sets; shares are weighted by groups."""
+    """Agreement over several sets; each share is weighted by the number of its groups."""
     counts = [part.group_count for part in parts]
+    clear_counts = [part.clear_count for part in parts]
 
-    def mean(values: list[float]) -> float:
-        return float(np.average(values, weights=counts))
+    def mean(values: list[float], weights: list[int]) -> float:
+        return float(np.average(values, weights=weights)) if any(weights) else 1.0
 
     return Agreement(
         group_count=sum(counts),
-        choice_frac=mean([part.choice_frac for part in parts]),
-        clear_choice_frac=mean([part.clear_choice_frac for part in parts]),
-        pair_frac=mean([part.pair_frac for part in parts]),
+        choice_frac=mean([part.choice_frac for part in parts], counts),
+        clear_count=sum(clear_counts),
+        # A set of near ties alone has no clear choice, and counts as neither right nor wrong.
+        clear_choice_frac=mean([part.clear_choice_frac for part in parts], clear_counts),
+        pair_frac=mean([part.pair_frac for part in parts], counts),
         worst_regret=max(part.worst_regret for part in parts),
         worst_error=max(part.worst_error for part in parts),
     )
