@@ -1,8 +1,8 @@
 """Reads YAML for configuration files: the line of every key is known, nothing is silently dropped.
 
-Stricter than YAML 1.1 where that surprises users: `off` and `yes` are words, not truth values,
-`1:30` is no number, a key that occurs twice is a problem, and aliases are refused (they expand
-without bound).
+Stricter than YAML 1.1 where that surprises: `off` and `yes` are words, not truth values, `1:30`
+is no number, `060` is 60 and not octal, a key that stands twice is a problem, and there are no
+aliases (they expand without bound).
 """
 
 import re
@@ -58,6 +58,14 @@ _Loader.add_implicit_resolver(
     re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"),
     list("-+.0123456789"),
 )
+
+
+def _decimal(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """Return the number that the digits stand for: SafeLoader reads 060 as octal, which is 48."""
+    return int(loader.construct_scalar(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
 
 
 def read_tree(text: str) -> Tree:
