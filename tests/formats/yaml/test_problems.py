@@ -1,0 +1,111 @@
+"""Problems of a configuration in words: the file and line, the key, and the value wanted."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from roost_formats.yaml.problems import describe
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise ValueError(f"want an even number, got {value}")
+    return value
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Partition(Strict):
+    mode: Literal["off", "on"] = "off"
+    share_frac: Annotated[float, Field(ge=0, le=1)] = 1.0
+
+
+class Root(Strict):
+    name: str = ""
+    count: Annotated[int, Field(gt=0)] = 1
+    even: Annotated[int, AfterValidator(_even)] = 0
+    is_open: bool = True
+    pause_s: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    main: Partition | None = None
+    partitions: dict[str, Partition] = {}
+
+
+class Demanding(Strict):
+    needed: int
+
+
+def problems(
+    values: Mapping[str, Any],
+    sources: Mapping[tuple[str, ...], str] | None = None,
+    root: type[BaseModel] = Root,
+) -> list[str]:
+    with pytest.raises(ValidationError) as caught:
+        root.model_validate(values)
+    return list(describe(caught.value, root, sources or {}, "f:1"))
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"name": 3}, "f:1: name: want str, got int"),
+        ({"name": None}, "f:1: name: want str, got nothing"),
+        ({"is_open": [1]}, "f:1: is_open: want true or false, got a list"),
+        ({"count": "many"}, "f:1: count: want int, got str"),
+        ({"count": 0}, "f:1: count: want > 0, got 0"),
+        ({"pause_s": float("inf")}, "f:1: pause_s: want a finite number, got float"),
+        ({"main": 3}, "f:1: main: want keys with values, got int"),
+        ({"even": 3}, "f:1: even: want an even number, got 3"),
+        ({"main": {"share_frac": 1.5}}, "f:1: main.share_frac: want <= 1, got 1.5"),
+        ({"main": {"share_frac": -0.5}}, "f:1: main.share_frac: want >= 0, got -0.5"),
+        ({"main": {"mode": "maybe"}}, "f:1: main.mode: want off or on, got maybe"),
+    ],
+)
+def test_a_wrong_value_is_told_with_the_value_wanted(values: dict[str, Any], problem: str) -> None:
+    assert problems(values) == [problem]
+
+
+def test_a_missing_key_is_named() -> None:
+    assert problems({}, root=Demanding) == ["f:1: needed: missing"]
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"cuont": 1}, "f:1: cuont: unknown key, did you mean count?"),
+        ({"main": {"mod": "on"}}, "f:1: main.mod: unknown key, did you mean main.mode?"),
+        (
+            {"partitions": {"gpu": {"mod": "on"}}},
+            "f:1: partitions.gpu.mod: unknown key, did you mean partitions.gpu.mode?",
+        ),
+        (
+            {"partitions": {"gpu": {"zzz": 1}}},
+            "f:1: partitions.gpu.zzz: unknown key, known are mode, share_frac",
+        ),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_key_of_its_section_or_all_of_them(
+    values: dict[str, Any], problem: str
+) -> None:
+    assert problems(values) == [problem]
+
+
+def test_problems_stand_in_the_order_of_lines_not_of_the_model() -> None:
+    sources = {("name",): "f:10", ("count",): "f:9", ("is_open",): "--set is_open"}
+
+    assert problems({"name": 1, "count": "x", "is_open": 3}, sources) == [
+        "--set is_open: is_open: want true or false, got int",
+        "f:9: count: want int, got str",
+        "f:10: name: want str, got int",
+    ]
+
+
+def test_a_problem_has_the_line_of_the_nearest_key_that_was_given() -> None:
+    sources = {("partitions",): "f:2", ("partitions", "gpu"): "f:4"}
+
+    assert problems({"partitions": {"gpu": {"mode": 1}}}, sources) == [
+        "f:4: partitions.gpu.mode: want off or on, got 1"
+    ]
