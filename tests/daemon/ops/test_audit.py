@@ -1,0 +1,59 @@
+"""The audit log: one whole line a change, for the daemon's user only."""
+
+import json
+import stat
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from roost_engine.domain.errors import JournalError
+from roostd.ops.audit import FILE_NAME, append
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / FILE_NAME).read_text().splitlines()]
+
+
+def test_each_change_adds_a_line_and_earlier_lines_stay(tmp_path: Path) -> None:
+    before = datetime.now(tz=UTC)
+    append(tmp_path, "pin_timer", "alice", timer="8/high", pinned_s=300.0)
+    append(tmp_path, "unpin_timer", "bob", timer="8/high", pinned_s=None)
+
+    first, second = lines(tmp_path)
+
+    assert list(first) == ["at", "action", "by", "timer", "pinned_s"]
+    assert (first["action"], first["by"], first["pinned_s"]) == ("pin_timer", "alice", 300.0)
+    assert (second["action"], second["by"], second["pinned_s"]) == ("unpin_timer", "bob", None)
+    age_s = (datetime.fromisoformat(str(first["at"])) - before).total_seconds()
+    assert -0.001 <= age_s < 60
+
+
+def test_a_name_cannot_forge_a_line_or_fill_the_disk(tmp_path: Path) -> None:
+    append(tmp_path, "pin_timer", 'eve"\n{"action": "none"}' + "x" * 1_000)
+
+    (line,) = lines(tmp_path)
+
+    assert str(line["by"]).startswith('eve"?{"action": "none"}xxx')
+    assert len(str(line["by"])) == 64
+
+
+def test_only_the_daemons_user_may_read_it(tmp_path: Path) -> None:
+    append(tmp_path, "pin_timer", "alice")
+    assert stat.S_IMODE((tmp_path / FILE_NAME).stat().st_mode) & 0o077 == 0
+
+
+def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / FILE_NAME).symlink_to(target)
+
+    with pytest.raises(JournalError, match=r"audit\.log: .*; nothing was changed"):
+        append(tmp_path, "pin_timer", "eve")
+
+    assert target.read_text() == "precious"
+
+
+def test_without_a_folder_the_change_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="No such file or directory; nothing was changed"):
+        append(tmp_path / "missing", "pin_timer", "alice")

@@ -1,0 +1,57 @@
+"""Folders of the daemon: made with their modes, and locked against a second daemon."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from roost_engine.domain.errors import ConfigError
+from roostd.config.config import Config
+from roostd.ops.folders import SPOOL_FOLDER, StateFolderInUse, locked, make_folders
+
+
+def config(folder: Path) -> Config:
+    paths = {"runtime_dir": str(folder / "run"), "state_dir": str(folder / "deep" / "state")}
+    return Config.model_validate({"paths": paths})
+
+
+def test_folders_are_made_with_their_parents_and_others_may_not_read_the_state(
+    tmp_path: Path,
+) -> None:
+    make_folders(config(tmp_path))
+    make_folders(config(tmp_path))  # those that are there stay
+
+    assert (tmp_path / "run" / SPOOL_FOLDER).is_dir()
+    assert stat.S_IMODE((tmp_path / "deep" / "state").stat().st_mode) & 0o007 == 0
+
+
+@pytest.mark.parametrize(("name", "key"), [("run", "runtime_dir"), ("deep", "state_dir")])
+def test_a_file_in_the_way_is_named_with_its_setting(tmp_path: Path, name: str, key: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=rf"paths\.{key}: {tmp_path / name}.*: "):
+        make_folders(config(tmp_path))
+
+
+def test_a_second_daemon_is_refused_until_the_first_is_done(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        with pytest.raises(StateFolderInUse, match="another roostd is running on it"):
+            locked(tmp_path).__enter__()
+        with pytest.raises(StateFolderInUse):  # the refused attempt has released nothing
+            locked(tmp_path).__enter__()
+    with locked(tmp_path):
+        pass
+
+
+def test_a_state_folder_that_is_none_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"paths\.state_dir: .*: Not a directory"):
+        locked(file).__enter__()
+
+
+def test_a_state_folder_that_its_disk_did_not_take_does_not_prevent_a_start(
+    tmp_path: Path,
+) -> None:
+    with locked(tmp_path / "missing"):
+        pass
+    assert not (tmp_path / "missing").exists()

@@ -1,0 +1,66 @@
+"""The heartbeat says which partitions' jobs job_submit.lua gives a lease."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from roostd.config.config import Config
+from roostd.ops.heartbeat import Pulse
+
+PARTITIONS = {"a": {"mode": "enforce"}, "b": {"mode": "advise"}, "c": {"mode": "off"}}
+
+
+def beat(folder: Path, **settings: Any) -> list[str]:
+    Pulse(folder).beat(Config.model_validate(settings))
+    return (folder / "heartbeat").read_text().splitlines()
+
+
+def test_with_another_mode_by_default_only_enforced_partitions_are_named(tmp_path: Path) -> None:
+    first, *rest = beat(tmp_path, mode="shadow", partitions=PARTITIONS)
+
+    assert rest == ["enforce a", "except ", "models "]
+    word, version, at_epoch_s, _ = first.split()
+    assert (word, version) == ("roost", "1")
+    assert abs(time.time() - int(at_epoch_s)) < 60
+
+
+def test_with_enforce_by_default_every_partition_is_meant_but_those_of_another_mode(
+    tmp_path: Path,
+) -> None:
+    _, *rest = beat(tmp_path, mode="enforce", partitions=PARTITIONS)
+    assert rest[:2] == ["enforce *", "except b,c"]
+
+
+def test_the_lease_is_in_whole_seconds_and_models_are_in_lower_case(tmp_path: Path) -> None:
+    slurm = {"lease_s": 59.6, "model_names": ["A100"]}
+    lines = beat(tmp_path, slurm=slurm)
+    assert lines[0].split()[-1] == "60"
+    assert lines[-1] == "models a100"
+
+
+def test_a_stopped_daemon_leaves_no_heartbeat_and_may_stop_twice(tmp_path: Path) -> None:
+    pulse = Pulse(tmp_path)
+    pulse.beat(Config())
+    assert (tmp_path / "heartbeat").exists()
+
+    pulse.stop()
+    pulse.stop()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "settings"),
+    [("missing", {}), (".", {"partitions": {"no name": {"mode": "enforce"}}})],
+)
+def test_a_heartbeat_that_cannot_be_written_is_logged_and_no_more(
+    tmp_path: Path, folder: str, settings: dict[str, Any]
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        Pulse(tmp_path / folder).beat(Config.model_validate(settings))
+
+    assert [entry["event"] for entry in logs] == ["heartbeat_not_written"]
+    assert not (tmp_path / "heartbeat").exists()
