@@ -1,0 +1,101 @@
+"""Slurm's commands as processes: their environment, exit codes and deadlines."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roostd.slurm.command import CommandRunner, only_gone
+
+QUEUE, UPDATE = ("squeue",), ("scontrol", "update", "jobid=1")
+
+
+def script(folder: Path, text: str, name: str = "scontrol") -> None:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+def runner(folder: Path, *, timeout_s: float = 10.0, concurrent_count: int = 4) -> CommandRunner:
+    return CommandRunner(folder, folder / "slurm.conf", timeout_s, concurrent_count)
+
+
+async def test_a_command_gets_its_arguments_and_an_environment_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    monkeypatch.setenv("SECRET", "not for scontrol")
+    script(tmp_path, 'echo "$0 $*"; echo "$TZ $SLURM_TIME_FORMAT [$SECRET] $SLURM_CONF"')
+
+    out = await runner(tmp_path).run(UPDATE)
+
+    assert out.splitlines() == [
+        f"{tmp_path}/scontrol update jobid=1",
+        f"UTC0 standard [] {tmp_path}/slurm.conf",
+    ]
+
+
+async def test_a_failure_carries_exit_code_and_message_unless_it_may_fail(tmp_path: Path) -> None:
+    script(tmp_path, "echo out; echo 'no such job' >&2; exit 3")
+
+    with pytest.raises(SlurmRefused) as caught:
+        await runner(tmp_path).run(UPDATE)
+
+    assert (caught.value.exit_code, caught.value.stderr) == (3, "no such job\n")
+    assert caught.value.argv[1:] == UPDATE[1:]
+    assert await runner(tmp_path).run(UPDATE, may_fail=True) == "out\n"
+
+
+async def test_a_command_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SlurmRefused, match="cannot be run: No such file or directory") as caught:
+        await runner(tmp_path).run(UPDATE)
+    assert caught.value.exit_code == 127
+
+
+async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    script(tmp_path, f"sleep 77 & echo $! > {tmp_path}/child; wait")
+
+    with pytest.raises(SlurmTimeout):
+        await runner(tmp_path, timeout_s=1.0).run(UPDATE)
+
+    child = int((tmp_path / "child").read_text())
+    async with asyncio.timeout(5):
+        while is_alive(child):  # noqa: ASYNC110  the kernel tells nobody of another's child
+            await asyncio.sleep(0.01)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def test_no_more_commands_run_at_a_time_than_allowed(tmp_path: Path) -> None:
+    # Each notes how many run when it begins; mkdir is atomic.
+    script(
+        tmp_path,
+        f"cd {tmp_path}; mkdir running.$$; ls -d running.* | wc -l; sleep 0.05; rmdir running.$$",
+        "squeue",
+    )
+    one_at_a_time = runner(tmp_path, concurrent_count=1)
+
+    counts = await asyncio.gather(*(one_at_a_time.run(QUEUE) for _ in range(4)))
+
+    assert [int(count) for count in counts] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("stderr", "gone"),
+    [
+        ("slurm_load_jobs error: Invalid job id specified\n", True),
+        ("Invalid job id specified\n\nJob/step already completing or completed\n", True),
+        ("Invalid job id specified\nUnable to contact slurm controller\n", False),
+        ("Access/permission denied\n", False),
+        ("\n", False),
+    ],
+)
+def test_only_messages_of_jobs_that_ended_count_as_gone(stderr: str, gone: bool) -> None:
+    assert only_gone(SlurmRefused(UPDATE, 1, stderr)) is gone

@@ -1,0 +1,146 @@
+"""What a dump of the queue does not tell: details are asked for once, users' begins are found."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from roost_engine.domain.model import JobId
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.stamp import parse_stamp
+from roostd.slurm.queue import DetailCache, MovedBegins, begins_of, by_begin, comments_of
+
+LEASE_S = 60.0
+NOW_S = 1_000_000.0
+
+
+def queued(number: int, **changes: Any) -> QueuedJob:
+    return QueuedJob(number=number, **{"admin_comment": "roost:lease", **changes})
+
+
+def detail(number: int, **changes: Any) -> JobDetail:
+    plain = {"state": JobState.PENDING, "reason": "", "is_held": False, "min_node_count": 1}
+    lists = {"max_node_count": None, "excluded_nodes": "", "required_nodes": ""}
+    return JobDetail(**{"number": number, **plain, **lists, **changes})  # type: ignore[arg-type]
+
+
+class Controller:
+    """Answers questions for details, and keeps what was asked: a job's number, or "all"."""
+
+    def __init__(self, details: Mapping[int, JobDetail | None]) -> None:
+        self.details = dict(details)
+        self.forged: set[int] = set()  # missing among all jobs' records
+        self.asked: list[str] = []
+        self.cache = DetailCache(self._show_all, self._show_one)
+
+    async def _show_all(self) -> dict[int, JobDetail]:
+        self.asked.append("all")
+        return {
+            number: one
+            for number, one in self.details.items()
+            if one is not None and number not in self.forged
+        }
+
+    async def _show_one(self, number: str) -> JobDetail | None:
+        self.asked.append(number)
+        return self.details.get(int(number))
+
+    async def questions(self, *jobs: QueuedJob) -> list[str]:
+        self.asked.clear()
+        await self.cache.look_up(jobs)
+        return sorted(self.asked)
+
+
+async def test_details_are_asked_for_when_a_job_is_new_or_asks_for_something_else() -> None:
+    controller = Controller({1: detail(1), 2: detail(2)})
+
+    assert await controller.questions(queued(1)) == ["1"]
+    assert await controller.questions(queued(1, priority=9, reason="Resources"), queued(2)) == ["2"]
+    assert await controller.questions(queued(1, node_count=2), queued(2)) == ["1"]
+    assert {number: known for number, (_, known) in controller.cache.known.items()} == {
+        1: detail(1),
+        2: detail(2),
+    }
+
+
+async def test_details_of_jobs_that_left_the_queue_are_forgotten() -> None:
+    controller = Controller({1: detail(1)})
+    await controller.questions(queued(1))
+
+    assert await controller.questions() == []
+
+    assert controller.cache.known == {}
+
+
+async def test_many_new_jobs_cost_one_question_and_a_dozen_cost_one_each() -> None:
+    jobs = [queued(number) for number in range(1, 14)]
+    controller = Controller({job.number: detail(job.number) for job in jobs})
+    assert await controller.questions(*jobs) == ["all"]
+
+    controller = Controller({job.number: detail(job.number) for job in jobs})
+    assert len(await controller.questions(*jobs[:12])) == 12
+
+
+async def test_forged_records_never_use_up_the_questions_of_other_jobs() -> None:
+    """Records whose detail cannot be read are asked for behind those never asked for."""
+    forgers = [queued(number) for number in range(1, 14)]
+    controller = Controller({})
+    await controller.questions(*forgers)
+
+    victim = queued(99)
+    controller.details[99], controller.forged = detail(99), {99}
+    asked = await controller.questions(*forgers, victim)
+
+    assert "99" in asked
+    assert list(controller.cache.known) == [99]
+
+
+def begin_of(job: QueuedJob) -> int | None:
+    stamp = parse_stamp(job.admin_comment)
+    assert stamp is not None
+    return stamp.begin_epoch_s
+
+
+def test_a_begin_that_no_lease_explains_is_the_users_own_and_stays_so() -> None:
+    begins = MovedBegins(lambda: LEASE_S)
+
+    def look(after_s: float, begin_after_s: float, **changes: Any) -> int | None:
+        start_s = NOW_S + begin_after_s
+        job = queued(1, reason="BeginTime", start_epoch_s=start_s, **changes)
+        (stamped,) = begins.stamp([job], NOW_S + after_s)
+        return begin_of(stamped)
+
+    assert look(0.0, LEASE_S) is None  # the lease
+    assert look(0.0, LEASE_S + 2.0) is None  # the lease, seen late
+    assert look(0.0, 600.0) == NOW_S + 600
+    assert look(590.0, 600.0) == NOW_S + 600  # a lease could end then, but this was seen before
+    assert look(591.0, 599.0) is None  # moved earlier: a lease
+    assert look(0.0, 600.0, restart_count=1) is None  # Slurm's own, of a requeued job
+
+
+def test_the_start_that_slurm_expects_of_a_job_in_line_is_no_begin() -> None:
+    job = queued(1, reason="Resources", start_epoch_s=NOW_S + 600)
+    assert MovedBegins(lambda: LEASE_S).stamp([job], NOW_S) == (job,)
+
+
+def test_begins_are_told_of_every_task_of_an_array() -> None:
+    array = queued(5, array_number=5, task_ids=(0, 2), admin_comment="roost:lease begin=1800000000")
+    others = [queued(7), queued(8, admin_comment="begin=1800000000")]
+    assert begins_of([array, *others]) == {"5_0": 1_800_000_000, "5_2": 1_800_000_000}
+
+
+def test_a_begin_that_is_past_counts_as_none() -> None:
+    begins = {JobId("1"): 100, JobId("2"): 101, JobId("3"): 101}
+    job_ids = [JobId(name) for name in ("1", "2", "3", "4")]
+    assert by_begin(job_ids, begins, 100.0) == {None: ["1", "4"], 101: ["2", "3"]}
+
+
+def test_a_comment_is_written_once_for_all_jobs_that_say_the_same() -> None:
+    running = queued(3, state=JobState.RUNNING)
+    told = queued(4, admin_comment="roost:lease roost:advice waits")
+    unleased = queued(6, admin_comment="")
+    array = queued(5, array_number=5, task_ids=(0, 1))
+    sentences = {JobId(name): "waits" for name in ("1", "2", "3", "4", "5_1", "6")}
+
+    assert comments_of([queued(1), queued(2), running, told, array, unleased], sentences) == {
+        "roost:lease roost:advice waits": ["1", "2", "5_0", "5_1"]
+    }
