@@ -1,0 +1,243 @@
+"""SlurmCli: which commands it runs, how many, and what it makes of their answers."""
+
+import asyncio
+import re
+import time
+from collections import deque
+from typing import TypeAlias
+
+import pytest
+from tests.daemon.slurm.slurm_clusters import placement
+from tests.slurm_glue.recorded import numbers, read
+
+from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roost_engine.domain.model import JobId
+from roost_slurm.commands import Argv
+from roostd.slurm.port import JobNotWaiting, SlurmCli
+
+RELEASE = "24.11"
+NUMBERS = numbers(RELEASE)
+RECORDS = {
+    line.partition(" ")[0].removeprefix("JobId="): line
+    for line in reversed(read(RELEASE, "show_job.txt").splitlines())
+}
+# A job that waits under a lease: --gres=gpu:2 --begin=2030-01-01.
+LEASED = JobId(str(NUMBERS["gres"]))
+LOST = SlurmTimeout(("scontrol",), 1.0)
+GONE = SlurmRefused(("scontrol",), 1, "slurm_load_jobs error: Invalid job id specified")
+FILES = {
+    "version": "version.txt",
+    "queue": "squeue.txt",
+    "config": "show_config.txt",
+    "nodes": "show_nodes.txt",
+    "topology": "show_topology.txt",
+    "jobs": "show_job.txt",
+}
+
+Answer: TypeAlias = str | Exception
+
+
+class RecordedCommands:
+    """Stands for CommandRunner.run: answers with recorded output unless told otherwise.
+
+    Attributes:
+        asked: the kind of every command that was run: "queue", "job 6", "update", ...
+        updates: the values that each update sets.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.updates: list[dict[str, str]] = []
+        self._answers: dict[str, deque[Answer]] = {}
+
+    def answer(self, kind: str, *answers: Answer) -> None:
+        """Answer the next commands of a kind so, in turn; the last answer stays."""
+        self._answers[kind] = deque(answers)
+
+    async def run(self, argv: Argv, *, may_fail: bool = False) -> str:
+        """See CommandRunner."""
+        kind = self._kind(argv)
+        self.asked.append(kind)
+        if kind == "update":
+            self.updates.append(dict(word.partition("=")[::2] for word in argv[2:]))
+        await asyncio.sleep(0)
+        answers = self._answers.get(kind) or deque([self._recorded(kind)])
+        answer = answers.popleft() if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @staticmethod
+    def _kind(argv: Argv) -> str:
+        words = [word for word in argv if not word.startswith("-")]
+        if argv[0] == "squeue":
+            return "queue"
+        if words[1:2] == ["show"]:
+            return " ".join(words[2:])
+        return words[1] if words[1:] else "version"
+
+    @staticmethod
+    def _recorded(kind: str) -> str:
+        if kind.startswith("job "):
+            return RECORDS[kind.partition(" ")[2]]
+        return read(RELEASE, FILES[kind]) if kind in FILES else ""
+
+
+@pytest.fixture
+def commands() -> RecordedCommands:
+    return RecordedCommands()
+
+
+@pytest.fixture
+def port(commands: RecordedCommands) -> SlurmCli:
+    port = SlurmCli(queue_interval_s=0.0)
+    port._run = commands.run
+    return port
+
+
+@pytest.mark.parametrize("answer", ["Slurmctld(primary) at ctl is DOWN", ""])
+async def test_slurm_answers_only_where_a_controller_is_up(
+    commands: RecordedCommands, port: SlurmCli, answer: str
+) -> None:
+    commands.answer("ping", "Slurmctld(primary) at ctl is UP", answer)
+    await port.ping()
+    with pytest.raises(SlurmRefused):
+        await port.ping()
+
+
+async def test_the_release_is_asked_for_once(commands: RecordedCommands, port: SlurmCli) -> None:
+    assert str(await port.version()).startswith(RELEASE)
+    assert (await port.traits()).gres_prefix == "gres/"
+    assert commands.asked == ["version"]
+
+
+async def test_a_release_that_cannot_be_read_is_an_error_of_slurm_and_asked_for_again(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    commands.answer("version", "it depends", read(RELEASE, "version.txt"))
+    with pytest.raises(SlurmRefused, match="names no Slurm release"):
+        await port.version()
+    assert str(await port.version()).startswith(RELEASE)
+
+
+async def test_nodes_without_gpus_are_left_out(commands: RecordedCommands, port: SlurmCli) -> None:
+    assert [node.spec.gpu_count for node in await port.nodes()] == [8, 8, 4]
+
+    without = re.sub(r"(?<=Gres=)\S+:g7:1", "(null)", read(RELEASE, "show_nodes.txt"))
+    commands.answer("nodes", without)
+
+    assert [node.spec.gpu_count for node in await port.nodes()] == [4]
+
+
+async def test_calls_that_come_together_share_one_dump_and_a_later_call_gets_a_new_one(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    first, *others = await asyncio.gather(*(port.queue() for _ in range(5)))
+    assert all(other is first for other in others)
+    assert commands.asked.count("queue") == 1
+
+    before_s = time.time()
+    assert (await port.queue()).at_epoch_s >= before_s
+    assert commands.asked.count("queue") == 2
+
+
+async def test_a_call_that_is_cancelled_takes_the_dump_from_no_other(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    leaving, staying = asyncio.create_task(port.queue()), asyncio.create_task(port.queue())
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert (await staying).jobs
+    assert commands.asked.count("queue") == 1
+
+
+async def test_a_failed_dump_is_told_to_all_callers_and_the_next_one_is_new(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    commands.answer("queue", LOST, read(RELEASE, "squeue.txt"))
+    assert await asyncio.gather(port.queue(), port.queue(), return_exceptions=True) == [LOST, LOST]
+    assert (await port.queue()).details[int(LEASED)].tres == {"TresPerNode": "gres/gpu:2"}
+
+
+async def test_output_without_any_record_is_an_error_and_not_an_empty_queue(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    commands.answer("queue", "slurm_load_jobs: try again\n", "")
+    with pytest.raises(SlurmRefused, match="no line of 1 is a record"):
+        await port.queue()
+    assert (await port.queue()).jobs == ()
+
+
+@pytest.mark.parametrize(("name", "state"), [("typed", "running"), ("held", "held")])
+async def test_a_job_that_does_not_wait_is_not_pinned(
+    commands: RecordedCommands, port: SlurmCli, name: str, state: str
+) -> None:
+    with pytest.raises(JobNotWaiting, match=f"is {state}, not waiting"):
+        await port.pin(JobId(str(NUMBERS[name])), placement("n1", 2, 3))
+    assert commands.updates == []
+
+
+async def test_a_job_that_slurm_forgot_is_gone(commands: RecordedCommands, port: SlurmCli) -> None:
+    commands.answer(f"job {LEASED}", GONE)
+    with pytest.raises(JobNotWaiting, match="is gone"):
+        await port.pin(LEASED, placement("n1", 2, 3))
+    assert await port.allocation(LEASED) == ()
+
+
+async def test_a_pin_without_an_answer_counts_if_slurm_has_it_by_then(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    before = RECORDS[LEASED]
+    pinned = before.replace("gres/gpu:2", "gres/gpu:g2:1,gres/gpu:g3:1")
+    pinned = pinned.replace("ReqNodeList=(null)", "ReqNodeList=n1")
+    commands.answer("update", LOST)
+
+    commands.answer(f"job {LEASED}", before, pinned)
+    await port.pin(LEASED, placement("n1", 2, 3))
+
+    commands.answer(f"job {LEASED}", before, before)
+    with pytest.raises(SlurmTimeout):
+        await port.pin(LEASED, placement("n1", 2, 3))
+
+
+async def test_a_job_whose_user_changed_it_since_the_dump_is_refused_once(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    await port.queue()
+    changed = RECORDS[LEASED].replace("ExcNodeList=(null)", "ExcNodeList=n1")
+    commands.answer(f"job {LEASED}", changed)
+
+    with pytest.raises(SlurmRefused, match="its user has changed what it asks"):
+        await port.pin(LEASED, placement("n2", 2, 3))
+    assert commands.updates == []
+    await port.pin(LEASED, placement("n2", 2, 3))
+    assert [update["ReqNodeList"] for update in commands.updates] == ["n2"]
+
+
+async def test_a_lease_never_ends_before_the_begin_that_a_user_asked_for(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    other = JobId(str(NUMBERS["gpus"]))  # no begin in its stamp
+    await port.renew([LEASED, other], 60)
+    assert commands.updates == [{"jobid": str(other), "StartTime": "now+60"}]
+
+
+async def test_a_job_that_is_released_keeps_the_begin_that_its_user_asked_for(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    other = JobId(str(NUMBERS["gpus"]))
+    await port.let_go([LEASED, other])
+    begins = {update["jobid"]: update["StartTime"] for update in commands.updates}
+    assert begins == {str(LEASED): "2030-01-01T00:00:00", str(other): "now"}
+
+
+async def test_a_thousand_jobs_are_renewed_in_three_calls_though_some_are_gone(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    commands.answer("update", GONE)
+    await port.renew([JobId(str(number)) for number in range(5_000, 6_000)], 60)
+    assert [update["jobid"].count(",") + 1 for update in commands.updates] == [400, 400, 200]
+
+    commands.answer("update", SlurmRefused(("scontrol",), 1, "Access/permission denied"))
+    with pytest.raises(SlurmRefused):
+        await port.renew([JobId("5000")], 60)
