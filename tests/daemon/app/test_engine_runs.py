@@ -1,0 +1,101 @@
+"""A new run: a fresh engine of the present configuration, and a head from which to replay it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+from tests.daemon.app.parts import Parts, no_disk, recording
+
+from roost_engine.domain.errors import ConfigError
+from roost_engine.domain.events import JobQueued, Tick
+from roost_engine.domain.model import JobId
+from roost_engine.engine import EngineConfig
+from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.testing.builders import job
+from roost_formats.journal.codec import decode
+from roost_formats.journal.journal import FILE_NAME
+from roost_formats.journal.reader import JournalReader
+from roostd.app.engine_runs import EngineRuns, read_speeds
+from roostd.app.knowledge_keeper import KnowledgeKeeper
+from roostd.app.recorder import Recorder
+from roostd.config.config import Config
+
+NO_MODEL = {"policy": {"model": "none"}}
+
+
+def runs(parts: Parts, recorder: Recorder, speeds: tuple[ModelSpeeds, ...] = ()) -> EngineRuns:
+    keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
+    return EngineRuns(parts.state, keeper, recorder, speeds)
+
+
+def test_a_new_engine_has_the_policies_and_numbers_of_the_configuration() -> None:
+    parts = Parts("n1", **NO_MODEL)
+    engines = runs(parts, no_disk())
+    parts.state.config = Config.model_validate(
+        NO_MODEL | {"gate": {"kind": "delay"}, "engine": {"patience_s": 7.0}}
+    )
+    before = parts.state.engine
+
+    engines.begin()
+
+    assert parts.state.engine is not before
+    assert isinstance(parts.state.engine.policies.gate, DelayGate)
+    assert parts.state.engine.policies.score.name == parts.state.policy_model == "heuristic"
+    assert len(parts.state.engine.cluster) == 0
+
+
+def test_places_of_the_old_engine_can_still_be_explained() -> None:
+    parts = Parts("n1", **NO_MODEL)
+    for name in "12":
+        parts.state.engine.step(JobQueued(at_s=100.0, job=job(name, gpus=8)))
+    placement = parts.state.engine.record(JobId("1")).placement
+
+    runs(parts, no_disk()).begin()
+
+    (place,) = parts.state.earlier_places.values()  # job 2 waits
+    assert (place.job_id, place.placement) == ("1", placement)
+
+
+def test_a_model_that_cannot_be_loaded_is_a_fault_and_the_heuristic_answers(
+    tmp_path: Path,
+) -> None:
+    missing = tmp_path / "model.onnx"
+    parts = Parts("n1", policy={"model": str(missing)})
+
+    with structlog.testing.capture_logs() as logs:
+        runs(parts, no_disk()).begin()
+
+    assert str(missing) in parts.state.policy_fault
+    assert parts.state.policy_model == "heuristic"
+    assert [entry["event"] for entry in logs] == ["policy_not_loaded"]
+    parts.state.config = Config.model_validate(NO_MODEL)
+    runs(parts, no_disk()).begin()
+    assert parts.state.policy_fault == ""
+
+
+async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
+    parts = Parts("n1", **NO_MODEL, gate={"kind": "delay"}, engine={"patience_s": 7.0})
+    parts.clock.to_epoch_s = lambda engine_s: 1_700_000_000.0 + engine_s  # type: ignore[method-assign]
+    async with recording(tmp_path) as recorder:
+        runs(parts, recorder).begin()
+        await recorder.wait_durable(recorder.append(Tick(at_s=100.0), ()))
+
+    reader = JournalReader(tmp_path / FILE_NAME)
+    head = reader.runs()[-1].head
+    reader.close()
+
+    assert (head.version, head.policy) == ("9.9", "heuristic")
+    assert (head.epoch_of_zero_s, head.began_s) == (1_700_000_000.0, 100.0)
+    assert decode(head.config, EngineConfig) == replace(EngineConfig(), patience_s=7.0)
+    assert isinstance(decode(head.plugins, Plugins).gate, DelayConfig)
+
+
+def test_speeds_are_read_where_the_configuration_names_a_file(tmp_path: Path) -> None:
+    assert read_speeds(Config()) == ()
+    missing = tmp_path / "speeds.csv"
+    config = Config.model_validate({"gate": {"speeds": str(missing)}})
+    with pytest.raises(ConfigError, match=str(missing)):
+        read_speeds(config)
