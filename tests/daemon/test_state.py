@@ -55,7 +55,7 @@ def test_the_place_of_a_job_that_this_engine_did_not_place_is_the_earlier_one() 
     state.engine.step(JobStarted(at_s=1.0, job_id=ONE, shares=(share("n1", 0, 1),)))
     assert place_of(state, ONE) is None
 
-    state.earlier_places[ONE] = place
+    state.earlier_decisions[ONE] = place
 
     assert place_of(state, ONE) is place
     assert state.place(TWO, state.engine.find(ONE)) is None
@@ -66,7 +66,7 @@ def test_a_new_placement_counts_before_an_earlier_one() -> None:
     state.engine.step(JobQueued(at_s=0.0, job=job(ONE, gpus=1)))
     earlier = place_of(state, ONE)
     assert earlier is not None
-    state.earlier_places[ONE] = earlier
+    state.earlier_decisions[ONE] = earlier
     state.engine.step(JobEnded(at_s=1.0, job_id=ONE))
     state.engine.step(JobQueued(at_s=2.0, job=job(ONE, gpus=2)))
 

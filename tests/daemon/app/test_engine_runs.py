@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -23,7 +24,7 @@ from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config
 
-NO_MODEL = {"policy": {"model": "none"}}
+NO_MODEL: dict[str, Any] = {"policy": {"model": "none"}}
 
 
 def runs(parts: Parts, recorder: Recorder, speeds: tuple[ModelSpeeds, ...] = ()) -> EngineRuns:
@@ -55,7 +56,7 @@ def test_places_of_the_old_engine_can_still_be_explained() -> None:
 
     runs(parts, no_disk()).begin()
 
-    (place,) = parts.state.earlier_places.values()  # job 2 waits
+    (place,) = parts.state.earlier_decisions.values()  # job 2 waits
     assert (place.job_id, place.placement) == ("1", placement)
 
 

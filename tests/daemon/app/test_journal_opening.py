@@ -58,7 +58,7 @@ def test_a_journal_of_a_later_version_is_logged_as_such(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b'"Tick"', b'"Tock"'))
 
     with structlog.testing.capture_logs() as logs:
-        opener(tmp_path).anew().close()
+        opener(tmp_path).open().close()
 
     (entry,) = logs
     assert entry["event"] == "journal_newer"
@@ -69,7 +69,7 @@ def test_damage_that_was_found_in_use_is_given_as_the_reason(tmp_path: Path) -> 
     write(tmp_path, 77.0)
 
     with structlog.testing.capture_logs() as logs:
-        journal = opener(tmp_path).anew("row 3 missing")
+        journal = opener(tmp_path).open("row 3 missing")
 
     assert journal.last_at_s == 0.0
     journal.close()
@@ -90,7 +90,7 @@ def test_a_journal_that_cannot_be_opened_is_a_fault_with_a_cure_and_no_failed_st
     assert entry["event"] == "journal_unusable"
     assert "placement goes on" in entry["cure"]
     with pytest.raises(JournalError):
-        opener(tmp_path).anew()
+        opener(tmp_path).open()
 
 
 def test_a_journal_that_takes_no_write_is_still_read(

@@ -64,11 +64,11 @@ async def test_knowledge_is_written_once_a_minute_and_not_before(tmp_path: Path)
         keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
         pin_timer(parts)
         parts.clock.at_s = 159.9
-        keeper.keep_if_due()
+        keeper.write_if_due()
         assert await kept(recorder) is None
 
         parts.clock.at_s = 160.0
-        keeper.keep_if_due()
+        keeper.write_if_due()
 
         known = await kept(recorder)
         assert known is not None
@@ -81,7 +81,7 @@ async def test_policies_that_learned_nothing_write_nothing(tmp_path: Path) -> No
     async with recording(tmp_path) as recorder:
         keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
         parts.clock.at_s = 1e6
-        keeper.keep_if_due()
+        keeper.write_if_due()
         assert await kept(recorder) is None
 
 
@@ -90,7 +90,7 @@ async def test_a_ticket_tells_when_knowledge_is_on_disk(tmp_path: Path) -> None:
     async with recording(tmp_path) as recorder:
         keeper = KnowledgeKeeper(Knowledge(), parts.state, recorder)
         pin_timer(parts)
-        await recorder.wait_durable(keeper.keep())
+        await recorder.wait_durable(keeper.write())
         memo = await recorder.memo()
         assert memo is not None
         assert decode(memo, Knowledge) == keeper.up_to_now()

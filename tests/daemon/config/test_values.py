@@ -89,4 +89,4 @@ def test_a_section_converts_nothing_takes_no_other_key_and_is_never_changed() ->
         with pytest.raises(ValidationError):
             Sample.model_validate(values)
     with pytest.raises(ValidationError, match="frozen"):
-        Sample().count = 2  # type: ignore[misc]
+        Sample().count = 2

@@ -41,7 +41,7 @@ def test_a_count_names_the_visit_and_visits_of_other_places_do_not_count(
 ) -> None:
     monkeypatch.setenv(failpoint.VARIABLE, "after_set:3")
     for point in ("after_set", "after_pin", "after_set", "after_pin"):
-        failpoint.reach(point)  # type: ignore[arg-type]
+        failpoint.reach(point)
     assert kills == []
     failpoint.reach("after_set")
     assert len(kills) == 1

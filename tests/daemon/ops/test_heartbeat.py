@@ -8,13 +8,13 @@ import pytest
 import structlog
 
 from roostd.config.config import Config
-from roostd.ops.heartbeat import Pulse
+from roostd.ops.heartbeat import HeartbeatWriter
 
 PARTITIONS = {"a": {"mode": "enforce"}, "b": {"mode": "advise"}, "c": {"mode": "off"}}
 
 
 def beat(folder: Path, **settings: Any) -> list[str]:
-    Pulse(folder).beat(Config.model_validate(settings))
+    HeartbeatWriter(folder).write(Config.model_validate(settings))
     return (folder / "heartbeat").read_text().splitlines()
 
 
@@ -42,12 +42,12 @@ def test_the_lease_is_in_whole_seconds_and_models_are_in_lower_case(tmp_path: Pa
 
 
 def test_a_stopped_daemon_leaves_no_heartbeat_and_may_stop_twice(tmp_path: Path) -> None:
-    pulse = Pulse(tmp_path)
-    pulse.beat(Config())
+    heartbeat = HeartbeatWriter(tmp_path)
+    heartbeat.write(Config())
     assert (tmp_path / "heartbeat").exists()
 
-    pulse.stop()
-    pulse.stop()
+    heartbeat.remove()
+    heartbeat.remove()
 
     assert list(tmp_path.iterdir()) == []
 
@@ -60,7 +60,7 @@ def test_a_heartbeat_that_cannot_be_written_is_logged_and_no_more(
     tmp_path: Path, folder: str, settings: dict[str, Any]
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        Pulse(tmp_path / folder).beat(Config.model_validate(settings))
+        HeartbeatWriter(tmp_path / folder).write(Config.model_validate(settings))
 
     assert [entry["event"] for entry in logs] == ["heartbeat_not_written"]
     assert not (tmp_path / "heartbeat").exists()

@@ -51,7 +51,7 @@ def report(host: str, *, is_known: bool = True) -> NodeReport:
 
 
 def test_a_certificate_names_nodes_and_a_port_without_tls_names_none() -> None:
-    assert node_names(call("n1", "n1.example.org")) == {"n1", "n1.example.org"}
+    assert node_names(call("n1", "n1.example.org")) == frozenset({"n1", "n1.example.org"})
     assert node_names(call()) is None
 
 

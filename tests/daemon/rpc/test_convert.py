@@ -15,7 +15,7 @@ from roostd.config.config import Config
 from roostd.rpc import convert
 from roostd.rpc.errors import UnknownTopology
 from roostd.slurm.comment import JobComment
-from roostd.state import DaemonState, LeftJob, Owner
+from roostd.state import DaemonState, Owner, UnmanagedJob
 from roostd.telemetry.board import ProbeBoard
 from roostd.telemetry.probe_messages import read_hello
 
@@ -100,8 +100,8 @@ def test_a_node_tells_free_cpus_and_the_holder_of_each_gpu(state: DaemonState) -
 def test_a_node_tells_what_is_wrong_with_its_probe(
     state: DaemonState, gpu_count: int, silent_s: float, problems: list[str]
 ) -> None:
-    report = state.board.greet(read_hello(hello("n1", gpu_count)), "stream")
-    state.board.take_in(report, sample(gpu_count=gpu_count))
+    report = state.board.apply_hello(read_hello(hello("n1", gpu_count)), "stream")
+    state.board.apply_sample(report, sample(gpu_count=gpu_count))
     assert isinstance(state.clock, ManualClock)
     state.clock.at_s += silent_s
 
@@ -113,7 +113,7 @@ def test_links_are_known_only_of_nodes_with_a_probe_that_has_gpus(state: DaemonS
         convert.topology(state, NodeName("n9"))
     with pytest.raises(UnknownTopology, match="node n1 has no probe"):
         convert.topology(state, N1)
-    state.board.greet(read_hello(hello("n1", lanes={(1, 3): 4})), "stream")
+    state.board.apply_hello(read_hello(hello("n1", lanes={(1, 3): 4})), "stream")
     lanes = {(link.a, link.b): link.nvlink_count for link in convert.topology(state, N1).links}
     assert {pair for pair, count in lanes.items() if count} == {(1, 3)}
 
@@ -124,18 +124,19 @@ def test_links_are_known_only_of_nodes_with_a_probe_that_has_gpus(state: DaemonS
 def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
     state: DaemonState, is_blocked: bool, told: "pb.JobState"
 ) -> None:
-    state.left[NINE] = LeftJob(reason="held", is_blocked=is_blocked)
+    state.unmanaged[NINE] = UnmanagedJob(reason="held", is_blocked=is_blocked)
     state.owners[NINE] = Owner(42, "debug")
 
     (listed,) = (one for one in convert.jobs(state, False) if one.job_id == NINE)
 
     assert listed == convert.job(state, NINE)
-    assert (listed.state, listed.reason) == (told, "held")
+    assert listed.state == told
+    assert listed.reason == "held"
     assert (listed.user_id, listed.partition) == (42, "debug")
 
 
 def test_a_job_without_gpus_is_explained_but_not_listed(state: DaemonState) -> None:
-    state.left_reasons = {NINE: "asks for no GPUs"}
+    state.unmanaged_reasons = {NINE: "asks for no GPUs"}
     assert convert.explanation(state, NINE).job.reason == "asks for no GPUs"
     assert [one.job_id for one in convert.jobs(state, True)] == ["1"]
 
@@ -150,15 +151,19 @@ def test_a_job_that_nobody_has_is_unknown(state: DaemonState) -> None:
     [
         ((2,), None, "Slurm started it before this roostd saw it wait"),
         ((), None, "asks for no GPUs"),
-        ((2,), LeftJob(reason="its partition is off", is_blocked=False), "its partition is off"),
+        (
+            (2,),
+            UnmanagedJob(reason="its partition is off", is_blocked=False),
+            "its partition is off",
+        ),
     ],
 )
 def test_a_job_that_runs_without_roost_tells_why(
-    state: DaemonState, gpus: tuple[int, ...], left: LeftJob | None, reason: str
+    state: DaemonState, gpus: tuple[int, ...], left: UnmanagedJob | None, reason: str
 ) -> None:
     start(state, NINE, *gpus)
     if left is not None:
-        state.left[NINE] = left
+        state.unmanaged[NINE] = left
     told = convert.job(state, NINE)
     assert (told.reason, told.gpu_count) == (reason, len(gpus))
 
@@ -199,7 +204,7 @@ def test_uuids_are_told_in_the_order_asked_or_not_at_all(state: DaemonState) -> 
     assert convert.uuids(state, N1, [0]) == []
     told: list[Event] = []
     state.board = ProbeBoard(state.clock.now_s, told.append)
-    state.board.greet(read_hello(hello("n1")), "stream")
+    state.board.apply_hello(read_hello(hello("n1")), "stream")
     for event in told:
         state.engine.step(event)
 

@@ -88,7 +88,7 @@ def test_an_error_is_listed_before_its_parents_or_its_code_would_be_theirs() -> 
         assert not any(issubclass(later, kind) for later in listed[place + 1 :]), kind
 
 
-@pytest.mark.parametrize("kind", sorted(every_error(), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(every_error(), key=str))
 def test_every_error_but_the_root_and_broken_policies_has_a_code_that_callers_can_act_on(
     kind: type[RoostError],
 ) -> None:

@@ -155,7 +155,8 @@ async def test_a_failed_dump_is_told_to_all_callers_and_the_next_one_is_new(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:
     commands.answer("queue", LOST, read(RELEASE, "squeue.txt"))
-    assert await asyncio.gather(port.queue(), port.queue(), return_exceptions=True) == [LOST, LOST]
+    answers = await asyncio.gather(port.queue(), port.queue(), return_exceptions=True)
+    assert list(answers) == [LOST, LOST]
     assert (await port.queue()).details[int(LEASED)].tres == {"TresPerNode": "gres/gpu:2"}
 
 
@@ -226,7 +227,7 @@ async def test_a_job_that_is_released_keeps_the_begin_that_its_user_asked_for(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:
     other = JobId(str(NUMBERS["gpus"]))
-    await port.let_go([LEASED, other])
+    await port.release([LEASED, other])
     begins = {update["jobid"]: update["StartTime"] for update in commands.updates}
     assert begins == {str(LEASED): "2030-01-01T00:00:00", str(other): "now"}
 

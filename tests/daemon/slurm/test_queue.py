@@ -5,7 +5,7 @@ from typing import Any
 
 from roost_engine.domain.model import JobId
 from roost_slurm.scontrol import JobDetail
-from roost_slurm.squeue import JobState, QueuedJob
+from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.queue import DetailCache, MovedBegins, begins_of, by_begin, comments_of
 
@@ -18,9 +18,9 @@ def queued(number: int, **changes: Any) -> QueuedJob:
 
 
 def detail(number: int, **changes: Any) -> JobDetail:
-    plain = {"state": JobState.PENDING, "reason": "", "is_held": False, "min_node_count": 1}
+    plain = {"state": SlurmJobState.PENDING, "reason": "", "is_held": False, "min_node_count": 1}
     lists = {"max_node_count": None, "excluded_nodes": "", "required_nodes": ""}
-    return JobDetail(**{"number": number, **plain, **lists, **changes})  # type: ignore[arg-type]
+    return JobDetail(**{"number": number, **plain, **lists, **changes})
 
 
 class Controller:
@@ -135,7 +135,7 @@ def test_a_begin_that_is_past_counts_as_none() -> None:
 
 
 def test_a_comment_is_written_once_for_all_jobs_that_say_the_same() -> None:
-    running = queued(3, state=JobState.RUNNING)
+    running = queued(3, state=SlurmJobState.RUNNING)
     told = queued(4, admin_comment="roost:lease roost:advice waits")
     unleased = queued(6, admin_comment="")
     array = queued(5, array_number=5, task_ids=(0, 1))

@@ -10,7 +10,7 @@ from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import share
 from roost_slurm.scontrol import AllocatedNode, JobDetail
-from roost_slurm.squeue import JobState
+from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.request import (
     asked,
@@ -30,7 +30,7 @@ PINNED = "roost:lease was=TresPerJob:gres/gpu:2;ReqNodeList:n1"
 def detail(**changes: Any) -> JobDetail:
     plain: dict[str, Any] = {
         "number": 7,
-        "state": JobState.PENDING,
+        "state": SlurmJobState.PENDING,
         "reason": "BeginTime",
         "is_held": False,
         "min_node_count": 1,
@@ -90,11 +90,11 @@ def test_a_release_that_cannot_take_types_back_keeps_them_but_frees_the_nodes() 
 
 
 def test_only_a_running_job_with_a_stamp_may_be_requeued() -> None:
-    check_requeuable(SEVEN, detail(state=JobState.RUNNING, admin_comment="roost:lease"))
+    check_requeuable(SEVEN, detail(state=SlurmJobState.RUNNING, admin_comment="roost:lease"))
     for job, problem in (
         (None, "job 7 is gone, not running"),
         (detail(admin_comment="roost:lease"), "job 7 is pending, not running"),
-        (detail(state=JobState.RUNNING), "job 7 was not placed by Roost"),
+        (detail(state=SlurmJobState.RUNNING), "job 7 was not placed by Roost"),
     ):
         with pytest.raises(SlurmRefused, match=problem):
             check_requeuable(SEVEN, job)

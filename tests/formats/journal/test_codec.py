@@ -78,7 +78,7 @@ def test_arrays_come_back_in_their_order_with_type_and_shape() -> None:
 
     read = decode(encode(Arrays(first, second)), Arrays)
 
-    assert (read.first.dtype, read.second.dtype) == (np.float32, np.int64)
+    assert (read.first.dtype, read.second.dtype) == (np.dtype(np.float32), np.dtype(np.int64))
     np.testing.assert_array_equal(read.first, first)
     np.testing.assert_array_equal(read.second, [0, 2, 4])
 

@@ -94,7 +94,11 @@ def test_an_unknown_key_is_told_with_the_nearest_key_of_its_section_or_all_of_th
 
 
 def test_problems_stand_in_the_order_of_lines_not_of_the_model() -> None:
-    sources = {("name",): "f:10", ("count",): "f:9", ("is_open",): "--set is_open"}
+    sources: dict[tuple[str, ...], str] = {
+        ("name",): "f:10",
+        ("count",): "f:9",
+        ("is_open",): "--set is_open",
+    }
 
     assert problems({"name": 1, "count": "x", "is_open": 3}, sources) == [
         "--set is_open: is_open: want true or false, got int",
