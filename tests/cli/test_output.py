@@ -110,7 +110,7 @@ def test_colours_on_a_terminal_only(cluster: FakeOperator, address: str, run: Ru
     assert "\x1b[" not in run("jobs").stdout
 
 
-def test_no_colour_where_nobody_wants_it(cluster: FakeOperator, address: str) -> None:
+def test_no_colour_where_no_color_is_set(cluster: FakeOperator, address: str) -> None:
     assert b"\x1b[3" not in through_terminal(address, "jobs", NO_COLOR="1")
 
 

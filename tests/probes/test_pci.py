@@ -10,6 +10,7 @@ SWITCH = "pci0000:00/0000:00:01.0/0000:01:00.0"  # bridge, root port, upstream p
 # Two devices below one switch, one below a switch under that switch, one at another root port.
 A = f"{SWITCH}/0000:02:00.0/0000:03:00.0"
 B = f"{SWITCH}/0000:02:01.0/0000:04:00.0"
+BRIDGED = f"{SWITCH}/0000:02:01.0/0000:04:00.0/0000:05:00.0"  # behind a bridge of its own
 DEEP = f"{SWITCH}/0000:02:02.0/0000:05:00.0/0000:06:00.0/0000:07:00.0"
 ROOT = "pci0000:00/0000:00:02.0/0000:08:00.0"
 OTHER_BRIDGE = "pci0000:40/0000:40:01.0/0000:41:00.0"
@@ -41,6 +42,7 @@ def level(root: Path, a: str, b: str, numa_nodes: tuple[int, int] = (0, 0)) -> L
     ("a", "b", "expected"),
     [
         (A, B, Level.SINGLE_SWITCH),
+        (A, BRIDGED, Level.MULTIPLE_SWITCHES),
         (A, DEEP, Level.MULTIPLE_SWITCHES),
         (A, ROOT, Level.HOST_BRIDGE),
         (A, OTHER_BRIDGE, Level.NUMA_NODE),

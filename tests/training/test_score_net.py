@@ -13,7 +13,7 @@ from roost_train.score_net import LOADS_BEGIN, ScoreNet
 pytestmark = pytest.mark.torch
 
 
-def test_without_a_residual_the_score_is_the_skip_s() -> None:
+def test_without_a_residual_the_score_is_that_of_the_skip() -> None:
     features = np.random.default_rng(0).random((3, 5, len(COLUMNS)))
     scores = random_net(gain=0.0).forward(torch.from_numpy(features)).numpy()
     assert scores.shape == (3, 5)
