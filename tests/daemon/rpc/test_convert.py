@@ -122,7 +122,7 @@ def test_links_are_known_only_of_nodes_with_a_probe_that_has_gpus(state: DaemonS
     ("is_blocked", "told"), [(True, pb.JOB_STATE_WAITING), (False, pb.JOB_STATE_LET_GO)]
 )
 def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
-    state: DaemonState, is_blocked: bool, told: "pb.JobState"
+    state: DaemonState, is_blocked: bool, told: "pb.JobState.ValueType"
 ) -> None:
     state.unmanaged[NINE] = UnmanagedJob(reason="held", is_blocked=is_blocked)
     state.owners[NINE] = Owner(42, "debug")
@@ -130,7 +130,7 @@ def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
     (listed,) = (one for one in convert.jobs(state, False) if one.job_id == NINE)
 
     assert listed == convert.job(state, NINE)
-    assert int(listed.state) == int(told)
+    assert listed.state == told
     assert listed.reason == "held"
     assert (listed.user_id, listed.partition) == (42, "debug")
 
