@@ -1,0 +1,416 @@
+"""Actions of the engine as Slurm gets them: in order, once on disk, and not when outdated."""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.daemon.app.parts import HEAD, Parts, no_disk
+
+from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
+from roost_engine.domain.events import (
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    PlacementRefused,
+    PreemptionRefused,
+    Tick,
+)
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobState
+from roost_engine.testing.builders import job, node, share
+from roost_formats.journal.journal import Journal
+from roost_slurm import squeue
+from roostd.app.applier import Applier
+from roostd.app.recorder import Recorder
+from roostd.ops.metrics import Metrics
+from roostd.slurm.port import SlurmPort
+from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+
+NOW_S = 1_000_000.0
+
+
+class Site:
+    """An applier on an in-memory Slurm with nodes n1 and n2 of 8 GPUs; wall clock at NOW_S."""
+
+    def __init__(self, recorder: Recorder | None = None, **settings: Any) -> None:
+        self.slurm = SlurmStandIn([node("n1"), node("n2")], now=lambda: NOW_S)
+        self.parts = Parts("n1", "n2", **settings)
+        self.metrics = Metrics(CollectorRegistry())
+        self.look_count = 0
+        self.use(self.slurm, recorder or no_disk())
+
+    def use(self, slurm: SlurmPort, recorder: Recorder) -> None:
+        parts = self.parts
+        self.applier = Applier(
+            slurm, parts.state, recorder, self.metrics, parts.emitted.append, self._look, 4
+        )
+
+    def _look(self) -> None:
+        self.look_count += 1
+
+    def submit(self, *, gpus: int = 2, binding: bool = True) -> tuple[JobId, Place]:
+        """Submit a job that the engine places at once; returns the engine's action."""
+        (job_id,) = self.slurm.submit(gpus_per_node=gpus)
+        spec = job(job_id, gpus=gpus, binding=binding)
+        actions = self.parts.state.engine.step(JobQueued(at_s=100.0, job=spec))
+        (place,) = (action for action in actions if isinstance(action, Place))
+        return job_id, place
+
+    def wait_in_line(self) -> JobId:
+        """Submit a job that the engine cannot place."""
+        (job_id,) = self.slurm.submit(gpus_per_node=8)
+        engine = self.parts.state.engine
+        engine.step(JobQueued(at_s=100.0, job=job(job_id, gpus=8, nodes=3)))
+        return job_id
+
+    def fill(self, name: str) -> None:
+        """Have a job that Roost does not know of run on all GPUs of a node."""
+        self.slurm.lease_s = None
+        self.slurm.submit(gpus_per_node=8, node_list=name)
+        self.slurm.lease_s = 60
+
+    async def done(self) -> None:
+        """Until all that was submitted is carried out."""
+        async with asyncio.timeout(10):
+            while not self.applier.is_idle or self.applier._tasks:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    def count(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(f"roost_{name}_total", labels) or 0.0
+
+    async def gpus(self, job_id: JobId) -> dict[str, tuple[int, ...]]:
+        return {share.node: share.gpu_indices for share in await self.slurm.allocation(job_id)}
+
+
+async def test_a_placed_job_starts_on_its_gpus() -> None:
+    site = Site()
+    job_id, place = site.submit()
+
+    site.applier.submit(place, 0)
+    assert not site.applier.is_idle
+    await site.done()
+
+    assert await site.gpus(job_id) == dict(place.placement.by_node())
+    assert site.count("pins", outcome="pinned") == 1
+    assert site.look_count == 1
+    assert site.parts.emitted == []
+
+
+async def test_nothing_is_asked_of_slurm_before_the_journal_has_it(tmp_path: Path) -> None:
+    recorder = Recorder(Journal.open(tmp_path))
+    recorder.begin_run(HEAD)
+    site = Site(recorder)
+    job_id, place = site.submit()
+
+    site.applier.submit(place, recorder.append(Tick(at_s=100.0), ()))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert site.slurm.argvs == []
+
+    writer = asyncio.create_task(recorder.run())
+    await site.done()
+    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    recorder.close()
+    await writer
+
+
+async def test_a_placement_that_the_engine_has_dropped_is_not_carried_out() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    engine = site.parts.state.engine
+    engine.step(PlacementRefused(at_s=100.0, job_id=job_id, reason="node busy"))
+
+    site.applier.submit(place, 0)
+    await site.done()
+
+    assert site.slurm.argvs == []
+
+
+@pytest.mark.parametrize(("is_gone", "outcome"), [(True, "gone"), (False, "refused")])
+async def test_a_placement_that_slurm_does_not_take_is_told_to_the_engine(
+    is_gone: bool, outcome: str
+) -> None:
+    site = Site()
+    job_id, place = site.submit()
+    if is_gone:
+        site.slurm.end(job_id)
+    else:
+        site.slurm.inject("pin", Fault.REFUSED)
+
+    site.applier.submit(place, 0)
+    await site.done()
+
+    (event,) = site.parts.emitted
+    assert isinstance(event, PlacementRefused)
+    assert (event.at_s, event.job_id) == (100.0, job_id)
+    assert site.count("pins", outcome=outcome) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "comment"),
+    [("advise", "roost:lease roost:advice nodes=n1 gpus=0,1"), ("shadow", "roost:lease")],
+)
+async def test_a_job_that_roost_does_not_bind_gets_advice_or_nothing(
+    mode: str, comment: str
+) -> None:
+    site = Site(mode=mode)
+    job_id, place = site.submit(binding=False)
+
+    site.applier.submit(place, 0)
+    site.applier.submit(LetGo(job_id=job_id, reason=""), 0)
+    await site.done()
+
+    assert site.slurm.admin_comment(job_id) == comment
+    assert site.slurm.state(job_id) is squeue.JobState.PENDING
+
+
+async def test_a_pinned_job_that_slurm_did_not_start_is_held_again_when_it_is_to_wait() -> None:
+    site = Site()
+    site.fill("n1")
+    job_id, place = site.submit()
+    assert place.placement.nodes == ("n1",)
+    site.applier.submit(place, 0)
+    await site.done()
+    assert site.slurm.lease_left_s(job_id) == 0
+
+    for _ in range(2):
+        site.applier.submit(Wait(job_id=job_id, reason="busy", until_s=None), 0)
+        await site.done()
+
+    assert site.slurm.lease_left_s(job_id) == 60
+    assert sum("ReqNodeList=" in argv for argv in site.slurm.argvs) == 1  # held again once
+
+
+async def test_leases_of_jobs_that_wait_are_renewed_in_one_call_and_those_in_placing_are_not() -> (
+    None
+):
+    site = Site()
+    placing, _ = site.submit()
+    waiting = site.wait_in_line()
+    (held,) = site.slurm.submit(gpus_per_node=1)  # the engine need not know it
+
+    await site.applier.renew([placing, waiting, held])
+
+    assert [argv[2] for argv in site.slurm.argvs] == [f"jobid={waiting},{held}"]
+    assert site.count("lease_renewals") == 2
+    await site.applier.renew([placing])
+    assert len(site.slurm.argvs) == 1
+
+
+async def test_a_renewal_that_fails_is_counted_and_raises_nothing() -> None:
+    site = Site()
+    site.slurm.inject("renew", Fault.LOST_BEFORE)
+    await site.applier.renew([site.wait_in_line()])
+    assert site.count("slurm_failures", operation="renew") == 1
+    assert site.count("lease_renewals") == 0
+
+
+async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_no_more() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+
+    site.applier.submit(LetGo(job_id=job_id, reason="cannot run"), 0)
+    await site.done()
+    count = len(site.slurm.argvs)
+    await site.applier.renew([job_id])
+
+    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert len(site.slurm.argvs) == count
+
+
+async def test_jobs_that_are_held_in_vain_are_released_once_and_again_after_a_new_lease() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    first, second = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(2))
+
+    for held_in_vain in ([first], [first], [first, second], [second], [first, second]):
+        site.applier.release(held_in_vain)
+        await site.done()
+
+    released = [argv[2] for argv in site.slurm.argvs]
+    assert released == [f"jobid={first}", f"jobid={second}", f"jobid={first}"]
+
+
+async def test_a_pin_is_taken_back_before_a_job_is_released() -> None:
+    site = Site()
+    site.fill("n1")
+    site.fill("n2")
+    job_id, place = site.submit()
+    site.applier.submit(place, 0)
+    await site.done()
+
+    site.applier.release([job_id])
+    await site.done()
+
+    assert site.slurm.argvs[-2][-1] == "StartTime=now+60"  # unpinned
+    assert site.slurm.admin_comment(job_id) == "roost:let-go"
+
+
+async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="a=b\n" + "x" * 200, until_s=None), 0)
+
+    await site.applier.announce()
+    await site.applier.announce()
+
+    said = site.slurm.admin_comment(job_id).removeprefix("roost:lease roost:advice ")
+    assert said == "a:b" + "x" * 156
+    assert len(site.slurm.argvs) == 1
+
+
+@pytest.mark.parametrize(
+    ("left_s", "form"), [(60.0, r", until \d\d:\d\d$"), (90_000.0, r", until \d{4}(-\d\d){2} ")]
+)
+async def test_a_deadline_is_told_by_the_clock_and_with_its_date_when_a_day_off(
+    left_s: float, form: str
+) -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=100.0 + left_s), 0)
+    await site.applier.announce()
+    assert re.search(form, site.slurm.admin_comment(job_id))
+
+
+async def test_a_job_that_began_to_run_says_nothing() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=None), 0)
+    site.applier.forget(job_id)
+    await site.applier.announce()
+    assert site.slurm.argvs == []
+
+
+def run_job(site: Site) -> JobId:
+    """A job that runs in Slurm and in the engine."""
+    job_id, _ = site.submit()
+    site.slurm.update(job_id, StartTime="now")
+    shares = (share("n1", 0, 1),)
+    site.parts.state.engine.step(JobStarted(at_s=101.0, job_id=job_id, shares=shares))
+    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    return job_id
+
+
+async def test_a_job_is_stopped_only_while_the_engine_still_wants_it() -> None:
+    site = Site()
+    job_id = run_job(site)
+    preempt = Preempt(job_id=job_id, reason="makes room")
+
+    site.applier.submit(preempt, 0)
+    await site.done()
+    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+
+    site.parts.state.engine.record(job_id).state = JobState.STOPPING
+    site.applier.submit(preempt, 0)
+    await site.done()
+    assert site.slurm.state(job_id) is squeue.JobState.PENDING
+    assert site.count("preemptions", outcome="stopped") == 1
+
+
+async def test_a_stop_that_slurm_refuses_is_told_to_the_engine() -> None:
+    site = Site()
+    job_id = run_job(site)
+    site.parts.state.engine.record(job_id).state = JobState.STOPPING
+    site.slurm.inject("requeue", Fault.REFUSED)
+
+    site.applier.submit(Preempt(job_id=job_id, reason="makes room"), 0)
+    await site.done()
+
+    (event,) = site.parts.emitted
+    assert isinstance(event, PreemptionRefused)
+    assert "injected refusal" in event.reason
+    assert site.count("preemptions", outcome="refused") == 1
+
+
+async def test_a_job_that_waits_again_asks_for_what_its_user_asked_for_under_a_lease() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    site.applier.submit(place, 0)
+    await site.done()
+    site.slurm.stop(job_id)
+    assert site.slurm.lease_left_s(job_id) == 121
+
+    site.applier.came_back(job_id)
+    await site.done()
+
+    assert site.slurm.lease_left_s(job_id) == 60
+    assert "ReqNodeList=" in site.slurm.argvs[-1]
+    assert "TresPerNode=gres/gpu:2" in site.slurm.argvs[-1]
+
+
+def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_rested() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    other = JobId("other")
+    engine, clock = site.parts.state.engine, site.parts.clock
+    engine.step(JobStarted(at_s=100.0, job_id=other, shares=(share("n1", 7),)))
+    site.applier.forget(other)
+    clock.at_s = 101.0
+
+    assert site.applier._unquiet_s(place) == 0.0  # never requeued
+    site.parts.state.rests = {job_id: 90.0}
+    assert site.applier._unquiet_s(place) == 1.5  # 2.5 s after a job started there
+    clock.at_s = 90.0 + 121.1
+    engine.step(JobEnded(at_s=clock.at_s, job_id=other))
+    site.applier.forget(other)
+    assert site.applier._unquiet_s(place) == 0.0  # slurmd has forgotten the requeued one
+
+
+class FaultyPort(SlurmStandIn):
+    """Fails in a way that no port should."""
+
+    broken: JobId | None = None
+
+    async def pin(self, job_id: JobId, placement: Any) -> None:
+        """See SlurmPort."""
+        if job_id == self.broken:
+            raise ZeroDivisionError
+        await super().pin(job_id, placement)
+
+
+async def test_a_defect_that_one_job_meets_does_not_stop_the_others() -> None:
+    site = Site()
+    site.slurm = FaultyPort([node("n1"), node("n2")], now=lambda: NOW_S)
+    site.use(site.slurm, no_disk())
+    (broken, first), (sound, second) = site.submit(), site.submit()
+    site.slurm.broken = broken
+
+    site.applier.submit(first, 0)
+    site.applier.submit(second, 0)
+    await site.done()
+
+    assert site.slurm.state(sound) is squeue.JobState.RUNNING
+    assert site.count("slurm_failures", operation="unexpected") == 1
+
+
+async def test_a_draining_applier_finishes_what_it_has_and_takes_nothing_new() -> None:
+    site = Site()
+    (job_id, first), (other, second) = site.submit(), site.submit()
+    site.applier.submit(first, 0)
+
+    await site.applier.drain(10.0)
+    site.applier.submit(second, 0)
+    site.applier.release([other])
+
+    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.applier.is_idle
+    assert site.slurm.state(other) is squeue.JobState.PENDING
+
+
+async def test_draining_gives_up_on_what_hangs() -> None:
+    class HangingPort(SlurmStandIn):
+        async def pin(self, job_id: JobId, placement: Any) -> None:
+            await asyncio.Event().wait()
+
+    site = Site()
+    site.slurm = HangingPort([node("n1"), node("n2")], now=lambda: NOW_S)
+    site.use(site.slurm, no_disk())
+    _, place = site.submit()
+    site.applier.submit(place, 0)
+    async with asyncio.timeout(10):
+        await site.applier.drain(0.01)
+    assert site.applier.is_idle

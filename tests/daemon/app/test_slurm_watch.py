@@ -1,0 +1,213 @@
+"""Looks at Slurm: events for the engine, leases to renew or to end, and what people may ask."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.daemon.app.parts import Parts
+
+from roost_engine.domain.events import JobQueued, NodeSeen
+from roost_engine.domain.model import JobId
+from roost_engine.testing.builders import node
+from roost_slurm import spool
+from roost_slurm.spool import Submitted
+from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
+from roostd.config.config import Config
+from roostd.ops.metrics import Metrics
+from roostd.slurm.comment import JobComment
+from roostd.state import Owner
+from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+
+
+class Site:
+    """A watch on an in-memory Slurm of one node with 8 GPUs."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.slurm, self.now_s = SlurmStandIn([node("n1")], now=lambda: self.now_s), 1_000.0
+        self.parts = Parts(**settings)
+        self.state = self.parts.state
+        self.metrics = Metrics(CollectorRegistry())
+        self.released: list[list[JobId]] = []
+        self.has_news = asyncio.Event()
+        self.watch = SlurmWatch(
+            self.slurm, self.state, self.metrics, self._emit, self._release, folder
+        )
+
+    def _emit(self, event: Any) -> None:
+        self.parts.emitted.append(event)
+        self.state.engine.step(event)
+        self.has_news.set()
+
+    def _release(self, job_ids: Sequence[JobId]) -> None:
+        self.released.append(list(job_ids))
+
+    async def look(self) -> list[str]:
+        """Look once; the types of the events that follow."""
+        before = len(self.parts.emitted)
+        await self.watch.first_look()
+        return [type(event).__name__ for event in self.parts.emitted[before:]]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def test_a_look_tells_what_changed_and_nothing_twice(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["NodeSeen", "JobQueued"]
+    assert await site.look() == []
+
+    site.slurm.update(job_id, StartTime="now")
+    assert await site.look() == ["JobStarted"]
+    site.slurm.end(job_id)
+    assert await site.look() == ["JobEnded"]
+
+
+async def test_a_node_that_slurm_closes_takes_no_job(site: Site) -> None:
+    await site.look()
+    assert site.state.node_states == {"n1": "idle"}
+
+    site.slurm.set_node(node("n1", usable=False))
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+
+    assert await site.look() == ["NodeSeen", "JobQueued"]  # the node before the job
+    assert site.state.engine.record(job_id).placement is None
+
+
+async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
+    site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    world = list(site.watch.world())
+    assert [type(event) for event in world] == [NodeSeen, JobQueued]
+    assert [event.at_s for event in world] == [100.0, 100.0]
+
+
+async def test_while_slurm_does_not_answer_nothing_is_told_and_the_fault_is_shown(
+    site: Site,
+) -> None:
+    await site.look()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.slurm.inject("queue", Fault.LOST_BEFORE)
+
+    assert await site.look() == []
+    assert "gave no answer" in site.state.slurm_fault
+    failures = {"operation": "look"}
+    assert site.metrics.registry.get_sample_value("roost_slurm_failures_total", failures) == 1
+
+    assert await site.look() == ["JobQueued"]
+    assert site.state.slurm_fault == ""
+    assert site.watch.leased() == (job_id,)
+
+
+async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Site) -> None:
+    site.slurm.inject("nodes", Fault.REFUSED)
+    await site.look()
+    assert site.state.slurm_fault
+    await site.look()
+    assert (site.state.slurm_version, site.state.cluster) == ("24.11.5", "stand-in")
+
+
+async def test_leases_of_waiting_and_held_jobs_are_to_be_renewed_and_of_running_ones_not(
+    site: Site,
+) -> None:
+    waiting, held, running = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(3))
+    site.slurm.hold(held)
+    site.slurm.update(running, StartTime="now")
+    site.slurm.submit(tasks=1)  # no GPUs, no lease
+    await site.look()
+    assert site.watch.leased() == (waiting, held)
+    assert site.released == [[]]
+
+
+async def test_a_lease_of_a_job_that_roost_cannot_place_is_in_vain(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus=3, nodes=(2, 2))  # do not divide between two nodes
+    await site.look()
+    assert site.watch.leased() == ()
+    assert site.released == [[job_id]]
+
+
+async def test_leases_of_a_partition_end_when_it_is_enforced_no_more(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    assert site.released[-1] == []
+
+    site.state.config = Config.model_validate({"mode": "shadow"})
+    list(site.watch.world())
+
+    assert site.watch.leased() == ()
+    assert site.released[-1] == [job_id]
+
+
+async def test_leases_of_a_partition_that_this_daemon_never_enforced_are_left_alone(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, mode="shadow")
+    site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    assert (site.watch.leased(), site.released) == ((), [[]])
+
+
+async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_said(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    (ours,) = site.slurm.submit(gpus_per_node=1, user_id=7, comment="roost:model=bert")
+    (left,) = site.slurm.submit(gpus_per_node=1, user_id=8, partition="debug")
+    (held,) = site.slurm.submit(gpus_per_node=1)
+    site.slurm.hold(held)
+
+    await site.look()
+
+    assert site.state.owners[ours] == Owner(7, "main")
+    assert site.state.owners[left] == Owner(8, "debug")
+    assert {job_id: one.is_blocked for job_id, one in site.state.left.items()} == {
+        left: False,
+        held: True,
+    }
+    assert site.state.comments == {ours: JobComment(model="bert")}
+
+
+async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")
+    await site.look()
+    assert left in site.state.left
+    site.slurm.end(left)
+    await site.look()
+    assert (site.state.left, site.state.owners) == ({}, {})
+
+
+async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
+    (first, second) = site.slurm.submit(gpus_per_node=1, array=range(2))
+    await site.look()
+    assert sorted(site.state.job_ids.values()) == [first, second]
+
+
+async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_path: Path) -> None:
+    """Not by the poll, which is a minute away."""
+    site.state.config = Config.model_validate(
+        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
+    )
+    await site.look()
+    task = asyncio.create_task(site.watch.run())
+    await asyncio.sleep(0)
+    site.has_news.clear()
+
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    spool.append(tmp_path / SPOOL_FILE, Submitted(1000, "main"))
+    try:
+        async with asyncio.timeout(10):
+            await site.has_news.wait()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    event = site.parts.emitted[-1]
+    assert isinstance(event, JobQueued)
+    assert event.job.job_id == job_id
