@@ -1,12 +1,14 @@
 """Problems of a configuration in words: the file and line, the key, and the value wanted."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from roost_formats.yaml.problems import describe
+
+Sources: TypeAlias = Mapping[tuple[str, ...], str]
 
 
 def _even(value: int) -> int:
@@ -40,7 +42,7 @@ class Demanding(Strict):
 
 def problems(
     values: Mapping[str, Any],
-    sources: Mapping[tuple[str, ...], str] | None = None,
+    sources: Sources | None = None,
     root: type[BaseModel] = Root,
 ) -> list[str]:
     with pytest.raises(ValidationError) as caught:
@@ -108,7 +110,7 @@ def test_problems_stand_in_the_order_of_lines_not_of_the_model() -> None:
 
 
 def test_a_problem_has_the_line_of_the_nearest_key_that_was_given() -> None:
-    sources = {("partitions",): "f:2", ("partitions", "gpu"): "f:4"}
+    sources: Sources = {("partitions",): "f:2", ("partitions", "gpu"): "f:4"}
 
     assert problems({"partitions": {"gpu": {"mode": 1}}}, sources) == [
         "f:4: partitions.gpu.mode: want off or on, got 1"
