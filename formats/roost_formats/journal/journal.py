@@ -203,7 +203,7 @@ class Journal:
         return journal
 
     def write(self, records: Sequence[Record]) -> None:
-        """Append records in one transaction, synced if anybody acts on any of it.
+        """Append records in one transaction, synced to disk if Slurm or an operator acts on any of them.
 
         Raises:
             JournalError: nothing of it was written.
@@ -243,7 +243,7 @@ class Journal:
         return found
 
     def memo(self) -> bytes | None:
-        """What policies knew when they were last asked; None: nobody has written it down.
+        """Return what policies had learned when it was last written; None if it never was.
 
         Raises:
             JournalError: it cannot be read.
@@ -308,7 +308,7 @@ class Journal:
         return int(page_bytes * (pages - free))
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
+        """Fold the log into the file and close it."""
         self._db.close()
 
     def _write_head(self, head: RunHead) -> None:
@@ -442,7 +442,7 @@ def _check_newest(
 
 
 def _must_be_on_disk(record: Record) -> bool:
-    """Whether somebody waits for it to be safe: Slurm is asked next, or an operator answered."""
+    """Return whether Slurm is asked, or an operator answered, only after the record is on disk."""
     if isinstance(record, Step):
         return any(isinstance(action, Place | LetGo | Preempt) for action in record.actions)
     return isinstance(record, Memo)

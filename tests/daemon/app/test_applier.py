@@ -112,7 +112,7 @@ async def test_nothing_is_asked_of_slurm_before_the_journal_has_it(tmp_path: Pat
 
     writer = asyncio.create_task(recorder.run())
     await site.done()
-    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
     recorder.close()
     await writer
 
@@ -164,7 +164,7 @@ async def test_a_job_that_roost_does_not_bind_gets_advice_or_nothing(
     await site.done()
 
     assert site.slurm.admin_comment(job_id) == comment
-    assert site.slurm.state(job_id) is squeue.JobState.PENDING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.PENDING
 
 
 async def test_a_pinned_job_that_slurm_did_not_start_is_held_again_when_it_is_to_wait() -> None:
@@ -217,7 +217,7 @@ async def test_a_job_that_is_released_starts_by_itself_and_its_lease_is_renewed_
     count = len(site.slurm.argvs)
     await site.applier.renew([job_id])
 
-    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
     assert len(site.slurm.argvs) == count
 
 
@@ -228,7 +228,7 @@ async def test_jobs_that_are_held_in_vain_are_released_once_and_again_after_a_ne
     first, second = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(2))
 
     for held_in_vain in ([first], [first], [first, second], [second], [first, second]):
-        site.applier.release(held_in_vain)
+        site.applier.release_needless(held_in_vain)
         await site.done()
 
     released = [argv[2] for argv in site.slurm.argvs]
@@ -243,7 +243,7 @@ async def test_a_pin_is_taken_back_before_a_job_is_released() -> None:
     site.applier.submit(place, 0)
     await site.done()
 
-    site.applier.release([job_id])
+    site.applier.release_needless([job_id])
     await site.done()
 
     assert site.slurm.argvs[-2][-1] == "StartTime=now+60"  # unpinned
@@ -291,7 +291,7 @@ def run_job(site: Site) -> JobId:
     site.slurm.update(job_id, StartTime="now")
     shares = (share("n1", 0, 1),)
     site.parts.state.engine.step(JobStarted(at_s=101.0, job_id=job_id, shares=shares))
-    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
     return job_id
 
 
@@ -302,12 +302,12 @@ async def test_a_job_is_stopped_only_while_the_engine_still_wants_it() -> None:
 
     site.applier.submit(preempt, 0)
     await site.done()
-    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
 
     site.parts.state.engine.record(job_id).state = JobState.STOPPING
     site.applier.submit(preempt, 0)
     await site.done()
-    assert site.slurm.state(job_id) is squeue.JobState.PENDING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.PENDING
     assert site.count("preemptions", outcome="stopped") == 1
 
 
@@ -334,7 +334,7 @@ async def test_a_job_that_waits_again_asks_for_what_its_user_asked_for_under_a_l
     site.slurm.stop(job_id)
     assert site.slurm.lease_left_s(job_id) == 121
 
-    site.applier.came_back(job_id)
+    site.applier.requeued(job_id)
     await site.done()
 
     assert site.slurm.lease_left_s(job_id) == 60
@@ -342,7 +342,7 @@ async def test_a_job_that_waits_again_asks_for_what_its_user_asked_for_under_a_l
     assert "TresPerNode=gres/gpu:2" in site.slurm.argvs[-1]
 
 
-def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_rested() -> None:
+def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_settled() -> None:
     site = Site()
     job_id, place = site.submit()
     other = JobId("other")
@@ -351,13 +351,13 @@ def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_rested() -> None:
     site.applier.forget(other)
     clock.at_s = 101.0
 
-    assert site.applier._unquiet_s(place) == 0.0  # never requeued
-    site.parts.state.rests = {job_id: 90.0}
-    assert site.applier._unquiet_s(place) == 1.5  # 2.5 s after a job started there
+    assert site.applier._settle_delay_s(place) == 0.0  # never requeued
+    site.parts.state.settle_until_s = {job_id: 90.0}
+    assert site.applier._settle_delay_s(place) == 1.5  # 2.5 s after a job started there
     clock.at_s = 90.0 + 121.1
     engine.step(JobEnded(at_s=clock.at_s, job_id=other))
     site.applier.forget(other)
-    assert site.applier._unquiet_s(place) == 0.0  # slurmd has forgotten the requeued one
+    assert site.applier._settle_delay_s(place) == 0.0  # slurmd has forgotten the requeued one
 
 
 class FaultyPort(SlurmStandIn):
@@ -383,7 +383,7 @@ async def test_a_defect_that_one_job_meets_does_not_stop_the_others() -> None:
     site.applier.submit(second, 0)
     await site.done()
 
-    assert site.slurm.state(sound) is squeue.JobState.RUNNING
+    assert site.slurm.state(sound) is squeue.SlurmJobState.RUNNING
     assert site.count("slurm_failures", operation="unexpected") == 1
 
 
@@ -394,11 +394,11 @@ async def test_a_draining_applier_finishes_what_it_has_and_takes_nothing_new() -
 
     await site.applier.drain(10.0)
     site.applier.submit(second, 0)
-    site.applier.release([other])
+    site.applier.release_needless([other])
 
-    assert site.slurm.state(job_id) is squeue.JobState.RUNNING
+    assert site.slurm.state(job_id) is squeue.SlurmJobState.RUNNING
     assert site.applier.is_idle
-    assert site.slurm.state(other) is squeue.JobState.PENDING
+    assert site.slurm.state(other) is squeue.SlurmJobState.PENDING
 
 
 async def test_draining_gives_up_on_what_hangs() -> None:

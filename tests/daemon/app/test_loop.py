@@ -8,8 +8,16 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 from tests.daemon.rpc.probes import hello, sample
 
-from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, Tick, TimerPinned
+from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait
+from roost_engine.domain.events import (
+    Event,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    NodeSeen,
+    Tick,
+    TimerPinned,
+)
 from roost_engine.domain.model import JobId
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
@@ -39,7 +47,7 @@ class FakeSink:
         """See loop.ActionSink."""
         self.forgotten.append(job_id)
 
-    def came_back(self, job_id: JobId) -> None:
+    def requeued(self, job_id: JobId) -> None:
         """See loop.ActionSink."""
         self.returned.append(job_id)
 
@@ -51,9 +59,9 @@ class KeepingRecorder(Recorder):
         super().__init__(None, fault="no disk")
         self.steps: list[Step] = []
 
-    def append(self, event: object, actions: object) -> int:
+    def append(self, event: Event, actions: tuple[Action, ...]) -> int:
         """See Recorder."""
-        self.steps.append(Step(event, actions))  # type: ignore[arg-type]
+        self.steps.append(Step(event, actions))
         return len(self.steps)
 
 
@@ -83,11 +91,11 @@ class Site:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def tell(self, *events: object) -> None:
+    async def tell(self, *events: Event) -> None:
         """Put events and wait until the engine has had them all."""
         async with asyncio.timeout(10):
             for event in events:
-                await self.loop.say(event)  # type: ignore[arg-type]
+                await self.loop.report(event)
 
     def kinds(self) -> list[str]:
         return [type(step.event).__name__ for step in self.recorder.steps]
@@ -143,12 +151,12 @@ async def test_the_newest_load_is_given_before_a_decision_and_only_then() -> Non
     board = site.parts.state.board
     async with site.turning():
         await site.tell(seen())
-        report = board.greet(read_hello(hello("n1")), "stream")
-        board.take_in(report, sample(1))
+        report = board.apply_hello(read_hello(hello("n1")), "stream")
+        board.apply_sample(report, sample(1))
         await site.tell(seen("n2"))
         assert "LoadSeen" not in site.kinds()
 
-        board.take_in(report, sample(2))
+        board.apply_sample(report, sample(2))
         await site.tell(queued())
 
     assert site.kinds()[-2:] == ["LoadSeen", "JobQueued"]
@@ -157,7 +165,7 @@ async def test_the_newest_load_is_given_before_a_decision_and_only_then() -> Non
 
 async def test_a_node_that_slurm_names_gets_what_its_probe_told_before() -> None:
     site = Site()
-    site.parts.state.board.greet(read_hello(hello("n1")), "stream")
+    site.parts.state.board.apply_hello(read_hello(hello("n1")), "stream")
     async with site.turning():
         await site.tell(seen(), Tick(at_s=100.0))
     assert site.kinds() == ["NodeSeen", "TopologySeen", "Tick"]
@@ -197,7 +205,7 @@ async def test_a_score_that_failed_is_counted_as_a_fallback() -> None:
 async def test_a_new_engine_is_told_the_world_and_what_people_said_but_no_old_event() -> None:
     site = Site()
     said = TimerPinned(at_s=100.0, timer="8/high", pinned_s=300.0)
-    waiting = asyncio.create_task(site.loop.say(said))
+    waiting = asyncio.create_task(site.loop.report(said))
     await asyncio.sleep(0)
     site.loop.put(queued())
 

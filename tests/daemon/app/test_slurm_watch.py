@@ -47,7 +47,7 @@ class Site:
     async def look(self) -> list[str]:
         """Look once; the types of the events that follow."""
         before = len(self.parts.emitted)
-        await self.watch.first_look()
+        await self.watch.first_poll()
         return [type(event).__name__ for event in self.parts.emitted[before:]]
 
 
@@ -81,7 +81,7 @@ async def test_a_node_that_slurm_closes_takes_no_job(site: Site) -> None:
 async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
     site.slurm.submit(gpus_per_node=2)
     await site.look()
-    world = list(site.watch.world())
+    world = list(site.watch.cluster_events())
     assert [type(event) for event in world] == [NodeSeen, JobQueued]
     assert [event.at_s for event in world] == [100.0, 100.0]
 
@@ -136,7 +136,7 @@ async def test_leases_of_a_partition_end_when_it_is_enforced_no_more(site: Site)
     assert site.released[-1] == []
 
     site.state.config = Config.model_validate({"mode": "shadow"})
-    list(site.watch.world())
+    list(site.watch.cluster_events())
 
     assert site.watch.leased() == ()
     assert site.released[-1] == [job_id]
@@ -164,7 +164,7 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
 
     assert site.state.owners[ours] == Owner(7, "main")
     assert site.state.owners[left] == Owner(8, "debug")
-    assert {job_id: one.is_blocked for job_id, one in site.state.left.items()} == {
+    assert {job_id: one.is_blocked for job_id, one in site.state.unmanaged.items()} == {
         left: False,
         held: True,
     }
@@ -177,10 +177,10 @@ async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(
     site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
     (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")
     await site.look()
-    assert left in site.state.left
+    assert left in site.state.unmanaged
     site.slurm.end(left)
     await site.look()
-    assert (site.state.left, site.state.owners) == ({}, {})
+    assert (site.state.unmanaged, site.state.owners) == ({}, {})
 
 
 async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
