@@ -203,7 +203,7 @@ class Journal:
         return journal
 
     def write(self, records: Sequence[Record]) -> None:
-        """Append records in one transaction, synced to disk if Slurm or an operator acts on any of them.
+        """Append records in one transaction, synced if Slurm or an operator acts on one of them.
 
         Raises:
             JournalError: nothing of it was written.
