@@ -210,7 +210,7 @@ def test_a_killed_daemon_starts_again_on_what_it_left(folder: Path) -> None:
         assert daemon.end(signal.SIGTERM) == EXIT_OK
 
 
-def test_a_second_daemon_is_told_that_one_runs(folder: Path) -> None:
+def test_a_second_daemon_exits_and_names_the_first(folder: Path) -> None:
     with roostd(folder) as first:
         first.hear("READY=1")
         with roostd(folder) as second:

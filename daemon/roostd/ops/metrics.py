@@ -46,7 +46,7 @@ class Metrics:
         self.mismatches = self._counter(
             "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
         )
-        self.released = self._counter("jobs_let_go", "Jobs handed back to plain Slurm")
+        self.released = self._counter("jobs_let_go", "Jobs released to plain Slurm")
 
     def _add_slurm(self) -> None:
         """Add the requests to Slurm and their outcomes."""
@@ -68,7 +68,7 @@ class Metrics:
             ["operation"],
         )
         self.slurm_poll_s = self._histogram(
-            "slurm_poll", "Time of one look at Slurm's queue and nodes"
+            "slurm_poll", "Time of one poll of Slurm's queue and nodes"
         )
 
     def _add_telemetry(self) -> None:

@@ -38,7 +38,7 @@ class QueueView:
 
     Attributes:
         waiting: jobs that Roost may place.
-        running: what every running job holds on GPU nodes.
+        running: what every job with an allocation holds on GPU nodes.
         blocked: waiting jobs under Roost that are held, depend on another job or are beyond their
             array's limit; the value says which. Their leases must be renewed too, or Slurm starts
             them by itself as soon as that ends.

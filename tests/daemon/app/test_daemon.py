@@ -154,7 +154,7 @@ async def test_a_job_that_slurm_starts_at_once_tells_why_also_after_its_end(
     assert [running_told.job.reason, ended_told.job.reason] == [reason, reason]
 
 
-async def test_jobs_that_ran_before_the_daemon_tell_whose_they_are(
+async def test_jobs_that_ran_before_the_daemon_show_their_users(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     (with_gpus,) = slurm.submit(gpus_per_node=1, user_id=7)
@@ -196,7 +196,7 @@ async def test_waiting_and_held_jobs_keep_their_leases(slurm: SlurmStandIn, tmp_
         assert slurm.lease_left_s(held) > 500
 
 
-async def test_a_refused_placement_is_decided_anew(slurm: SlurmStandIn, tmp_path: Path) -> None:
+async def test_a_refused_placement_is_decided_again(slurm: SlurmStandIn, tmp_path: Path) -> None:
     slurm.inject("pin", Fault.REFUSED)
     settings = config(tmp_path, engine={"refusal_backoff_s": 0.05})
     async with running(slurm, settings) as daemon:
@@ -219,12 +219,12 @@ async def test_a_job_that_is_refused_again_and_again_goes_to_plain_slurm(
         assert daemon.count("roost_jobs_let_go_total") == 1
 
 
-async def test_a_pinned_job_that_slurm_does_not_start_is_held_again_and_placed_anew(
+async def test_a_pinned_job_that_slurm_does_not_start_is_leased_and_placed_again(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     settings = config(tmp_path, engine={"start_timeout_s": 0.3, "refusal_backoff_s": 0.05})
     async with running(slurm, settings) as daemon:
-        # Slurm's node has fewer CPUs than it told: an outsider that only slurmctld knows of.
+        # Slurm's node has fewer CPUs than it reported: only slurmctld knows what uses them.
         slurm.set_node(builders.node("n1", cpu_count=0))
         slurm.set_node(builders.node("n2", cpu_count=0))
         daemon.daemon.watch._nodes_due_s = float("inf")
@@ -509,7 +509,7 @@ async def test_a_port_that_is_taken_is_named(slurm: SlurmStandIn, tmp_path: Path
                 raise AssertionError("it started")
 
 
-async def test_a_hundred_jobs_and_their_ends_leave_nothing_booked(
+async def test_a_hundred_jobs_and_their_ends_leave_no_allocation(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:

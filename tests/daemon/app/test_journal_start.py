@@ -90,7 +90,7 @@ async def place_one(daemon: Running, slurm: SlurmStandIn) -> None:
     await daemon.until_running(job_id)
 
 
-async def check_fault_is_told(daemon: Running) -> None:
+async def check_fault_is_shown(daemon: Running) -> None:
     """In the metric, in what roostctl status asks, and in the line for systemd."""
     await daemon.until(lambda: daemon.count("roost_journal_fault") == 1, "the metric")
     async with daemon.operator() as stub:
@@ -125,7 +125,7 @@ async def test_a_daemon_starts_on_a_full_disk_and_records_once_there_is_space(
     with structlog.testing.capture_logs():
         async with running(slurm, config(tmp_path)) as daemon:
             await place_one(daemon, slurm)
-            await check_fault_is_told(daemon)
+            await check_fault_is_shown(daemon)
 
             disk.free()
             await wait_until_recorded(daemon, slurm)
@@ -152,7 +152,7 @@ async def test_on_a_full_disk_the_journal_of_before_is_read_and_nothing_in_it_is
         clock = daemon.daemon.state.clock
         assert clock.to_epoch_s(77.0) == pytest.approx(1_700_000_077.0, abs=1.0)
         await place_one(daemon, slurm)
-        await check_fault_is_told(daemon)
+        await check_fault_is_shown(daemon)
 
         disk.free()
         await wait_until_recorded(daemon, slurm)
@@ -175,7 +175,7 @@ async def test_what_was_learned_outlives_a_start_that_could_not_even_read_it(
 ) -> None:
     state, elsewhere = tmp_path / "state", tmp_path / "elsewhere"
     in_the_way = state / FILE_NAME
-    in_the_way.mkdir(parents=True)  # cannot be opened, whoever tries
+    in_the_way.mkdir(parents=True)  # root cannot open it either
     elsewhere.mkdir()
     journal = Journal.open(elsewhere)
     journal.write([HEAD, Step(Tick(at_s=77.0), ()), Memo(encode(KNOWN))])
@@ -183,7 +183,7 @@ async def test_what_was_learned_outlives_a_start_that_could_not_even_read_it(
 
     async with running(slurm, config(tmp_path)) as daemon:
         await place_one(daemon, slurm)
-        await check_fault_is_told(daemon)
+        await check_fault_is_shown(daemon)
         in_the_way.rmdir()
         (elsewhere / FILE_NAME).rename(in_the_way)  # the disk is mounted at last
         await wait_until_recorded(daemon, slurm)
@@ -210,9 +210,9 @@ async def test_a_damaged_newest_record_is_put_aside_loudly_and_the_daemon_starts
             await place_one(daemon, slurm)
             assert daemon.daemon.recorder.fault == ""
 
-    (told,) = [entry for entry in lines if entry["event"] == "journal_damaged"]
-    assert told["log_level"] == "error"
-    assert_holds(Path(told["put_aside"]), b'"\xd4ick"')
+    (logged,) = [entry for entry in lines if entry["event"] == "journal_damaged"]
+    assert logged["log_level"] == "error"
+    assert_holds(Path(logged["put_aside"]), b'"\xd4ick"')
     assert run_count(state) == 1
 
 
@@ -230,11 +230,11 @@ async def test_what_a_later_version_has_learned_is_put_aside_not_written_over(
         async with running(slurm, config(tmp_path)) as daemon:
             await place_one(daemon, slurm)
 
-    (told,) = [entry for entry in lines if entry["event"] == "journal_newer"]
-    assert told["error"] == (
+    (logged,) = [entry for entry in lines if entry["event"] == "journal_newer"]
+    assert logged["error"] == (
         "record cannot be read: Knowledge has no field 'gait'; written by Roost 0"
     )
-    assert_holds(Path(told["put_aside"]), b'"gait"')
+    assert_holds(Path(logged["put_aside"]), b'"gait"')
     assert run_count(state) == 1
 
 

@@ -1,4 +1,4 @@
-"""when the engine is told how busy a running job's links are, and of what."""
+"""When LinkMeter reports how busy a running job's links are, and the values."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ class Site:
 
     def __init__(self) -> None:
         self.clock = ManualClock(0.0)
-        self.told: list[LinksSeen] = []
+        self.reported: list[LinksSeen] = []
         self.board = ProbeBoard(self.clock.now_s, lambda event: None)
         engine = Engine(EngineConfig(), delay_policies(DelayGate()))
         self.state = DaemonState(
@@ -56,7 +56,7 @@ class Site:
     def _take(self, event: Event) -> None:
         assert isinstance(event, LinksSeen)
         assert decode(encode(event), LinksSeen) == event, "a journal keeps it"
-        self.told.append(event)
+        self.reported.append(event)
         self.state.engine.step(event)
 
     def run(self, *gpus_of: tuple[str, tuple[int, ...]]) -> None:
@@ -67,7 +67,7 @@ class Site:
         self.state.engine.step(started)
 
     def pass_time(self, duration_s: int, **rates: float | None) -> None:
-        """Every second a sample of each node, all GPUs alike, and a look."""
+        """Send a sample of each node every second, the same for all GPUs, and poll the meter."""
         for _ in range(duration_s):
             self.clock.at_s += 1.0
             for report in self.reports.values():
@@ -84,63 +84,66 @@ def site() -> Site:
 def test_tells_a_minute_after_the_start(site: Site) -> None:
     site.run(("a", (0, 1, 2, 3)))
     site.pass_time(60, **{NVLINK: 50e9, PCIE: 6.3e9})
-    assert site.told == []
+    assert site.reported == []
     site.pass_time(1, **{NVLINK: 50e9, PCIE: 6.3e9})
-    (told,) = site.told
+    (reported,) = site.reported
     # Four lanes move 200 GB/s both ways, a slot 63.
-    assert (told.at_s, told.job_id) == (61.0, TRAINER)
-    assert told.nvlink_frac == pytest.approx(0.25)
-    assert told.pcie_frac == pytest.approx(0.1)
-    assert site.state.engine.record(TRAINER).pcie_frac == told.pcie_frac
+    assert (reported.at_s, reported.job_id) == (61.0, TRAINER)
+    assert reported.nvlink_frac == pytest.approx(0.25)
+    assert reported.pcie_frac == pytest.approx(0.1)
+    assert site.state.engine.record(TRAINER).pcie_frac == reported.pcie_frac
 
 
 def test_tells_of_the_nearest_network_card_too(site: Site) -> None:
     site.run(("a", (0, 1)), ("b", (0, 1)))
     site.pass_time(61, nic_rx_bytes_per_s=5e9, nic_tx_bytes_per_s=1e9)
-    (told,) = site.told
-    assert (told.nvlink_frac, told.pcie_frac) == (None, None)
-    assert told.nic_frac == pytest.approx(0.2)
-    assert site.state.engine.record(TRAINER).nic_frac == told.nic_frac
+    (reported,) = site.reported
+    assert (reported.nvlink_frac, reported.pcie_frac) == (None, None)
+    assert reported.nic_frac == pytest.approx(0.2)
+    assert site.state.engine.record(TRAINER).nic_frac == reported.nic_frac
 
 
 def test_tells_again_once_a_minute_and_only_what_moved(site: Site) -> None:
     site.run(("a", (0, 1, 2, 3)))
     site.pass_time(61, **{PCIE: 31.5e9})
     site.pass_time(600, **{PCIE: 31.5e9})
-    assert len(site.told) == 1
+    assert len(site.reported) == 1
     site.pass_time(600, **{PCIE: 0.0})
-    first, *later = site.told
+    first, *later = site.reported
     assert first.pcie_frac == pytest.approx(0.5)
     gaps_s = [b.at_s - a.at_s for a, b in pairwise(later)]
     assert gaps_s
     assert min(gaps_s) >= 60.0
-    # 660 samples of a half and 600 of nothing; what was told last is at most a twentieth off
+    # 660 samples of a half and 600 of nothing; the last report is at most a twentieth off
     assert later[-1].pcie_frac == pytest.approx(0.5 * 660 / 1260, rel=0.06)
 
 
-def test_says_nothing_of_what_no_probe_told(site: Site) -> None:
+def test_reports_nothing_that_no_probe_reported(site: Site) -> None:
     site.run(("a", (0, 1, 2, 3)))
     site.pass_time(300, **{NVLINK: None, PCIE: None})
-    assert site.told == []
+    assert site.reported == []
     site.pass_time(60, **{PCIE: 6.3e9})
-    assert site.told[-1].nvlink_frac is None
+    assert site.reported[-1].nvlink_frac is None
 
 
 def test_a_silent_probe_moves_nothing(site: Site) -> None:
     site.run(("a", (0, 1)), ("b", (0, 1)))
     del site.reports["b"]
     site.pass_time(300, **{PCIE: 6.3e9})
-    assert site.told == []
+    assert site.reported == []
 
 
-def test_a_job_that_runs_again_is_watched_anew(site: Site) -> None:
+def test_a_job_that_runs_again_gets_new_means(site: Site) -> None:
     site.run(("a", (0, 1, 2, 3)))
     site.pass_time(61, **{PCIE: 63e9})
     site.state.engine.step(JobsStopped(at_s=site.clock.at_s, job_ids=(TRAINER,)))
     site.pass_time(100, **{PCIE: 63e9})
     site.run(("b", (0, 1, 2, 3)))
     site.pass_time(61, **{PCIE: 6.3e9})
-    assert [told.pcie_frac for told in site.told] == [pytest.approx(1.0), pytest.approx(0.1)]
+    assert [reported.pcie_frac for reported in site.reported] == [
+        pytest.approx(1.0),
+        pytest.approx(0.1),
+    ]
 
 
 def test_a_round_goes_over_all_jobs_however_many(site: Site) -> None:
@@ -150,11 +153,13 @@ def test_a_round_goes_over_all_jobs_however_many(site: Site) -> None:
         site.state.engine.step(JobQueued(at_s=0.0, job=job(other, gpus=2)))
         site.state.engine.step(JobStarted(at_s=0.0, job_id=other, shares=(share("b", 0, 1),)))
     site.pass_time(130, **{PCIE: 6.3e9})
-    assert {told.job_id for told in site.told} == {JobId(str(number)) for number in range(1, 65)}
+    assert {reported.job_id for reported in site.reported} == {
+        JobId(str(number)) for number in range(1, 65)
+    }
 
 
 def test_explain_tells_what_a_running_job_achieves(site: Site) -> None:
-    for name in "ab":  # so that no node has room for all of it
+    for name in "ab":  # so that it fits on neither node alone
         other = JobStarted(at_s=0.0, job_id=JobId(name), shares=(share(name, 2, 3),))
         site.state.engine.step(other)
     site.run(("a", (0, 1)), ("b", (0, 1)))

@@ -73,7 +73,7 @@ def assert_replays(settings: Config) -> set[type]:
     return kinds
 
 
-async def test_a_job_that_can_go_on_makes_room_and_runs_again(
+async def test_a_job_with_checkpoints_is_stopped_for_another_and_runs_again(
     slurm: SlurmStandIn, settings: Config
 ) -> None:
     async with running(slurm, settings) as daemon:
@@ -101,7 +101,7 @@ async def test_a_job_that_can_go_on_makes_room_and_runs_again(
 
 
 @pytest.mark.parametrize("comment", ["", "roost:checkpoint=soon"])
-async def test_a_job_that_has_not_said_that_it_can_go_on_is_left_alone(
+async def test_a_job_without_a_checkpoint_interval_is_not_stopped(
     slurm: SlurmStandIn, settings: Config, comment: str
 ) -> None:
     async with running(slurm, settings) as daemon:
@@ -213,7 +213,7 @@ async def test_a_restarted_daemon_may_stop_a_job_that_ran_before_it(
     assert_replays(settings)
 
 
-async def test_knowledge_that_cannot_be_read_is_begun_anew(
+async def test_knowledge_that_cannot_be_read_starts_empty(
     slurm: SlurmStandIn, settings: Config
 ) -> None:
     settings.paths.state_dir.mkdir(parents=True)

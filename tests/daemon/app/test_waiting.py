@@ -21,7 +21,7 @@ REASON = "waits for 4 NVLinked GPUs"
 
 
 class PatientGate:
-    """Lets every job wait until so long after it came, unless it is told to open."""
+    """Makes every job wait for `wait_s` from its submission, unless `is_open` is set."""
 
     def __init__(self, wait_s: float) -> None:
         self.wait_s, self.is_open = wait_s, False
@@ -74,7 +74,7 @@ async def test_a_waiting_job_says_what_for_and_until_when_and_keeps_its_stamp(
         assert told.job.wait_left_s == pytest.approx(3600, abs=20)
 
 
-async def test_jobs_that_say_the_same_are_told_so_in_one_call(
+async def test_one_reason_is_written_to_all_its_jobs_in_one_call(
     slurm: SlurmStandIn, gate: PatientGate, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(service, "ANNOUNCE_S", 1.0)
@@ -120,7 +120,7 @@ async def test_a_clock_that_jumps_an_hour_moves_no_deadline(
         await daemon.until_running(job_id)
 
 
-async def test_a_job_that_is_held_waits_for_nobody_and_is_placed_after_its_release(
+async def test_a_held_job_is_placed_after_its_release(
     slurm: SlurmStandIn, gate: PatientGate, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
@@ -145,7 +145,7 @@ async def test_a_job_that_is_cancelled_while_it_waits_is_gone(
         await daemon.until(lambda: not daemon.daemon.state.engine.waiting(), "nobody waits")
 
 
-async def test_an_owner_who_starts_his_job_now_has_his_will(
+async def test_a_job_that_its_owner_starts_now_runs(
     slurm: SlurmStandIn, gate: PatientGate, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:
@@ -156,7 +156,7 @@ async def test_an_owner_who_starts_his_job_now_has_his_will(
         await daemon.until_running(job_id)
 
 
-async def test_a_job_that_asks_for_something_else_is_judged_anew(
+async def test_a_job_with_a_changed_request_is_decided_again(
     slurm: SlurmStandIn, gate: PatientGate, tmp_path: Path
 ) -> None:
     async with running(slurm, config(tmp_path)) as daemon:

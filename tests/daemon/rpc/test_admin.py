@@ -1,4 +1,4 @@
-"""Timers are set by whoever may open the administrators' socket, and every change is on record."""
+"""Users who may open the administrators' socket set timers, and every change is audited."""
 
 import json
 import stat

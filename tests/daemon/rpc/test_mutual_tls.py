@@ -147,7 +147,7 @@ async def test_a_probe_whose_certificate_names_its_node_is_welcome(
     assert daemon.knows(node)
 
 
-async def test_a_probe_cannot_speak_for_another_node(
+async def test_a_probe_cannot_report_for_another_node(
     daemon: Daemon, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not (await stream(daemon, "n2", tls_of(folder, "n1"))).is_set()
@@ -166,7 +166,7 @@ async def test_a_certificate_of_another_authority_opens_nothing(
     assert "UNAVAILABLE" in caplog.text
 
 
-async def test_a_probe_without_tls_is_not_heard(
+async def test_a_probe_without_tls_cannot_connect(
     daemon: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not (await stream(daemon, "n1", None)).is_set()
@@ -175,7 +175,7 @@ async def test_a_probe_without_tls_is_not_heard(
     assert "UNAVAILABLE" in caplog.text
 
 
-async def test_a_client_without_certificate_is_not_heard(daemon: Daemon, folder: Path) -> None:
+async def test_a_client_without_certificate_cannot_connect(daemon: Daemon, folder: Path) -> None:
     credentials = grpc.ssl_channel_credentials((folder / "site" / "ca.pem").read_bytes())
     async with grpc.aio.secure_channel(daemon.target, credentials) as channel:
         call = channel.stream_stream(
@@ -186,7 +186,7 @@ async def test_a_client_without_certificate_is_not_heard(daemon: Daemon, folder:
         assert await asyncio.wait_for(call.code(), 20) is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_daemon_of_another_authority_is_not_told_anything(
+async def test_a_daemon_of_another_authority_gets_no_report(
     daemon: Daemon, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     tls = Tls(

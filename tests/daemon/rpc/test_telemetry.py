@@ -151,7 +151,7 @@ async def test_a_hello_that_cannot_be_true_ends_the_stream_with_the_reason(
     assert details == "links: want every pair of 4 GPUs, 6, got 5"
 
 
-async def test_two_probes_may_not_speak_for_one_node(served: Served) -> None:
+async def test_two_probes_may_not_report_for_one_node(served: Served) -> None:
     first, second = Probe(served), Probe(served)
     await first.greet(hello())
     await second.say(hello(session="s2"))
@@ -163,7 +163,7 @@ async def test_two_probes_may_not_speak_for_one_node(served: Served) -> None:
     await served.until_sequence("n1", 1)
 
 
-async def test_a_probe_that_fell_silent_is_replaced_and_turned_away(served: Served) -> None:
+async def test_a_probe_that_fell_silent_is_replaced_and_refused(served: Served) -> None:
     first, second = Probe(served), Probe(served)
     await first.greet(hello())
     served.clock.at_s += 60.0
@@ -187,7 +187,7 @@ async def test_a_flood_is_cut_off(served: Served) -> None:
     assert served.count("roost_telemetry_samples_total") < 40
 
 
-async def test_more_probes_than_configured_are_turned_away(served: Served) -> None:
+async def test_more_probes_than_configured_are_refused(served: Served) -> None:
     for number in range(3):
         await Probe(served).greet(hello(f"n{number}"))
     late = Probe(served)
@@ -219,7 +219,7 @@ async def test_bytes_that_are_no_message_end_the_stream_with_a_clear_code(
     assert await asyncio.wait_for(call.code(), 5) is code
 
 
-async def test_a_lost_gpu_is_told_at_once_and_stays_lost_until_the_probe_restarts(
+async def test_a_lost_gpu_is_reported_at_once_and_stays_lost_until_the_probe_restarts(
     served: Served,
 ) -> None:
     probe = Probe(served)
@@ -229,7 +229,7 @@ async def test_a_lost_gpu_is_told_at_once_and_stays_lost_until_the_probe_restart
     await probe.say(broken)
     await served.until_sequence("n1", 1)
     await probe.say(sample(2))
-    await probe.greet(hello())  # the same session: nobody has repaired anything
+    await probe.greet(hello())  # the same session: nothing was repaired
     served.clock.at_s += 60.0
     await Probe(served).greet(hello(session="s2"))
 
@@ -237,7 +237,7 @@ async def test_a_lost_gpu_is_told_at_once_and_stays_lost_until_the_probe_restart
     assert [(event.gpu_index, event.fault) for event in told] == [(2, "lost"), (2, "")]
 
 
-async def test_what_a_probe_said_is_told_again_when_slurm_names_the_node(served: Served) -> None:
+async def test_a_probes_report_is_emitted_again_when_slurm_names_the_node(served: Served) -> None:
     probe = Probe(served)
     await probe.greet(hello())
     broken = sample(1)
@@ -268,12 +268,12 @@ async def test_nodes_that_slurm_does_not_know_are_refused_and_leave_nothing_behi
 
 
 def forget_all_nodes(served: Served) -> None:
-    """As before the first look at Slurm."""
+    """As before the first poll of Slurm."""
     for node in ("n0", "n1", "n2", "n3"):
         served.state.board.forget(NodeName(node))
 
 
-async def test_a_probe_that_comes_before_the_first_look_at_slurm_is_told_to_come_again(
+async def test_a_probe_that_connects_before_the_first_poll_of_slurm_must_try_again(
     served: Served,
 ) -> None:
     forget_all_nodes(served)
@@ -442,9 +442,12 @@ async def test_a_probe_that_loses_its_driver_takes_back_neither_links_nor_faults
     served.clock.at_s += 60.0
     second = Probe(served)
     await second.greet(hello(gpu_count=0, session="s2"))
-    told_before = list(served.emitted)
+    emitted_before = list(served.emitted)
     await second.greet(hello(session="s2"))
 
-    assert [type(event).__name__ for event in told_before] == ["TopologySeen", "GpuHealthChanged"]
+    assert [type(event).__name__ for event in emitted_before] == [
+        "TopologySeen",
+        "GpuHealthChanged",
+    ]
     news = [event for event in served.emitted[2:] if isinstance(event, GpuHealthChanged)]
     assert [(event.gpu_index, event.fault) for event in news] == [(2, "")]

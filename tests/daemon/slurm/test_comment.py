@@ -40,7 +40,7 @@ def test_what_is_right_is_taken(text: str, model: str, checkpoint_s: float | Non
         ("roost:", "'': want KEY=VALUE, as in roost:model=bert,checkpoint=600"),
     ],
 )
-def test_nonsense_is_passed_over_with_a_sentence(text: str, problem: str) -> None:
+def test_nonsense_is_ignored_with_a_reason(text: str, problem: str) -> None:
     assert parse_comment(text) == JobComment(problems=(problem,))
 
 

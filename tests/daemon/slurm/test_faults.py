@@ -87,7 +87,7 @@ async def test_pin_that_happened_although_no_answer_came_counts(
     assert gpus(await started(wrapped.port, job_id)) == {"n2": (0, 6)}
 
 
-async def test_job_changed_since_the_last_look_is_not_placed_by_what_it_asked_before(
+async def test_a_job_changed_since_the_last_poll_is_not_placed_by_its_earlier_request(
     real: LocalSlurm, wrapped: Wrapped
 ) -> None:
     job_id = JobId(real.submit("--gres=gpu:2"))
@@ -101,7 +101,7 @@ async def test_job_changed_since_the_last_look_is_not_placed_by_what_it_asked_be
     assert gpus(await started(wrapped.port, job_id)) == {"n2": (3, 4)}
 
 
-async def test_begin_that_a_user_sets_later_is_his_own(real: LocalSlurm) -> None:
+async def test_a_begin_that_a_user_sets_later_is_the_users_own(real: LocalSlurm) -> None:
     port = SlurmCli(conf=real.folder.slurm_conf, lease_s=lambda: LEASE_S)
     job_id = JobId(real.submit("--gres=gpu:2"))
     assert await begin_of(port, job_id) is None
@@ -153,10 +153,10 @@ class Scripted:
         return numbers
 
 
-async def test_jobs_whose_records_others_imitate_keep_their_details(
+async def test_jobs_with_imitated_records_keep_their_details(
     real: LocalSlurm, tmp_path: Path
 ) -> None:
-    """More forgers than one look asks for, all before their victims, hide nobody for long."""
+    """More forged records than one poll reads singly hide no other job for long."""
     job_id = int(real.submit("--gres=gpu:1"))
     record = real.run("scontrol", "-d", "-o", "show", "job", str(job_id))
     line = next(
@@ -174,9 +174,9 @@ async def test_jobs_whose_records_others_imitate_keep_their_details(
     scripted = Scripted(tmp_path)
     scripted.show(own | forged, queue)
 
-    looks = [await scripted.port.queue() for _ in range(3)]
+    polls = [await scripted.port.queue() for _ in range(3)]
 
-    assert set(looks[-1].details) >= set(victims)
+    assert set(polls[-1].details) >= set(victims)
     assert 0 < len(scripted.asked()) <= 3 * 12
 
 
@@ -232,7 +232,7 @@ async def test_daemon_killed_while_it_pins_leaves_the_job_whole_or_pinned(
     real.run("scancel", job_id)
 
 
-async def test_lease_ends_and_the_job_starts_when_nobody_comes(
+async def test_a_job_starts_when_its_lease_ends_without_a_daemon(
     real: LocalSlurm, wrapped: Wrapped
 ) -> None:
     job_id = JobId(real.submit("--gres=gpu:2"))
@@ -248,7 +248,7 @@ async def test_slurmctld_restarts_between_pin_and_start(real: LocalSlurm, wrappe
     assert gpus(await started(wrapped.port, job_id)) == {"n4": (1, 7)}
 
 
-async def test_absent_programs_are_told_plainly(tmp_path: Path) -> None:
+async def test_absent_programs_are_named(tmp_path: Path) -> None:
     with pytest.raises(SlurmRefused, match="cannot be run"):
         await SlurmCli(tmp_path).ping()
 

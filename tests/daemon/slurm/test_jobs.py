@@ -170,7 +170,7 @@ def test_memory_counts_only_where_slurm_hands_it_out(name: str, memory_mib: int)
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", ["gres", "gpus", "gpus-per-task", "cpus-per-gpu", "node-range"])
 def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
-    """Else every pin would come back as a change of the job, and be decided anew."""
+    """Otherwise every pin would show as a change of the job, which would be decided again."""
     job = record(release, name)
     detail = parse_jobs(read(release, "show_job.txt"))[job.number]
     job_id = JobId(str(job.number))

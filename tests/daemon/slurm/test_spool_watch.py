@@ -65,6 +65,6 @@ async def test_sleeps_while_nothing_happens(watch: FolderWatch, tmp_path: Path) 
     assert not watch.changed.is_set()
 
 
-async def test_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(RoostError, match="missing cannot be watched: No such file"):
         FolderWatch(tmp_path / "missing")

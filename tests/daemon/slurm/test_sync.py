@@ -1,4 +1,4 @@
-"""Which events a queue gives that changes between two looks."""
+"""The events of a queue that changes between two polls."""
 
 from dataclasses import replace
 
@@ -92,7 +92,9 @@ async def test_pin_that_has_not_started_yet_is_no_change(watcher: Watcher) -> No
     assert await watcher.kinds() == []
 
 
-async def test_jobs_that_slurm_placed_itself_are_told_with_all_they_hold(watcher: Watcher) -> None:
+async def test_jobs_that_slurm_placed_itself_are_reported_with_their_whole_allocation(
+    watcher: Watcher,
+) -> None:
     watcher.slurm.lease_s = None
     watcher.slurm.submit(gpus=2, tasks=4)
     watcher.slurm.submit(tasks=3)  # no GPUs, but CPUs of a GPU node
@@ -204,7 +206,7 @@ async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: 
     assert await watcher.kinds() == []
 
 
-async def test_a_daemon_that_finds_a_job_running_is_told_what_it_asked_for(
+async def test_a_job_that_runs_at_the_first_poll_is_reported_with_its_request(
     watcher: Watcher,
 ) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2, comment="roost:checkpoint=60", name="train")
@@ -229,7 +231,7 @@ async def test_a_job_that_was_seen_to_wait_starts_without_its_request(watcher: W
     (started,) = await watcher.poll()
     assert isinstance(started, JobStarted)
     assert started.job is None
-    again = diff(QueueView(), watcher.view, watcher.now_s)  # as a fresh engine is told
+    again = diff(QueueView(), watcher.view, watcher.now_s)  # for a fresh engine
     assert [event.job.job_id for event in again if isinstance(event, JobStarted) and event.job]
 
 
@@ -252,7 +254,9 @@ async def test_number_that_is_used_again_is_another_job(watcher: Watcher) -> Non
     assert [type(event) for event in diff(before, after, 5000.0)] == [JobEnded, JobQueued]
 
 
-async def test_submission_without_lease_is_left_and_told_once(watcher: Watcher) -> None:
+async def test_a_submission_without_a_lease_is_unmanaged_and_reported_once(
+    watcher: Watcher,
+) -> None:
     watcher.slurm.lease_s = None
     watcher.slurm.submit(gpus=8, nodes=(2, 2), begin_epoch_s=9000.0)
     (event,) = await watcher.poll()

@@ -76,13 +76,13 @@ def test_a_card_of_an_absurd_speed_is_refused(speed: float) -> None:
         read_hello(with_nics((speed, ())))
 
 
-def test_rates_of_cards_that_nobody_named_are_refused() -> None:
+def test_rates_of_cards_that_the_hello_lacks_are_refused() -> None:
     told = sample(nic_tx_bytes_per_s=floats(1.0, 1.0))
     with pytest.raises(ProbeError, match="nic_tx_bytes_per_s: 2 values"):
         check_sample(told, read_hello(with_nics((1e9, ()))))
 
 
-def test_without_lanes_or_samples_nobody_can_tell() -> None:
+def test_without_lanes_or_samples_the_fraction_is_unknown() -> None:
     busy = busy_fracs(report(hello(), sample(nvlink_tx_bytes_per_s=floats(*[1e9] * 4))))
     assert busy is not None
     assert np.isnan(busy).all()

@@ -183,7 +183,7 @@ def test_a_damaged_record_is_read_or_refused(
 def test_a_time_that_cannot_be_puts_the_journal_aside(
     closed: Path, tmp_path: Path, column: str, table: str, number: str
 ) -> None:
-    """Engine time goes on from it: beyond all reason, no timer would ever ring."""
+    """Engine time continues from it: from an absurd time on, no timer would ever fire."""
     shutil.copy(closed / FILE_NAME, tmp_path / FILE_NAME)
     execute(tmp_path, f"UPDATE {table} SET {column} = {number}")
 
@@ -297,7 +297,7 @@ def test_damage_that_shows_only_in_use_is_told_from_a_full_disk(tmp_path: Path) 
     assert again.quarantine_reason == "seen in use"
 
 
-def test_a_damaged_file_that_was_deleted_in_use_is_begun_anew(tmp_path: Path) -> None:
+def test_a_damaged_file_that_was_deleted_in_use_is_made_again(tmp_path: Path) -> None:
     Journal.open(tmp_path, known_damage="seen in use").close()
 
     assert (tmp_path / FILE_NAME).exists()

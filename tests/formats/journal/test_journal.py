@@ -117,7 +117,7 @@ def test_a_replay_reproduces_the_actions_byte_for_byte(tmp_path: Path) -> None:
     assert any(isinstance(a, Place) for step in steps for a in step.actions)
 
 
-def test_time_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_time_continues_where_it_stopped(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path)
     assert (journal.last_at_s, journal.epoch_of_zero_s) == (0.0, None)
     journal.write([head(5.0), Step(Tick(at_s=77.5), ())])

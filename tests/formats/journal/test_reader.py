@@ -1,4 +1,4 @@
-"""Reading a journal: what it holds, what it refuses, and that it is in nobody's way."""
+"""Reading a journal: its content, what is refused, and that a reader delays no writer."""
 
 import os
 import sqlite3

@@ -275,7 +275,7 @@ def test_folder_in_place_of_a_model(tmp_path: Path) -> None:
 def test_oversized_file_is_not_read_whole(tmp_path: Path) -> None:
     path = install_model(tmp_path, ModelParts().encode())
     with path.open("wb") as file:
-        file.truncate(2_000_000_000)  # sparse: takes no room on disk
+        file.truncate(2_000_000_000)  # sparse: takes no space on disk
     assert_falls_back(path, f"larger than {SCORE.limits.model_bytes} bytes")
 
 
