@@ -149,7 +149,7 @@ class Engine:
         self._apply(event, actions)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
-        if self._preemption.has_plans:
+        if table.clearing or self._preemption.has_migrations:
             self._preemption.advance(at_s, actions)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)

@@ -220,9 +220,9 @@ class Preemption:
         self._track_running(job_id, record)
 
     @property
-    def has_plans(self) -> bool:
-        """Return whether a plan waits for its victims to stop."""
-        return bool(self._table.clearing) or bool(self._migration)
+    def has_migrations(self) -> bool:
+        """Whether a migration waits for the job to stop."""
+        return self._migration is not None and bool(self._migration)
 
     def advance(self, at_s: float, actions: list[Action]) -> None:
         """Place the jobs whose planned GPUs are free; drop the plans that cannot be carried out."""

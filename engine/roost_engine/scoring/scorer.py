@@ -71,17 +71,18 @@ class Scorer:
             scores.clear()
         best_score, best_node, best = -inf, 0, None
         for option in candidates.options:
-            found = scores.get(option.key)
+            found = scores.get(key := option.key)
             if found is None:
-                found = scores[option.key] = self._score_option(policy, candidates, option)
+                found = scores[key] = self._score_option(policy, candidates, option)
+            score, subset = found
+            if score < best_score:
+                continue
             # Gangs keep the order in which they were found; of single nodes the lowest is first.
-            node = (
-                (option.nodes & -option.nodes).bit_length() - 1
-                if isinstance(option, NodeOption)
-                else 0
-            )
-            if found[0] > best_score or (found[0] == best_score and node < best_node):
-                best_score, best_node, best = found[0], node, (option, found[1])
+            node = 0
+            if isinstance(option, NodeOption):
+                node = (option.nodes & -option.nodes).bit_length() - 1
+            if score > best_score or node < best_node:
+                best_score, best_node, best = score, node, (option, subset)
         assert best is not None
         option, subset = best
         return candidates.to_placement(option, best_node, subset)
