@@ -12,10 +12,13 @@ from roost_engine.domain.errors import (
     ConfigError,
     JournalError,
     PolicyError,
+    ProbeError,
     RoostError,
+    SlurmError,
     SlurmRefused,
     SlurmTimeout,
     TimerError,
+    TopologyError,
     UnknownJob,
     UnknownNode,
 )
@@ -94,3 +97,23 @@ def test_every_error_but_the_root_and_broken_policies_has_a_code_that_callers_ca
 ) -> None:
     code = status_code(kind.__new__(kind))
     assert (code is grpc.StatusCode.INTERNAL) is (kind in (RoostError, PolicyError))
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UnknownNode("n"), grpc.StatusCode.NOT_FOUND),
+        (UnknownJob("1"), grpc.StatusCode.NOT_FOUND),
+        (ProbeError("sm_frac", "NaN"), grpc.StatusCode.INVALID_ARGUMENT),
+        (TopologyError("f", 1, "x"), grpc.StatusCode.INVALID_ARGUMENT),
+        (ConfigError(["x"]), grpc.StatusCode.FAILED_PRECONDITION),
+        (SlurmTimeout(["scontrol"], 1.0), grpc.StatusCode.UNAVAILABLE),
+        (SlurmRefused(["scontrol"], 1, ""), grpc.StatusCode.FAILED_PRECONDITION),
+        (SlurmError("x"), grpc.StatusCode.UNAVAILABLE),
+        (JournalError("x"), grpc.StatusCode.UNAVAILABLE),
+        (PolicyError("x"), grpc.StatusCode.INTERNAL),
+        (RoostError("x"), grpc.StatusCode.INTERNAL),
+    ],
+)
+def test_an_error_has_the_code_of_its_kind(error: RoostError, code: grpc.StatusCode) -> None:
+    assert status_code(error) is code

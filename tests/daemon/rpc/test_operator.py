@@ -12,17 +12,7 @@ from tests.daemon.rpc.served import Served
 
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import (
-    ConfigError,
-    JournalError,
     PolicyError,
-    ProbeError,
-    RoostError,
-    SlurmError,
-    SlurmRefused,
-    SlurmTimeout,
-    TopologyError,
-    UnknownJob,
-    UnknownNode,
 )
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, NodeName
@@ -33,7 +23,6 @@ from roost_engine.policies import GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
-from roostd.rpc.errors import status_code
 from roostd.state import Owner
 from roostd.telemetry.probe_messages import read_hello
 
@@ -328,23 +317,3 @@ async def test_a_client_that_knows_nothing_learns_the_service_by_reflection(
     assert "roost_proto.v1.Operator" in services
     assert "grpc.health.v1.Health" in services
     assert node.name == "n1"
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (UnknownNode("n"), grpc.StatusCode.NOT_FOUND),
-        (UnknownJob("1"), grpc.StatusCode.NOT_FOUND),
-        (ProbeError("sm_frac", "NaN"), grpc.StatusCode.INVALID_ARGUMENT),
-        (TopologyError("f", 1, "x"), grpc.StatusCode.INVALID_ARGUMENT),
-        (ConfigError(["x"]), grpc.StatusCode.FAILED_PRECONDITION),
-        (SlurmTimeout(["scontrol"], 1.0), grpc.StatusCode.UNAVAILABLE),
-        (SlurmRefused(["scontrol"], 1, ""), grpc.StatusCode.FAILED_PRECONDITION),
-        (SlurmError("x"), grpc.StatusCode.UNAVAILABLE),
-        (JournalError("x"), grpc.StatusCode.UNAVAILABLE),
-        (PolicyError("x"), grpc.StatusCode.INTERNAL),
-        (RoostError("x"), grpc.StatusCode.INTERNAL),
-    ],
-)
-def test_every_error_has_a_code(error: RoostError, code: grpc.StatusCode) -> None:
-    assert status_code(error) is code
