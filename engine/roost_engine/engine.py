@@ -11,7 +11,7 @@ from math import inf
 from typing import assert_never
 
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
-from roost_engine.domain.actions import Action, Place, WakeAt
+from roost_engine.domain.actions import Action, Decision, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
@@ -29,13 +29,15 @@ from roost_engine.domain.events import (
     NodeSeen,
     PlacementRefused,
     PreemptionRefused,
+    QuotasSeen,
     SpeedSeen,
     Tick,
     TimerPinned,
     TopologySeen,
 )
-from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, Placement
+from roost_engine.job_record import JobRecord, KnownJob, shares_of
 from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
@@ -46,6 +48,7 @@ from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
+from roost_engine.standing_pins import StandingPins
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
 
@@ -70,6 +73,9 @@ class Engine:
         self.cluster = self._table.cluster
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
+        )
+        self._standing = StandingPins(
+            self._table, policies.candidates, self._scorer, self._ask_gate
         )
         self._announced_s = inf
         self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
@@ -149,12 +155,13 @@ class Engine:
         self._apply(event, actions)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
+        self._hand_over(at_s, actions)
         if table.clearing or self._preemption.has_migrations:
             self._preemption.advance(at_s, actions)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
-        for job_id, failure in table.queue.end_pass():
-            table.wait_for_capacity(job_id, table.jobs[job_id], failure, actions)
+        for job_id, group in table.queue.end_pass():
+            table.wait_with(job_id, group, actions)
         if table.running:
             self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
@@ -192,7 +199,8 @@ class Engine:
             case PreemptionRefused():
                 self._preemption.keep_running(event.job_id, event.at_s)
             case NodeSeen():
-                if self.cluster.apply_node(event.node):
+                is_pinned_to = self._standing.is_pinned_to(event.node.name)
+                if self.cluster.apply_node(event.node) or is_pinned_to:
                     self._table.queue.recall_all()
             case NodeLost():
                 self.cluster.remove_node(event.name)
@@ -201,8 +209,12 @@ class Engine:
                 self.cluster.apply_topology(event.name, event.links, event.gpu_uuids)
             case GpuHealthChanged():
                 self.cluster.set_fault(event.name, event.gpu_index, event.fault)
+                if self._standing.is_pinned_to(event.name):
+                    self._table.queue.recall_all()
             case TimerPinned():
                 self._table.pin(event)
+            case QuotasSeen():
+                self._table.apply_quotas(event.free)
             case _:
                 assert_never(event)
 
@@ -212,10 +224,10 @@ class Engine:
         """Offer GPUs to the queued jobs in order."""
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self.config.patience_s
-        reservation: Reservation | None = None
-        reserved, try_count, placed_count = NO_NODES, 0, self.decision_count
-        self._reserved = NO_NODES
-        for group, job_id in queue.offers(impatient_s):
+        standing, reservation = self._standing, None
+        cleared, try_count, placed_count = standing.begin_pass(), 0, self.decision_count
+        self._reserved = reserved = cleared
+        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             if not self._is_blocked(group, reserved, placed_count):
                 if try_count == self.config.window_count:
@@ -224,18 +236,19 @@ class Engine:
                 try_count += 1
                 if self._try(job_id, record, group, at_s, reserved, actions):
                     continue
-            if record.queued_s > impatient_s:
+            if record.queued_s > impatient_s and not standing.wants(record):
                 continue
             if self.config.passing is Passing.NOBODY:
                 self._reserved = EVERY_NODE
                 return
             if reservation is None:
-                reservation = self._reserve(record, at_s)
-                self._reserved = reserved = reservation.nodes
+                reservation = self._reserve(record, at_s, actions)
+                self._reserved = reserved = cleared | reservation.nodes
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
             self._backfill(reservation.start_s, at_s, actions)
+        standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
         """Whether a try would find no capacity, also after what this pass has placed."""
@@ -246,7 +259,11 @@ class Engine:
         group.refresh_hints(self.cluster, self.policies.candidates)
         return group.is_blocked(reserved)
 
-    def _reserve(self, record: JobRecord, at_s: float) -> Reservation:
+    def _reserve(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation:
+        if self._standing.wants(record):
+            pinned = self._standing.pin_head(record, at_s, actions)
+            if pinned is not None:
+                return pinned
         job = record.spec
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
@@ -280,10 +297,17 @@ class Engine:
             Whether the job needs no more tries in this pass; if not, capacity is missing.
         """
         job, earlier = record.spec, group.last_failure
+        limit = self._table.quotas.exhausted_by(job)
+        if limit:
+            self._table.queue.limit(group, limit, at_s)
+            self._table.wait_with(job_id, group, actions)
+            return True
         group.forget()
+        if record.standing is not None and self._has_cleared(record, at_s, actions):
+            return True
         candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
         if candidates:
-            self._offer(job_id, record, job, candidates, at_s, actions)
+            self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
                 group.restore_failure(earlier, self.cluster, self.policies.candidates)
             return True
@@ -297,11 +321,19 @@ class Engine:
         )
         return True
 
+    def _has_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
+        """Place a job where it is pinned already, if its GPUs there are free now."""
+        pin = record.standing
+        assert pin is not None
+        if not self.cluster.has_free(shares_of(pin.placement)):
+            return False
+        self._place(record, pin.placement, pin.decision, at_s, actions)
+        return True
+
     def _offer(
         self,
         job_id: JobId,
         record: JobRecord,
-        job: JobSpec,
         candidates: Candidates,
         at_s: float,
         actions: list[Action],
@@ -314,10 +346,21 @@ class Engine:
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
         placement, decision = self._scorer.choose(candidates, at_s)
-        record.decision, record.placement = decision, placement
         record.last_try = candidates
+        self._place(record, placement, decision, at_s, actions)
+
+    def _place(
+        self,
+        record: JobRecord,
+        placement: Placement,
+        decision: Lazy[Decision],
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        job_id = record.job_id
+        record.decision, record.placement = decision, placement
         self._table.queue.remove(job_id)
-        if job.binding:
+        if record.is_binding:
             self._table.unqueue(job_id)
             self._table.begin_placing(job_id, record, placement, at_s)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
@@ -346,9 +389,18 @@ class Engine:
                     timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
                     table.refuse(job_id, timeout, at_s, actions)
             elif job_id in table.waiting:
-                table.offer_later(job_id, at_s)
+                if not self._standing.give_up(job_id, at_s, actions):
+                    table.offer_later(job_id, at_s)
             elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
+
+    def _hand_over(self, at_s: float, actions: list[Action]) -> None:
+        """Release the jobs to Slurm that one of its limits has kept waiting for long enough."""
+        table, hand_over_s = self._table, self.config.hand_over_s
+        if table.queue.next_hand_over_s(hand_over_s) <= at_s:
+            for job_id, limit in table.queue.handed_over(at_s - hand_over_s):
+                why = f"Slurm's limit {limit} has kept it waiting for {hand_over_s:g} s"
+                table.release_to_slurm(job_id, table.jobs[job_id], why, at_s, actions)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
         table = self._table
@@ -357,6 +409,7 @@ class Engine:
         if self._announced_s <= at_s:
             self._announced_s = inf
         next_s = table.alarms[0][0] if table.alarms else inf
+        next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
         if table.running and table.queue.has_blocked():
             next_s = min(next_s, self._preempt.review_s(at_s))
         if next_s < self._announced_s:

@@ -27,12 +27,35 @@ class JobState(StrEnum):
     ENDED = "ended"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingPin:
+    """The GPUs for which a job waits in Slurm: see actions.PinStanding.
+
+    Attributes:
+        start_s: engine time by which the GPUs are free, if their holders keep their time limits.
+        freed_count: how often nodes had gained capacity when it was chosen (Cluster.freed_count).
+        give_up_s: engine time at which a pin for which Slurm preempts is given up; inf for others.
+    """
+
+    placement: Placement
+    decision: Lazy[Decision]
+    start_s: float
+    freed_count: int
+    give_up_s: float = inf
+
+    @property
+    def is_preempting(self) -> bool:
+        """Whether Slurm is to stop the jobs that hold the GPUs."""
+        return self.give_up_s < inf
+
+
 @dataclass(slots=True, kw_only=True)
 class ObservedJob:
     """A job that holds resources and is not under Roost: Slurm started it on its own.
 
     Attributes:
         shares: what Slurm allocated.
+        preempt_class: see events.JobStarted.
         reason: why it was withdrawn from Roost, for a human; "" where it never was under Roost.
         started_s: engine time of its start, or at which it was first observed.
     """
@@ -40,6 +63,7 @@ class ObservedJob:
     job_id: JobId
     state: JobState = JobState.RUNNING
     shares: tuple[NodeShare, ...] = ()
+    preempt_class: str = ""
     reason: str = ""
     started_s: float
     ended_s: float | None = None
@@ -61,7 +85,9 @@ class JobRecord:
         last_try: the candidates, or the lack of any, of the last try.
         placement: what was chosen, also in shadow mode.
         decision: how it was chosen.
+        standing: the busy GPUs for which a waiting job waits in Slurm; None: it waits for Roost.
         shares: what Slurm allocated.
+        preempt_class: see events.JobStarted.
         started_s: of the present run.
         earlier_run_s: seconds it ran before it was stopped, all runs together.
         stop_count: how often it was stopped.
@@ -81,7 +107,9 @@ class JobRecord:
     last_try: Candidates | None = None
     placement: Placement | None = None
     decision: Lazy[Decision] | None = None
+    standing: StandingPin | None = None
     shares: tuple[NodeShare, ...] = ()
+    preempt_class: str = ""
     refusal_count: int = 0
     not_before_s: float = 0.0
     start_deadline_s: float = 0.0

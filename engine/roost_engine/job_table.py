@@ -5,10 +5,11 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import heappush, merge
+from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Action, Exclusions, LetGo, Preempt, Wait
@@ -29,7 +30,8 @@ from roost_engine.job_record import (
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import RunEnds
 from roost_engine.policies import RunEnded, TunableTimers, WaitEnded
-from roost_engine.queue.job_queue import JobQueue
+from roost_engine.queue.job_queue import Group, JobQueue
+from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import GateSlot, OrderSlot, PredictorSlot
 
 MAX_BACKOFF_S = 300.0
@@ -46,6 +48,7 @@ class JobTable:
         running: the jobs that a preemption policy may ask to stop.
         stopping: the running jobs that a preemption policy asked to stop.
         ended: the jobs that ended last.
+        quotas: what Slurm's limits leave.
         alarms: heap of (engine time, job): when to examine a job again.
     """
 
@@ -60,6 +63,7 @@ class JobTable:
         self.config = config
         self.cluster = Cluster()
         self.queue = JobQueue(order)
+        self.quotas = Quotas()
         self.refused_count = 0
         self.jobs: dict[JobId, JobRecord] = {}
         self.observed: dict[JobId, ObservedJob] = {}
@@ -135,6 +139,7 @@ class JobTable:
         self.running.pop(job_id, None)
         self.stopping.pop(job_id, None)
         self.queue.remove(job_id)
+        self._release_quotas(job_id)
 
     def withdraw(self, event: JobWithdrawn) -> None:
         """Stop placing a job that is no longer under Roost."""
@@ -143,6 +148,7 @@ class JobTable:
             self.unqueue(job_id)
             self.note_unplaced(record, event.at_s)
             record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
+            record.standing = None
         elif (other := self.observed.get(job_id)) is not None:
             other.state, other.reason = JobState.LET_GO, event.reason
         else:
@@ -168,12 +174,15 @@ class JobTable:
         self._note_started(record, event.at_s)
         self.cluster.hold(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
-        record.reason, record.until_s = "", None
+        record.reason, record.until_s, record.standing = "", None, None
+        record.preempt_class = event.preempt_class
         if record.started_s is not None:
             return None
         record.started_s = since_s
         if record.spec.time_limit_s is not None:
             self._run_ends.add(job_id, since_s + record.spec.time_limit_s)
+        elif event.end_s is not None:
+            self._run_ends.add(job_id, event.end_s)
         return record
 
     def ends(self, at_s: float) -> Iterable[tuple[float, JobId]]:
@@ -197,6 +206,9 @@ class JobTable:
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
+        job.preempt_class = event.preempt_class
+        if event.end_s is not None:
+            self._run_ends.add(job_id, event.end_s)
 
     def end(self, event: JobEnded) -> None:
         """Free what a job held, and keep its record with the ended jobs."""
@@ -220,12 +232,13 @@ class JobTable:
     def refuse(self, job_id: JobId, reason: str, at_s: float, actions: list[Action]) -> None:
         """Let a placed job wait again; after too many refusals release it to Slurm."""
         record = self.jobs.get(job_id)
-        if record is None or record.state is not JobState.PLACING:
+        is_standing = record is not None and record.standing is not None
+        if record is None or not (record.state is JobState.PLACING or is_standing):
             return
         self.refused_count += 1
         self.cluster.release(job_id)
-        del self.placing[job_id]
-        record.placement = None
+        self.unqueue(job_id)
+        record.placement = record.standing = None
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -244,7 +257,9 @@ class JobTable:
         """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
         self.cluster.hold(job_id, shares_of(placement))
+        self.quotas.hold(record.spec)
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
+        record.standing = None
         record.start_deadline_s = at_s + self.config.start_timeout_s
         self.alarm(record.start_deadline_s, job_id)
 
@@ -270,7 +285,31 @@ class JobTable:
     ) -> None:
         """Note that a job waits for capacity, and what its last try found."""
         record.last_try = failure
-        self.wait(job_id, record, capacity_wanted(record.spec.shapes[0]), None, actions)
+        if record.standing is None:
+            self.wait(job_id, record, capacity_wanted(record.spec.shapes[0]), None, actions)
+
+    def wait_with(self, job_id: JobId, group: Group, actions: list[Action]) -> None:
+        """Report why a group waits for one of its jobs: for capacity, or for one of Slurm's limits.
+
+        A job that a limit holds back is released to Slurm at the reported time.
+        """
+        record = self.jobs[job_id]
+        if group.limit:
+            hand_over_s = max(group.limit_since_s, record.queued_s) + self.config.hand_over_s
+            reason = f"waits for Slurm's limit {group.limit}"
+            until_s = hand_over_s if hand_over_s < inf else None
+            self.wait(job_id, record, reason, until_s, actions)
+        elif group.last_failure is not None:
+            self.wait_for_capacity(job_id, record, group.last_failure, actions)
+
+    def apply_quotas(self, free: Mapping[str, float]) -> None:
+        """Apply what Slurm's limits leave."""
+        self.quotas.apply(free)
+        self.queue.lift_limits(self.quotas)
+
+    def _release_quotas(self, job_id: JobId) -> None:
+        if self.quotas.release(job_id):
+            self.queue.lift_limits(self.quotas)
 
     def wait(
         self,
@@ -293,6 +332,7 @@ class JobTable:
         self.unqueue(job_id)
         self.note_unplaced(record, at_s)
         record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
+        record.standing = None
         actions.append(LetGo(job_id=job_id, reason=reason))
 
     def alarm(self, at_s: float, job_id: JobId) -> None:
@@ -315,7 +355,10 @@ class JobTable:
 
     def _note_started(self, record: JobRecord, at_s: float) -> None:
         """Report the outcome of a wait: the tier placed by the engine, or none."""
-        if record.state is JobState.PLACING:
+        if record.standing is not None and record.state is JobState.WAITING:
+            record.placement, record.decision = record.standing.placement, record.standing.decision
+            self._note_wait(record, record.placement.tier, at_s)
+        elif record.state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, at_s)
         else:

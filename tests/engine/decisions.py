@@ -17,7 +17,17 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.domain.actions import Action, LetGo, Place, PolicyFailed, Preempt, Wait, WakeAt
+from roost_engine.domain.actions import (
+    Action,
+    LetGo,
+    PinStanding,
+    Place,
+    PolicyFailed,
+    Preempt,
+    Unpin,
+    Wait,
+    WakeAt,
+)
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
 from roost_engine.domain.model import Placement
 from roost_engine.engine import Engine, EngineConfig
@@ -201,6 +211,10 @@ def _spelled(action: Action) -> tuple[object, ...]:
             return "wake", f"{action.at_s:.6g}"
         case PolicyFailed():
             return "failed", action.slot, action.policy, action.reason
+        case PinStanding():
+            return "pin", action.job_id, _place(action.placement), f"{action.start_s:.6g}"
+        case Unpin():
+            return "unpin", action.job_id
 
 
 def _rounded(values: NDArray[np.float32], steps: float) -> object:

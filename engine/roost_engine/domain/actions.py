@@ -54,6 +54,33 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PinStanding:
+    """Let the job wait in Slurm for exactly these GPUs, some of which other jobs still hold.
+
+    Slurm then counts its age and its limits, reserves the GPUs for it, stops the holders where its
+    preemption allows that, and starts the job as soon as they are free. Replaces an earlier
+    standing pin of the job; a Place, a Wait or a LetGo ends it.
+
+    Attributes:
+        start_s: engine time by which the GPUs are free, if their holders keep their time limits.
+        is_preempting: whether Slurm is to stop the holders.
+    """
+
+    job_id: JobId
+    placement: Placement
+    decision: Lazy[Decision]
+    start_s: float
+    is_preempting: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpin:
+    """Take back a standing pin: the job waits for Roost again."""
+
+    job_id: JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
     """Keep the job waiting. Sent when its wait begins and when its reason or deadline changes.
 
@@ -124,4 +151,4 @@ class PolicyFailed:
     questions: tuple[tuple[int, int], ...] = ()
 
 
-Action: TypeAlias = Place | Wait | Preempt | LetGo | WakeAt | PolicyFailed
+Action: TypeAlias = Place | PinStanding | Unpin | Wait | Preempt | LetGo | WakeAt | PolicyFailed

@@ -26,6 +26,10 @@ class EngineConfig:
         refusal_limit: after this many refusals in a row the job is released to plain Slurm.
         window_count: how many jobs of the queue one pass tries; the next pass continues there.
         ended_job_count: how many ended jobs are remembered, so that they can be explained.
+        hand_over_s: a job that one of Slurm's limits has kept waiting this long is released to
+            plain Slurm.
+        standing_pins: whether a waiting job may be pinned to GPUs that are still busy: the first
+            job in order without capacity is, and with it each job for which Slurm preempts.
     """
 
     passing: Passing = Passing.EASY
@@ -36,3 +40,5 @@ class EngineConfig:
     refusal_limit: int = 6
     window_count: int = 1000
     ended_job_count: int = 1000
+    hand_over_s: float = 30.0
+    standing_pins: bool = False

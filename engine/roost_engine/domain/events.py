@@ -4,6 +4,7 @@
 clock and keeps it (the simulator starts at 0; roostd carries it across restarts in its journal).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -105,6 +106,10 @@ class JobStarted:
         job: the request, given for a job under Roost that never waited in this engine because it
             has run since before the engine began.
         since_s: engine time at which such a job started; None: now.
+        end_s: engine time at which the time limit ends the run; None: it has none, or the limit is
+            that of the waiting job.
+        preempt_class: as which Slurm's preemption knows the job: "qos:low"; "" where Slurm would
+            not stop it for any job.
     """
 
     at_s: float
@@ -112,6 +117,8 @@ class JobStarted:
     shares: tuple[NodeShare, ...]
     job: JobSpec | None = None
     since_s: float | None = None
+    end_s: float | None = None
+    preempt_class: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +200,18 @@ class TimerPinned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotasSeen:
+    """Slurm's limits leave this much now, the running jobs subtracted.
+
+    Attributes:
+        free: by quota, see model.QuotaUse; a quota that is not in it has no limit.
+    """
+
+    at_s: float
+    free: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -216,5 +235,6 @@ Event: TypeAlias = (
     | SpeedSeen
     | LinksSeen
     | TimerPinned
+    | QuotasSeen
     | Tick
 )

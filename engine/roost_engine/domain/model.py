@@ -36,6 +36,19 @@ class Shape:
         return self.node_count * self.gpus_per_node
 
 
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """What one job takes of a quota: a limit of Slurm's that several jobs share.
+
+    Attributes:
+        quota: its name for people, unique: "QOSMaxTRESPerUser normal uid=1001 gres/gpu".
+        amount: of GPUs, jobs or licences, as the quota counts them.
+    """
+
+    quota: str
+    amount: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A job's request, in Roost's terms."""
@@ -45,6 +58,7 @@ class JobSpec:
     partition: str
     shapes: tuple[Shape, ...]  # every acceptable shape, the preferred one first; never empty
     priority: int = 0  # Slurm's priority; a higher one is served first
+    priority_tier: int = 0  # of its partition: a higher tier is served first, whatever the order
     submit_s: float = 0.0  # engine time
     eligible_s: float = 0.0  # engine time of the user's own --begin; not placed before
     time_limit_s: float | None = None
@@ -55,6 +69,8 @@ class JobSpec:
     name: str = ""  # Slurm's job name
     model: str = ""  # the model it trains, as named by the user: a name in the speed profiles
     checkpoint_s: float | None = None  # between its checkpoints; None: it must not be stopped
+    quotas: tuple[QuotaUse, ...] = ()  # every limit of Slurm's that the job counts against
+    preempts: tuple[str, ...] = ()  # classes of running jobs that Slurm would stop for it
 
     @property
     def gpu_count(self) -> int:

@@ -9,26 +9,48 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import TypeAlias
+from math import inf
+from typing import NamedTuple, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
-from roost_engine.domain.model import JobId, JobSpec, Shape
+from roost_engine.domain.model import JobId, JobSpec, NodeName, QuotaUse, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
 from roost_engine.policies import CandidatePolicy, QueueMark, QueueView, SortKey
+from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import OrderSlot
 
-Demand: TypeAlias = tuple[
-    str, tuple[Shape, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]
-]  # see demand_of
-_Turn: TypeAlias = tuple[SortKey, int, JobId, "Group"]  # sort key, number of the group, job, group
+# (priority tier, negated; sort key; number of the group; job; group)
+_Turn: TypeAlias = tuple[int, SortKey, int, JobId, "Group"]
+
+
+class Demand(NamedTuple):
+    """What decides whether a job fits: if one job fails, so does another of the same demand."""
+
+    partition: str
+    shapes: tuple[Shape, ...]
+    features: tuple[str, ...]
+    required_nodes: tuple[NodeName, ...]
+    excluded_nodes: tuple[NodeName, ...]
+    priority_tier: int
+    quotas: tuple[QuotaUse, ...]
+    preempts: tuple[str, ...]
 
 
 def demand_of(job: JobSpec) -> Demand:
-    """Return what decides where a job fits: if one job fails, so does another with the same."""
-    return job.partition, job.shapes, job.features, job.required_nodes, job.excluded_nodes
+    """Return the demand of a job."""
+    return Demand(
+        job.partition,
+        job.shapes,
+        job.features,
+        job.required_nodes,
+        job.excluded_nodes,
+        job.priority_tier,
+        job.quotas,
+        job.preempts,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +67,8 @@ class Group:
         last_failure: the last try, if it found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
+        limit: the quota of Slurm's that has too little left for one more job; "" for none.
+        limit_since_s: engine time from which that has been so.
     """
 
     number: int
@@ -56,6 +80,8 @@ class Group:
     deferred: dict[JobId, None] = field(default_factory=dict)
     last_failure: Candidates | None = None
     hints: dict[Shape, Hint] = field(default_factory=dict)
+    limit: str = ""
+    limit_since_s: float = inf
 
     def is_blocked(self, reserved: NodeSet) -> bool:
         """Return whether a try would find no capacity outside these nodes."""
@@ -135,6 +161,7 @@ class JobQueue:
         self._left_s: float | None = None  # time of the last pass in which a job left
         self._hopeful: list[Group] = []  # groups that may find capacity in this pass
         self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
+        self._limited: dict[int, Group] = {}  # groups that a quota holds back, by number
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -184,6 +211,40 @@ class JobQueue:
         del group.job_ids[group.place_of((key, job_id))]
         group.deferred[job_id] = None
 
+    def limit(self, group: Group, quota: str, at_s: float) -> None:
+        """Hold a group back until a quota of Slurm's has more left."""
+        if not group.limit:
+            group.limit_since_s = at_s
+        group.limit = quota
+        self._limited[group.number] = group
+
+    def lift_limits(self, quotas: Quotas) -> None:
+        """Offer GPUs again to the groups whose quotas have enough left."""
+        for group in tuple(self._limited.values()):
+            if not quotas.exhausted_by(group.sample):
+                del self._limited[group.number]
+                group.limit, group.limit_since_s = "", inf
+                self._is_due = True
+
+    def next_hand_over_s(self, hand_over_s: float) -> float:
+        """Return when take_handed_over() has jobs next, if no limit is lifted; inf: never."""
+        if not self._limited:
+            return inf
+        return hand_over_s + min(
+            max(group.limit_since_s, min(group.since_s.values(), default=inf))
+            for group in self._limited.values()
+        )
+
+    def handed_over(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
+        """Return the jobs that a quota has held back since `limit_s` or longer, and the quota."""
+        return [
+            (job_id, group.limit)
+            for group in self._limited.values()
+            if group.limit_since_s <= limit_s
+            for job_id, since_s in group.since_s.items()
+            if since_s <= limit_s
+        ]
+
     def recall_all(self) -> None:
         """Forget which groups had no capacity and which jobs were set aside."""
         for group in self._groups.values():
@@ -225,6 +286,8 @@ class JobQueue:
         turns: list[_Turn] = []
         self._hopeful = []
         for group in self._groups.values():
+            if group.limit:
+                continue
             if group.last_failure is None or group.hints:
                 if group.job_ids:
                     self._hopeful.append(group)
@@ -232,20 +295,23 @@ class JobQueue:
             elif group.ages and group.ages[0][0] <= impatient_s:  # has_since(), without a call
                 _push(turns, group, group.first_since(impatient_s))
         while turns:
-            key, _, job_id, group = heappop(turns)
+            _, key, _, job_id, group = heappop(turns)
             was_without_capacity = group.is_without_capacity
             yield group, job_id
+            if group.limit:
+                continue
             if group.last_failure is None:
                 _push(turns, group, _head(group))
             elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
 
-    def end_pass(self) -> Sequence[tuple[JobId, Candidates]]:
+    def end_pass(self) -> Sequence[tuple[JobId, Group]]:
         """End the pass.
 
         Returns:
-            The jobs added since the last pass that have no capacity, each with its failed try.
+            The jobs added since the last pass whose group has no capacity or is held back by a
+            quota, each with its group.
         """
         self._pass_s = None
         if not self._unreported:
@@ -256,10 +322,10 @@ class JobQueue:
             if job_id not in self._entries:
                 continue
             group, _ = self._entries[job_id]
-            if group.last_failure is None:
+            if group.last_failure is None and not group.limit:
                 self._unreported[job_id] = None  # the pass ended before its turn
             elif job_id not in group.deferred:
-                found.append((job_id, group.last_failure))
+                found.append((job_id, group))
         return found
 
     def is_settled(self, reserved: NodeSet) -> bool:
@@ -270,7 +336,9 @@ class JobQueue:
 
     def has_blocked(self) -> bool:
         """Return whether some queued job found no capacity."""
-        return any(group.last_failure is not None for group in self._groups.values())
+        return any(
+            group.last_failure is not None and not group.limit for group in self._groups.values()
+        )
 
     def blocked(self) -> Iterator[JobId]:
         """Yield the first job of each group without capacity, in order.
@@ -279,12 +347,25 @@ class JobQueue:
         """
         turns: list[_Turn] = []
         for group in self._groups.values():
-            _push(turns, group, _head(group) if group.last_failure is not None else None)
+            if group.last_failure is not None and not group.limit:
+                _push(turns, group, _head(group))
         while turns:
-            _, _, job_id, group = heappop(turns)
+            _, _, _, job_id, group = heappop(turns)
             yield job_id
             if job_id not in group.since_s:
                 _push(turns, group, _head(group))
+
+    def blocked_preemptors(self, count: int) -> Sequence[JobId]:
+        """Return the first job of each group without capacity for which Slurm may preempt.
+
+        Args:
+            count: the most that are returned; the first in order.
+        """
+        turns: list[_Turn] = []
+        for group in self._groups.values():
+            if group.demand.preempts and group.last_failure is not None and not group.limit:
+                _push(turns, group, _head(group))
+        return [job_id for _, _, _, job_id, _ in sorted(turns)[:count]]
 
     def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
         """Yield jobs of groups that have capacity only on reserved nodes, in order.
@@ -295,12 +376,15 @@ class JobQueue:
         """
         waiting: list[_Turn] = []
         for group in self._groups.values():
-            if group.hints:  # no more than `count` jobs of one group can be among the first
-                number = group.number
-                waiting += [(key, number, job_id, group) for key, job_id in group.job_ids[:count]]
+            if group.hints and not group.limit:
+                # No more than `count` jobs of one group can be among the first.
+                tier, number = -group.sample.priority_tier, group.number
+                waiting += [
+                    (tier, key, number, job_id, group) for key, job_id in group.job_ids[:count]
+                ]
         waiting.sort()  # of sorted runs: much quicker than of jobs in any order
-        for _, _, job_id, group in waiting[:count]:
-            if group.hints and job_id in group.since_s:
+        for _, _, _, job_id, group in waiting[:count]:
+            if group.hints and not group.limit and job_id in group.since_s:
                 yield group, job_id
 
     @property
@@ -336,6 +420,7 @@ class JobQueue:
     def _forget_if_empty(self, group: Group) -> None:
         if not group.since_s:
             del self._groups[group.demand]
+            self._limited.pop(group.number, None)
 
     def _recall(self, group: Group) -> None:
         group.forget()
@@ -363,4 +448,5 @@ def _head(group: Group) -> tuple[SortKey, JobId] | None:
 
 def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
     if entry is not None:
-        heappush(turns, (entry[0], group.number, entry[1], group))
+        tier = -group.sample.priority_tier
+        heappush(turns, (tier, entry[0], group.number, entry[1], group))

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt
+from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
@@ -444,5 +444,7 @@ def _check_newest(
 def _must_be_on_disk(record: Record) -> bool:
     """Return whether Slurm is asked, or an operator answered, only after the record is on disk."""
     if isinstance(record, Step):
-        return any(isinstance(action, Place | LetGo | Preempt) for action in record.actions)
+        return any(
+            isinstance(action, Place | PinStanding | LetGo | Preempt) for action in record.actions
+        )
     return isinstance(record, Memo)

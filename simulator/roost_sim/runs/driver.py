@@ -19,9 +19,11 @@ from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.actions import (
     Action,
     LetGo,
+    PinStanding,
     Place,
     PolicyFailed,
     Preempt,
+    Unpin,
     Wait,
     WakeAt,
 )
@@ -328,8 +330,8 @@ class Driver:
                     placed.append(self._note_placement(action))
                 case WakeAt():
                     self._wake_s = action.at_s
-                case Wait():
-                    pass
+                case Wait() | PinStanding() | Unpin():
+                    pass  # the engine places a pinned job itself when its GPUs come free
                 case Preempt():
                     stopped.append(action.job_id)
                 case PolicyFailed():

@@ -46,7 +46,11 @@ def one_pass(
 
 def reported(queue: JobQueue) -> dict[str, tuple[tuple[str, int], ...]]:
     """The jobs reported as without capacity, and why."""
-    return {job_id: nothing.exclusions for job_id, nothing in queue.end_pass()}
+    return {
+        job_id: group.last_failure.exclusions
+        for job_id, group in queue.end_pass()
+        if group.last_failure is not None
+    }
 
 
 def test_one_of_each_kind_is_offered_in_order() -> None:

@@ -1,0 +1,234 @@
+"""Standing pins: the first job without capacity waits in Slurm for GPUs that are still busy."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from tests.engine.conftest import HarnessFactory
+
+from roost_engine.domain.actions import Action, PinStanding, Unpin
+from roost_engine.domain.events import GpuHealthChanged, JobStarted, JobWithdrawn, NodeSeen
+from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.engine import EngineConfig
+from roost_engine.job_record import JobState
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    let_go,
+    node,
+    placed,
+    share,
+)
+
+ON = EngineConfig(standing_pins=True, stop_timeout_s=60.0)
+
+
+def pins(actions: Iterable[Action]) -> dict[str, PinStanding]:
+    return {action.job_id: action for action in actions if isinstance(action, PinStanding)}
+
+
+def unpinned(actions: Iterable[Action]) -> list[str]:
+    return [action.job_id for action in actions if isinstance(action, Unpin)]
+
+
+def gpus_of(pin: PinStanding) -> tuple[str, ...]:
+    pairs = pin.placement.by_node()
+    return tuple(f"{name}:{gpu}" for name, indices in pairs for gpu in indices)
+
+
+def run(harness: EngineHarness, job_id: str, gpus: int, limit_s: float | None) -> None:
+    harness.run(job(job_id, gpus=gpus, time_limit_s=limit_s))
+
+
+@pytest.fixture
+def two_full_nodes(make_harness: HarnessFactory) -> EngineHarness:
+    """Node a is full until 100 s, node b until 50 s."""
+    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
+    run(harness, "1", 8, 100.0)
+    run(harness, "2", 8, 50.0)
+    return harness
+
+
+def test_the_first_job_is_pinned_where_it_runs_soonest(two_full_nodes: EngineHarness) -> None:
+    actions = two_full_nodes.queue(job("3", gpus=2), job("4", gpus=4))
+    (pin,) = pins(actions).values()
+    assert (pin.job_id, pin.start_s, pin.is_preempting) == ("3", 50.0, False)
+    assert gpus_of(pin) == ("b:0", "b:1")
+    assert two_full_nodes.state("3") is JobState.WAITING
+    assert two_full_nodes.reason("3").startswith("is next: waits in Slurm for GPUs of b")
+
+
+def test_without_standing_pins_no_job_is_pinned(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")])
+    run(harness, "1", 8, 100.0)
+    assert not pins(harness.queue(job("2")))
+
+
+def test_slurm_starts_a_pinned_job_by_itself(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    two_full_nodes.advance(10.0)
+    two_full_nodes.start_elsewhere("3", share("b", 0, 1))
+    assert two_full_nodes.state("3") is JobState.RUNNING
+    assert two_full_nodes.gpus("3") == ("b:0", "b:1")
+
+
+def test_a_pinned_job_whose_gpus_are_free_is_placed_there(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    two_full_nodes.advance(10.0)
+    two_full_nodes.end("2")
+    assert two_full_nodes.state("3") is JobState.PLACING
+    assert two_full_nodes.gpus("3") == ("b:0", "b:1")
+
+
+def test_a_pinned_job_takes_a_place_that_comes_free_elsewhere(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    assert placed(two_full_nodes.end("1"))["3"].nodes == ("a",)
+
+
+def test_a_more_urgent_job_takes_over_the_one_pin(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    actions = two_full_nodes.queue(job("4", gpus=4, priority=7))
+    assert unpinned(actions) == ["3"]
+    assert set(pins(actions)) == {"4"}
+
+
+def test_a_pin_moves_only_to_a_sooner_place(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
+    for job_id, limit_s in (("1", 100.0), ("2", 80.0), ("3", 60.0), ("4", 40.0)):
+        run(harness, job_id, 4, limit_s)
+    first = pins(harness.queue(job("5", gpus=8)))["5"]
+    assert first.start_s == 60.0  # node b: jobs 3 and 4
+    assert not pins(harness.end("4"))
+    moved = pins(harness.end("1"))
+    assert not moved  # node a is free at 80 s only
+    assert pins(harness.end("2")) == {} or harness.state("5") is JobState.PLACING
+    assert harness.gpus("5")[0] == "a:0"
+
+
+def test_a_pin_leaves_a_node_that_slurm_drains(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    drained = NodeSeen(at_s=0.0, node=replace(node("b"), usable=False))
+    assert pins(two_full_nodes.feed(drained))["3"].placement.nodes == ("a",)
+
+
+def test_a_pin_leaves_a_broken_gpu(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    broken = GpuHealthChanged(at_s=0.0, name=NodeName("b"), gpu_index=0, fault="xid 79")
+    assert "b:0" not in gpus_of(pins(two_full_nodes.feed(broken))["3"])
+
+
+def test_lower_jobs_pass_only_if_they_end_before_the_pinned_job_starts(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], bridges(), config=ON)
+    run(harness, "1", 6, 100.0)
+    harness.queue(job("2", gpus=8))
+    assert not placed(harness.queue(job("3", time_limit_s=200.0)))
+    assert set(placed(harness.queue(job("4", time_limit_s=90.0)))) == {"4"}
+
+
+def test_a_job_that_slurm_would_never_start_gives_up_its_pin(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    held = JobWithdrawn(at_s=0.0, job_id=JobId("3"), reason="is held")
+    actions = two_full_nodes.feed(held)
+    assert two_full_nodes.state("3") is JobState.LET_GO
+    assert set(pins((*actions, *two_full_nodes.queue(job("4"))))) == {"4"}
+
+
+def test_a_refused_pin_is_chosen_again_after_a_pause(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    two_full_nodes.refuse("3", "node is gone")
+    assert two_full_nodes.reason("3") == "pauses after a refusal: node is gone"
+    assert "3" in pins(two_full_nodes.advance(2.0))
+
+
+def test_a_job_in_shadow_mode_is_never_pinned(two_full_nodes: EngineHarness) -> None:
+    assert not pins(two_full_nodes.queue(job("3", gpus=2, binding=False)))
+
+
+def test_a_job_is_not_pinned_while_it_cannot_fit_after_all_have_ended(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], bridges(), config=ON)
+    harness.feed(GpuHealthChanged(at_s=0.0, name=NodeName("a"), gpu_index=0, fault="xid 79"))
+    run(harness, "1", 2, 50.0)
+    assert not pins(harness.queue(job("2", gpus=8)))
+
+
+def test_a_job_without_a_known_end_is_awaited_last(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")], bridges(), config=ON)
+    run(harness, "1", 8, None)
+    run(harness, "2", 8, 500.0)
+    assert pins(harness.queue(job("3", gpus=8)))["3"].placement.nodes == ("b",)
+
+
+# -- preemption by Slurm -----------------------------------------------------------------------
+
+
+def preemptor(job_id: str, gpus: int = 2) -> JobSpec:
+    return replace(job(job_id, gpus=gpus), preempts=("qos:low",))
+
+
+def start_low(harness: EngineHarness, job_id: str, node_name: str, *gpus: int) -> None:
+    """Have Slurm start a job that it may stop, and that Roost has not placed."""
+    event = JobStarted(
+        at_s=harness.now_s,
+        job_id=JobId(job_id),
+        shares=(share(node_name, *gpus),),
+        preempt_class="qos:low",
+    )
+    harness.feed(event)
+
+
+def test_a_job_that_preempts_is_pinned_to_gpus_of_its_victims(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4), config=ON)
+    harness.start_elsewhere("1", share("a", 0, 1))
+    start_low(harness, "2", "a", 2, 3)
+    (pin,) = pins(harness.queue(preemptor("3"))).values()
+    assert pin.is_preempting
+    assert gpus_of(pin) == ("a:2", "a:3")
+    harness.end("2")
+    assert harness.state("3") is JobState.PLACING
+
+
+def test_no_job_is_preempted_where_the_victims_do_not_suffice(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4), config=ON)
+    harness.start_elsewhere("1", share("a", 0, 1))
+    start_low(harness, "2", "a", 2, 3)
+    assert not any(pin.is_preempting for pin in pins(harness.queue(preemptor("3", 4))).values())
+
+
+def test_two_jobs_that_preempt_get_different_victims(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a", 4), node("b", 4)], bridges(4), config=ON)
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    start_low(harness, "2", "b", 0, 1, 2, 3)
+    first = pins(harness.queue(preemptor("3", 4)))["3"]
+    second = pins(harness.queue(preemptor("4", 2)))["4"]
+    assert first.placement.nodes != second.placement.nodes
+
+
+def test_without_standing_pins_slurm_gets_the_job_that_preempts(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4))
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    assert "may stop other jobs" in let_go(harness.queue(preemptor("2")))["2"]
+
+
+def test_a_job_for_which_slurm_does_not_preempt_is_handed_over(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4), config=ON)
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    harness.queue(preemptor("2"))
+    assert not let_go(harness.advance(59.0))
+    assert "did not stop" in let_go(harness.advance(60.0))["2"]
