@@ -50,6 +50,7 @@ class DaemonState:
         policy_fault: why the heuristic answers instead of the model; empty when it does not.
         cluster: Slurm's ClusterName.
         slurm_version: empty until Slurm has answered.
+        can_pin_again: whether this release of Slurm accepts a new pin for a job pinned before.
         slurm_fault: empty while Slurm answers.
         journal_fault: empty while the journal is written.
         node_states: Slurm's state of each node, in full: "mixed+drain".
@@ -74,6 +75,7 @@ class DaemonState:
     policy_fault: str = ""
     cluster: str = ""
     slurm_version: str = ""
+    can_pin_again: bool = False
     slurm_fault: str = "Slurm was not asked yet"
     journal_fault: str = ""
     node_states: dict[NodeName, str] = field(default_factory=dict)

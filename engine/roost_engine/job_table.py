@@ -62,7 +62,7 @@ class JobTable:
     ) -> None:
         self.config = config
         self.cluster = Cluster()
-        self.queue = JobQueue(order)
+        self.queue = JobQueue(order, first_job_matters=config.standing_pins)
         self.quotas = Quotas()
         self.refused_count = 0
         self.jobs: dict[JobId, JobRecord] = {}
@@ -219,6 +219,7 @@ class JobTable:
         ended: KnownJob | None = record
         if record is not None:
             self.note_unplaced(record, event.at_s)
+            record.standing = None
         else:
             ended = self.observed.pop(job_id, None)
         if ended is not None:

@@ -132,6 +132,53 @@ def pin(
     )
 
 
+def pin_nodes(
+    job_id: str,
+    *,
+    nodes: Sequence[str],
+    node_count_changes: bool = False,
+    admin_comment: str | None = None,
+) -> Argv:
+    """Start a waiting job on exactly these nodes; Slurm chooses the GPUs there.
+
+    Typed GPUs have the same indices on each node. Where no index set is free on all of them, only
+    the nodes of a job can be chosen.
+
+    Args:
+        job_id: the waiting job.
+        nodes: the nodes to run on, all of them.
+        node_count_changes: whether the job asks for another node count than len(nodes), or a range.
+        admin_comment: the text to set in the same call; None: leave it.
+    """
+    return (
+        *_update(job_id),
+        f"ReqNodeList={compress(nodes)}",
+        *([f"NumNodes={len(nodes)}-{len(nodes)}"] if node_count_changes else []),
+        *([f"AdminComment={admin_comment}"] if admin_comment is not None else []),
+        "StartTime=now",
+    )
+
+
+def without_start(argv: Argv) -> Argv:
+    """Return an update without its begin time: Slurm then leaves a job's age as it is."""
+    return tuple(word for word in argv if not word.startswith("StartTime="))
+
+
+def in_two_steps(argv: Argv, lease_s: int) -> tuple[Argv, Argv]:
+    """Split the update of an eligible job on several nodes into two that cannot shrink the job.
+
+    Slurm applies ReqNodeList to a job that has started in the same instant, and cuts it to the
+    nodes named (measured on 24.11). The first update has the request, which Slurm refuses for a
+    running job, and leases the job, so that it cannot start before the second one names the nodes.
+    """
+    later = ("ReqNodeList=", "NumNodes=")
+    head, words = argv[:3], argv[3:]
+    start = [word for word in words if word.startswith("StartTime=")] or ["StartTime=now"]
+    request = [word for word in words if not word.startswith((*later, "StartTime="))]
+    nodes = [word for word in words if word.startswith(later)]
+    return (*head, *request, _start_in(lease_s)), (*head, *nodes, *start)
+
+
 def unpin(
     job_id: str, *, request: Sequence[tuple[str, str]], required_nodes: str, lease_s: int
 ) -> Argv:

@@ -95,6 +95,14 @@ def test_a_more_urgent_job_takes_over_the_one_pin(two_full_nodes: EngineHarness)
     assert set(pins(actions)) == {"4"}
 
 
+def test_a_more_urgent_job_of_the_same_demand_takes_over_too(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    actions = two_full_nodes.queue(job("4", gpus=2, priority=7))
+    assert (unpinned(actions), set(pins(actions))) == (["3"], {"4"})
+
+
 def test_a_pin_moves_only_to_a_sooner_place(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a"), node("b")], bridges(), config=ON)
     for job_id, limit_s in (("1", 100.0), ("2", 80.0), ("3", 60.0), ("4", 40.0)):

@@ -9,11 +9,11 @@ from math import inf
 
 import structlog
 
-from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
+from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpin, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
-from roost_engine.job_record import JobState
+from roost_engine.job_record import JobState, StandingPin
 from roost_slurm.limits import LAST_EPOCH_S
 from roostd.app.recorder import Recorder
 from roostd.config.config import Mode
@@ -69,6 +69,7 @@ class Applier:
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._pinned: dict[JobId, Placement] = {}
+        self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._unannounced_reasons: dict[JobId, str] = {}
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
@@ -80,13 +81,19 @@ class Applier:
         """Whether no action is being carried out."""
         return not self._queues
 
-    def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
+    def submit(
+        self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
+    ) -> None:
         """Carry out an action; see loop.ActionSink. A draining daemon ignores it."""
         if self._is_draining:
             return
         match action:
             case Place():
                 self._submit_place(action, ticket)
+            case PinStanding():
+                self._enqueue(action.job_id, lambda: self._pin_standing(action, ticket))
+            case Unpin():
+                self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
             case LetGo() if self._state.engine.record(action.job_id).is_binding:
                 self._released.add(action.job_id)
                 self._enqueue(action.job_id, lambda: self._release(action, ticket))
@@ -107,6 +114,7 @@ class Applier:
         """Drop the pin and the reason of a job that started or ended."""
         self._unannounced_reasons.pop(job_id, None)
         self._pinned.pop(job_id, None)
+        self._eligible.discard(job_id)
         self._released.discard(job_id)
         with contextlib.suppress(UnknownJob):
             now_s = self._state.clock.now_s()
@@ -169,13 +177,16 @@ class Applier:
         if job_id in self._queues or job_id in self._released | self._ended_leases:
             return False
         try:
-            return self._state.engine.record(job_id).state is not JobState.PLACING
+            record = self._state.engine.record(job_id)
         except UnknownJob:
             return True  # the engine need not know a job that is held or depends on another
+        return record.state is not JobState.PLACING and record.standing is None
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:
             self._unannounced_reasons[action.job_id] = self._stated_reason(action)
+        if self._state.engine.record(action.job_id).standing is not None:
+            return  # it waits in Slurm
         if action.job_id in self._pinned:
             self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
 
@@ -241,22 +252,49 @@ class Applier:
         await asyncio.sleep(self._settle_delay_s(action))
         if not self._is_current(action):
             return
-        began_s = time.perf_counter()
+        is_waiting_there = action.job_id in self._eligible
+        if is_waiting_there and self._pinned.get(action.job_id) == action.placement:
+            self._poll()  # Slurm starts it by itself
+            return
+        if await self._ask_for(action.job_id, action.placement, "pinned"):
+            failpoint.reach("after_pin")
+        self._poll()
+
+    async def _pin_standing(self, action: PinStanding, ticket: int) -> None:
+        """Let a job wait in Slurm for GPUs that other jobs hold."""
+        await self._recorder.wait_durable(ticket)
+        pin = self._standing_pin(action.job_id)
+        if pin is None or pin.placement != action.placement:
+            return
+        if await self._ask_for(action.job_id, action.placement, "standing"):
+            self._eligible.add(action.job_id)
+        self._poll()
+
+    def _standing_pin(self, job_id: JobId) -> StandingPin | None:
         try:
-            await self._slurm.pin(action.job_id, action.placement)
+            return self._state.engine.record(job_id).standing
+        except UnknownJob:
+            return None
+
+    async def _ask_for(self, job_id: JobId, placement: Placement, outcome: str) -> bool:
+        """Ask Slurm for a placement, and report a refusal. Returns whether Slurm accepted it."""
+        began_s = time.perf_counter()
+        lease_s = round(self._state.config.slurm.lease_s)
+        is_eligible = job_id in self._eligible
+        try:
+            await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
             self._metrics.pins.labels(outcome).inc()
-            _log.warning("job_not_pinned", job_id=action.job_id, outcome=outcome, error=str(error))
+            _log.warning("job_not_pinned", job_id=job_id, outcome=outcome, error=str(error))
             at_s = self._state.clock.now_s()
-            self._emit(PlacementRefused(at_s=at_s, job_id=action.job_id, reason=str(error)))
-        else:
-            self._pinned[action.job_id] = action.placement
-            self._metrics.pins.labels("pinned").inc()
-            self._metrics.pin_s.observe(time.perf_counter() - began_s)
-            _log.info("job_pinned", job_id=action.job_id)
-            failpoint.reach("after_pin")
-        self._poll()
+            self._emit(PlacementRefused(at_s=at_s, job_id=job_id, reason=str(error)))
+            return False
+        self._pinned[job_id] = placement
+        self._metrics.pins.labels(outcome).inc()
+        self._metrics.pin_s.observe(time.perf_counter() - began_s)
+        _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
+        return True
 
     def _settle_delay_s(self, action: Place) -> float:
         """Return how long a lately requeued job must wait for the slurmds of its nodes.
@@ -280,7 +318,10 @@ class Applier:
 
     async def _unpin(self, job_id: JobId) -> None:
         """Take back the pin of a job that Slurm did not start, and lease the job again."""
+        if job_id not in self._pinned or self._standing_pin(job_id) is not None:
+            return  # it never had one, or it is pinned again already
         lease_s = round(self._state.config.slurm.lease_s)
+        self._eligible.discard(job_id)
         with self._logging_failures("unpin"):
             reason = await self._slurm.unpin(job_id, lease_s)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
@@ -326,6 +367,7 @@ class Applier:
         """Release a job to Slurm, after taking back its pin if it has one."""
         lease_s = round(self._state.config.slurm.lease_s)
         with self._logging_failures("let_go"):
+            self._eligible.discard(job_id)
             if self._pinned.pop(job_id, None) is not None:
                 await self._slurm.unpin(job_id, lease_s)
             await self._slurm.release([job_id])

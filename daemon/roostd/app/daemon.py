@@ -163,7 +163,6 @@ class Daemon:
         self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
         self._links = LinkMeter(self.state, self._emit)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
-        self._engines.begin()
 
     def _slurm_cli(self, config: Config) -> SlurmPort:
         return SlurmCli(
@@ -227,6 +226,7 @@ class Daemon:
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
             await self.watch.first_poll()
+            self._engines.begin()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
             running = [
                 tasks.create_task(work)
@@ -301,7 +301,8 @@ class Daemon:
             self._notify.status(status_line(state))
             self._links.poll()
             self.knowledge.write_if_due()
-            if self.recorder.wants_new_run and self.applier.is_idle and not state.slurm_fault:
+            is_due = self.recorder.wants_new_run or self._engines.is_outdated
+            if is_due and self.applier.is_idle and not state.slurm_fault:
                 await self.knowledge.read_late()
                 self._engines.begin()
                 self.decisions.restart(self.watch.cluster_events())

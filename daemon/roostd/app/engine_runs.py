@@ -1,8 +1,10 @@
 """Begins runs of the journal, each with a fresh engine and the RunHead that a replay needs."""
 
+from dataclasses import replace
+
 import structlog
 
-from roost_engine.engine import Engine
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
@@ -43,7 +45,7 @@ class EngineRuns:
         """Replace the engine by a fresh one; the old engine's placements can still be explained."""
         state = self._state
         score = self._load_score()
-        config = state.config.engine.to_core()
+        config = self._engine_config()
         for job_id, record in state.engine.records():
             place = state.place(job_id, record)
             if place is not None:
@@ -66,6 +68,20 @@ class EngineRuns:
                 plugins=encode(plugins),
                 policies=state.engine.policy_names,
             )
+        )
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether Slurm has turned out to be another release than the engine was made for."""
+        return self._engine_config() != self._state.engine.config
+
+    def _engine_config(self) -> EngineConfig:
+        """Return the engine's numbers, with those that depend on Slurm."""
+        config, state = self._state.config, self._state
+        return replace(
+            config.engine.to_core(),
+            hand_over_s=config.slurm.hand_over_s,
+            standing_pins=config.slurm.standing_pins and state.can_pin_again,
         )
 
     def _load_score(self) -> ScorePolicy:

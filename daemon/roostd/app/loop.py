@@ -12,9 +12,11 @@ import structlog
 from roost_engine.domain.actions import (
     Action,
     LetGo,
+    PinStanding,
     Place,
     PolicyFailed,
     Preempt,
+    Unpin,
     Wait,
     WakeAt,
 )
@@ -44,7 +46,9 @@ _TURN_EVENTS = 200  # after this many, the other tasks, among them the gRPC serv
 class ActionSink(Protocol):
     """Carries out the engine's actions."""
 
-    def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
+    def submit(
+        self, action: Place | PinStanding | Unpin | LetGo | Wait | Preempt, ticket: int
+    ) -> None:
         """Accept an action without waiting; `ticket` is its place in the journal."""
 
     def forget(self, job_id: JobId) -> None:
@@ -181,6 +185,16 @@ class DecisionLoop:
                 self._wake_at_s = min(self._wake_at_s, action.at_s)
             case Place():
                 self._count(action)
+                self._sink.submit(action, ticket)
+            case PinStanding():
+                _log.info(
+                    "job_waits_in_slurm",
+                    job_id=action.job_id,
+                    nodes=",".join(action.placement.nodes),
+                    is_preempting=action.is_preempting,
+                )
+                self._sink.submit(action, ticket)
+            case Unpin():
                 self._sink.submit(action, ticket)
             case LetGo():
                 self._metrics.released.inc()

@@ -275,6 +275,7 @@ class SlurmWatch:
         """Ask Slurm for its release and settings; after an outage they may have changed."""
         version, settings = await self._slurm.version(), await self._slurm.settings()
         self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
+        self._state.can_pin_again = traits_of(version).can_untype
         self._reader = JobReader(
             to_engine_s=self._state.clock.to_engine_s,
             mode_of=lambda partition: self._state.config.mode_of(partition),

@@ -132,6 +132,16 @@ class Slurm(Section):
         description="how long a job is held at most unless roostd renews; renewed three times in"
         " this time",
     )
+    hand_over_s: Seconds = Field(
+        default=30.0,
+        description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
+        " long",
+    )
+    standing_pins: bool = Field(
+        default=True,
+        description="the next job waits in Slurm for GPUs that are still busy, where the release"
+        " allows it (24.11 and newer)",
+    )
     command_timeout_s: Seconds = Field(
         default=10.0, description="after which a command counts as hung"
     )

@@ -41,9 +41,9 @@ from roostd.slurm.request import (
     asked,
     check_requeuable,
     is_pinned,
-    pin_argv,
+    pin_calls,
     shares_of,
-    unpin_argv,
+    unpin_calls,
 )
 
 _LONGEST_LEASE_S = 86_400.0
@@ -116,11 +116,20 @@ class SlurmPort(Protocol):
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """Return what a job holds now; empty when it holds nothing or is gone."""
 
-    async def pin(self, job_id: JobId, placement: Placement) -> None:
-        """Make Slurm start a waiting job on exactly these GPUs, now.
+    async def pin(
+        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+    ) -> None:
+        """Make Slurm start a waiting job on exactly these GPUs, as soon as they are free.
 
         In one call: the job is either unchanged or asks for the placement, also when this process
-        dies meanwhile.
+        dies meanwhile. An eligible job on several nodes takes two calls; between them it is leased.
+
+        Args:
+            job_id: the waiting job.
+            placement: GPUs that are free now, or for which the job is to wait.
+            lease_s: length of that lease.
+            is_eligible: whether the job waits by a standing pin already: its begin time, and with
+                it its age, stays as it is.
 
         Raises:
             JobNotWaiting: the job is gone, held or no longer pending.
@@ -288,13 +297,15 @@ class SlurmCli:
         detail = await self._detail(job_id)
         return shares_of(detail) if detail else ()
 
-    async def pin(self, job_id: JobId, placement: Placement) -> None:
+    async def pin(
+        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+    ) -> None:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
         self._check_unchanged(job_id, detail)
-        argv = pin_argv(job_id, detail, placement)
         try:
-            await self._run(argv)
+            for argv in pin_calls(job_id, detail, placement, lease_s, is_eligible):
+                await self._run(argv)
         except SlurmTimeout:
             now = await self._detail(job_id)
             if now is None or not is_pinned(now, placement):
@@ -304,7 +315,8 @@ class SlurmCli:
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
-        await self._run(unpin_argv(job_id, detail, await self.traits(), lease_s))
+        for argv in unpin_calls(job_id, detail, await self.traits(), lease_s):
+            await self._run(argv)
         return detail.reason
 
     async def requeue(self, job_id: JobId) -> None:

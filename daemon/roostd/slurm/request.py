@@ -47,6 +47,16 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         *([("ReqNodeList", detail.required_nodes)] if detail.required_nodes else []),
         *([("NumNodes", _node_range(asked_nodes))] if asked_nodes != (node_count,) * 2 else []),
     ]
+    # For --gpus=16 without -N, 24.11 shows the two nodes that it expects, but takes one.
+    node_count_changes = node_count > 1 or asked_nodes not in ((1, None), (1, 1))
+    admin_comment = str(stamp.pinned_from(tuple(was)))
+    if not placement.is_exact:
+        return commands.pin_nodes(
+            job_id,
+            nodes=placement.nodes,
+            node_count_changes=node_count_changes,
+            admin_comment=admin_comment,
+        )
     return commands.pin(
         job_id,
         nodes=placement.nodes,
@@ -54,12 +64,43 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         asks_per_node="TresPerNode" in detail.tres,
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
-        # For --gpus=16 without -N, 24.11 shows the two nodes that it expects, but takes one.
-        node_count_changes=node_count > 1 or asked_nodes not in ((1, None), (1, 1)),
+        node_count_changes=node_count_changes,
         kept_task_count=detail.task_count if detail.has_tasks_per_gpu else None,
-        admin_comment=str(stamp.pinned_from(tuple(was))),
+        admin_comment=admin_comment,
         prefix=prefix_of(spelled[0]),
     )
+
+
+def pin_calls(
+    job_id: JobId, detail: JobDetail, placement: Placement, lease_s: int, is_eligible: bool
+) -> tuple[Argv, ...]:
+    """Build the updates that pin a job.
+
+    Args:
+        job_id: the job.
+        detail: its present details.
+        placement: where it is to run.
+        lease_s: length of the lease between two updates.
+        is_eligible: whether it waits in Slurm by a standing pin already. Its begin time then stays
+            as it is, or a job on several nodes is leased between two updates.
+
+    Raises:
+        SlurmRefused: see pin_argv.
+    """
+    argv = pin_argv(job_id, detail, placement)
+    if not is_eligible:
+        return (argv,)
+    if len(placement.nodes) > 1 or detail.min_node_count > 1:
+        return commands.in_two_steps(argv, lease_s)
+    return (commands.without_start(argv),)
+
+
+def unpin_calls(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> tuple[Argv, ...]:
+    """Build the updates that take back a job's pin, as far as the Slurm release allows it."""
+    argv = unpin_argv(job_id, detail, traits, lease_s)
+    if detail.min_node_count > 1 and traits.can_untype:
+        return commands.in_two_steps(argv, lease_s)
+    return (argv,)
 
 
 def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -> Argv:
@@ -87,12 +128,22 @@ def _node_range(counts: tuple[int, int | None]) -> str:
 
 
 def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
-    """Return how a job's allocation differs from its placement, as text; None when it does not."""
+    """Return how a job's allocation differs from its placement, as text; None when it does not.
+
+    Where a placement names nodes only, the GPUs may be others, as many on each node.
+    """
     got = {share.node: share.gpu_indices for share in shares}
     wanted = dict(placement.by_node())
+    if not placement.is_exact and sizes_of(got) == sizes_of(wanted):
+        return None
     if got == wanted:
         return None
     return f"chosen {_spell(wanted)}, allocated {_spell(got)}"
+
+
+def sizes_of(gpus: Mapping[NodeName, tuple[int, ...]]) -> dict[NodeName, int]:
+    """Return how many GPUs are on each node."""
+    return {name: len(indices) for name, indices in gpus.items()}
 
 
 def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:
@@ -103,12 +154,14 @@ def is_pinned(detail: JobDetail, placement: Placement) -> bool:
     """Return whether a job holds, or asks for, exactly a placement."""
     if detail.allocated:
         return difference(placement, shares_of(detail)) is None
+    nodes = expand(detail.required_nodes)
+    if not placement.is_exact:
+        return sorted(nodes) == sorted(placement.nodes)
     asked = [
         typed_indices(parse_gres(detail.tres[name]))
         for name in ("TresPerNode", "TresPerJob")
         if name in detail.tres
     ]
-    nodes = expand(detail.required_nodes)
     return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
 
 

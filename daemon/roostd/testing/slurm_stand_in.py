@@ -26,7 +26,7 @@ from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.slurm.queue import begins_of, by_begin, comments_of
-from roostd.slurm.request import check_requeuable, pin_argv, shares_of, unpin_argv
+from roostd.slurm.request import check_requeuable, pin_calls, shares_of, unpin_calls
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
@@ -199,16 +199,22 @@ class SlurmStandIn:
         job = self._jobs.get(job_id)
         return shares_of(detail(job)) if job is not None else ()
 
-    async def pin(self, job_id: JobId, placement: Placement) -> None:
+    async def pin(
+        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+    ) -> None:
         """See SlurmPort."""
-        self._update("pin", pin_argv(job_id, detail(self._waiting(job_id)), placement))
+        shown = detail(self._waiting(job_id))
+        for argv in pin_calls(job_id, shown, placement, lease_s, is_eligible):
+            self._update("pin", argv)
 
     async def unpin(self, job_id: JobId, lease_s: int) -> str:
         """See SlurmPort."""
         job = self._waiting(job_id)
         traits = traits_of(self._version)
-        self._update("unpin", unpin_argv(job_id, detail(job), traits, lease_s))
-        return job.reason
+        reason = job.reason
+        for argv in unpin_calls(job_id, detail(job), traits, lease_s):
+            self._update("unpin", argv)
+        return reason
 
     async def requeue(self, job_id: JobId) -> None:
         """See SlurmPort."""

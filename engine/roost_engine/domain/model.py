@@ -111,9 +111,9 @@ class Placement:
         gpu_indices: ascending, the same on each node; empty where `indices_by_node` is given.
         shape: the chosen shape of the request; for a scattered placement only its totals count.
         tier: how close together the nodes are.
-        indices_by_node: in the order of `nodes`, each ascending; only for a scattered placement,
-            which policies of the literature choose in simulations and which cannot be requested
-            from Slurm.
+        indices_by_node: in the order of `nodes`, each ascending; only for a scattered placement.
+            Slurm cannot be asked for it: it is asked for the nodes and chooses the GPUs, of which
+            these are the likely ones.
     """
 
     nodes: tuple[NodeName, ...]
@@ -121,6 +121,11 @@ class Placement:
     shape: Shape
     tier: Tier
     indices_by_node: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether Slurm can be asked for exactly these GPUs."""
+        return not self.indices_by_node
 
     def by_node(self) -> Iterator[tuple[NodeName, tuple[int, ...]]]:
         """Yield each node with the indices of its GPUs."""

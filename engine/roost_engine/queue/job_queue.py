@@ -146,10 +146,16 @@ class Group:
 
 
 class JobQueue:
-    """Decides which job is offered GPUs next."""
+    """Decides which job is offered GPUs next.
 
-    def __init__(self, order: OrderSlot) -> None:
-        self._order = order
+    Args:
+        order: ranks the jobs.
+        first_job_matters: whether a pass is due when another job becomes the first of its group,
+            also where the group has no capacity.
+    """
+
+    def __init__(self, order: OrderSlot, first_job_matters: bool = False) -> None:
+        self._order, self._first_job_matters = order, first_job_matters
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
@@ -186,6 +192,8 @@ class JobQueue:
             self._forget_if_empty(left)
         self._unreported[job_id] = None
         self._is_due |= not group.is_without_capacity
+        if self._first_job_matters and group.job_ids[0][1] == job_id:
+            self._is_due = True
 
     def remove(self, job_id: JobId) -> None:
         """Take a job out, if it is in."""

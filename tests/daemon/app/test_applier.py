@@ -9,17 +9,30 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import HEAD, Parts, no_disk
 
-from roost_engine.domain.actions import LetGo, Place, Preempt, Wait
+from roost_engine.domain.actions import (
+    Action,
+    LetGo,
+    Place,
+    PolicyFailed,
+    Preempt,
+    Unpin,
+    Wait,
+    WakeAt,
+)
 from roost_engine.domain.events import (
+    Event,
     JobEnded,
     JobQueued,
     JobStarted,
+    NodeSeen,
     PlacementRefused,
     PreemptionRefused,
     Tick,
 )
 from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
+from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
 from roost_slurm import squeue
@@ -30,6 +43,7 @@ from roostd.slurm.port import SlurmPort
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 NOW_S = 1_000_000.0
+NODES = ("n1", "n2")
 
 
 class Site:
@@ -365,7 +379,9 @@ class FaultyPort(SlurmStandIn):
 
     broken: JobId | None = None
 
-    async def pin(self, job_id: JobId, placement: Any) -> None:
+    async def pin(
+        self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
+    ) -> None:
         """See SlurmPort."""
         if job_id == self.broken:
             raise ZeroDivisionError
@@ -403,7 +419,9 @@ async def test_a_draining_applier_finishes_what_it_has_and_takes_nothing_new() -
 
 async def test_draining_gives_up_on_what_hangs() -> None:
     class HangingPort(SlurmStandIn):
-        async def pin(self, job_id: JobId, placement: Any) -> None:
+        async def pin(
+            self, job_id: JobId, placement: Any, *, lease_s: int = 0, is_eligible: bool = False
+        ) -> None:
             await asyncio.Event().wait()
 
     site = Site()
@@ -414,3 +432,129 @@ async def test_draining_gives_up_on_what_hangs() -> None:
     async with asyncio.timeout(10):
         await site.applier.drain(0.01)
     assert site.applier.is_idle
+
+
+# -- standing pins -----------------------------------------------------------------------------
+
+
+class BusySite(Site):
+    """A site on which node n1 is full until engine time 200 s, and n2 without a known end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        engine = self.parts.state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+        for name in NODES:
+            engine.step(NodeSeen(at_s=100.0, node=node(name)))
+        self.slurm.lease_s = None
+        self.holders = [self.slurm.submit(gpus_per_node=8, node_list=name)[0] for name in NODES]
+        self.slurm.lease_s = 60
+        for job_id, name, end_s in zip(self.holders, NODES, (200.0, None), strict=True):
+            shares = (share(name, *range(8)),)
+            self.step(JobStarted(at_s=100.0, job_id=job_id, shares=shares, end_s=end_s))
+
+    def step(self, event: Event) -> tuple[Action, ...]:
+        """Feed an event to the engine and its actions to the applier."""
+        actions = self.parts.state.engine.step(event)
+        for action in actions:
+            if not isinstance(action, WakeAt | PolicyFailed):
+                self.applier.submit(action, 0)
+        return actions
+
+    def queue(self, *, gpus: int = 2, nodes: int = 1, priority: int = 0) -> JobId:
+        """Submit a job to both."""
+        (job_id,) = self.slurm.submit(gpus_per_node=gpus, nodes=(nodes, nodes))
+        spec = job(job_id, gpus=gpus, nodes=nodes, priority=priority)
+        self.step(JobQueued(at_s=101.0, job=spec))
+        return job_id
+
+
+async def test_the_next_job_waits_in_slurm_for_busy_gpus() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    await site.applier.renew([job_id])
+
+    assert site.slurm.argvs[-1][2] == f"jobid={job_id}"
+    assert {"ReqNodeList=n1", "StartTime=now"} <= set(site.slurm.argvs[-1])
+    assert site.count("pins", outcome="standing") == 1
+    site.slurm.end(site.holders[0])
+    assert await site.gpus(job_id) == {"n1": (0, 1)}
+
+
+async def test_a_pin_that_moves_keeps_the_age_of_the_job() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    await site.done()
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[1]))
+    site.slurm.end(site.holders[1])
+    await site.done()
+
+    assert not [word for word in site.slurm.argvs[-1] if word.startswith("StartTime")]
+    assert (await site.gpus(job_id)).keys() == {"n2"}
+
+
+async def test_the_gpus_of_a_standing_pin_come_free_and_slurm_is_not_asked_again() -> None:
+    site = BusySite()
+    site.queue()
+    await site.done()
+    count = len(site.slurm.argvs)
+    site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
+    await site.done()
+    assert len(site.slurm.argvs) == count
+
+
+async def test_a_job_that_is_no_longer_next_is_leased_again() -> None:
+    site = BusySite()
+    first = site.queue()
+    await site.done()
+    urgent = site.queue(priority=9)
+    await site.done()
+
+    (unpin,) = [argv for argv in site.slurm.argvs if f"jobid={first}" in argv][-1:]
+    assert "StartTime=now+60" in unpin
+    assert "ReqNodeList=" in unpin
+    assert site.parts.state.engine.record(urgent).standing is not None
+
+
+async def test_a_job_on_several_nodes_is_moved_in_two_steps() -> None:
+    site = BusySite()
+    job_id = site.queue(nodes=2)
+    await site.done()
+    site.step(NodeSeen(at_s=110.0, node=node("n3")))
+    moved = site.step(JobEnded(at_s=110.0, job_id=site.holders[0]))
+    await site.done()
+
+    assert [action for action in moved if isinstance(action, Place)]
+    first, second = [argv for argv in site.slurm.argvs if f"jobid={job_id}" in argv][-2:]
+    assert "StartTime=now+60" in first
+    assert not [word for word in first if word.startswith("ReqNodeList")]
+    assert {"ReqNodeList=n1,n3", "StartTime=now"} <= set(second) or "ReqNodeList=n[1,3]" in second
+
+
+async def test_a_standing_pin_that_slurm_refuses_is_reported() -> None:
+    site = BusySite()
+    site.slurm.inject("pin", Fault.REFUSED)
+    job_id = site.queue()
+    await site.done()
+    (refused,) = site.parts.emitted
+    assert isinstance(refused, PlacementRefused)
+    assert refused.job_id == job_id
+
+
+async def test_a_pin_that_the_engine_has_dropped_is_not_carried_out() -> None:
+    site = BusySite()
+    job_id = site.queue()
+    site.step(JobEnded(at_s=101.0, job_id=job_id))
+    await site.done()
+    assert site.count("pins", outcome="standing") == 0
+
+
+async def test_taking_back_a_pin_that_never_was_asks_slurm_nothing() -> None:
+    site = BusySite()
+    job_id = site.queue(gpus=1)
+    await site.done()
+    count = len(site.slurm.argvs)
+    site.applier.submit(Unpin(job_id=JobId("99")), 0)
+    await site.done()
+    assert len(site.slurm.argvs) == count
+    assert site.parts.state.engine.record(job_id).standing is not None

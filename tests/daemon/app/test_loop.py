@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 from tests.daemon.rpc.probes import hello, sample
 
-from roost_engine.domain.actions import Action, LetGo, Place, Preempt, Wait
+from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt, Unpin, Wait
 from roost_engine.domain.events import (
     Event,
     JobEnded,
@@ -31,15 +32,18 @@ from roostd.telemetry.probe_messages import read_hello
 ONE = JobId("1")
 
 
+EngineAction: TypeAlias = Place | PinStanding | Unpin | LetGo | Wait | Preempt
+
+
 class FakeSink:
     """Keeps the actions, with their tickets, and the jobs that started, ended or came back."""
 
     def __init__(self) -> None:
-        self.actions: list[tuple[Place | LetGo | Wait | Preempt, int]] = []
+        self.actions: list[tuple[EngineAction, int]] = []
         self.forgotten: list[JobId] = []
         self.returned: list[JobId] = []
 
-    def submit(self, action: Place | LetGo | Wait | Preempt, ticket: int) -> None:
+    def submit(self, action: EngineAction, ticket: int) -> None:
         """See loop.ActionSink."""
         self.actions.append((action, ticket))
 
