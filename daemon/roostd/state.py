@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.domain.actions import Place
+from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord, KnownJob
@@ -62,6 +63,8 @@ class DaemonState:
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
         earlier_decisions: the placements that engines before the present one decided, from the
             journal.
+        earlier_waits: of jobs that the present engine has not been told of yet; from the engine
+            before it, at a start from the journal.
         policy_failures: the last fault of each slot whose policy has ever failed.
     """
 
@@ -86,6 +89,7 @@ class DaemonState:
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
+    earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)
     policy_failures: dict[str, str] = field(default_factory=dict)
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:

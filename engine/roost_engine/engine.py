@@ -171,7 +171,7 @@ class Engine:
     def _apply(self, event: Event, actions: list[Action]) -> None:
         match event:  # frequent events first: cases are compared from the top
             case JobQueued():
-                self._table.queue_job(event.job, event.at_s, actions)
+                self._table.queue_job(event.job, event.at_s, actions, event.wait)
             case JobStarted():
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
@@ -341,6 +341,7 @@ class Engine:
         if not self._gate.is_open:
             verdict = self._ask_gate(record, candidates, at_s)
             if isinstance(verdict, Defer):
+                record.note_declined(candidates.tier, at_s)
                 self._table.alarm(verdict.until_s, job_id)
                 self._table.queue.defer(job_id)
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)

@@ -7,6 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.actions import Decision, Exclusions
+from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement, Shape
 from roost_engine.domain.tier import Tier
@@ -82,6 +83,8 @@ class JobRecord:
         queued_s: engine time at which the present wait began: it could have been placed from then.
         reason: why it is in this state, for a human.
         until_s: when a waiting job is decided at the latest, if that is known.
+        declined_s: by tier, node and rack: engine time from which, in the present wait, it has
+            declined GPUs farther apart than that; None: it has not.
         last_try: the candidates, or the lack of any, of the last try.
         placement: what was chosen, also in shadow mode.
         decision: how it was chosen.
@@ -104,6 +107,7 @@ class JobRecord:
     queued_s: float
     reason: str = ""
     until_s: float | None = None
+    declined_s: tuple[float | None, float | None] = (None, None)
     last_try: Candidates | None = None
     placement: Placement | None = None
     decision: Lazy[Decision] | None = None
@@ -181,6 +185,32 @@ class JobRecord:
         if run_s <= 0:
             return 0.0
         return self._work_s(at_s) / run_s
+
+    @property
+    def wait(self) -> WaitSoFar:
+        """Its present wait, for an engine that continues it; of a running job, its last wait."""
+        pauses = self.state is JobState.WAITING and self.until_s == self.not_before_s
+        return WaitSoFar(
+            since_s=self.queued_s,
+            declined_s=self.declined_s,
+            refusal_count=self.refusal_count,
+            not_before_s=self.not_before_s,
+            pause_reason=self.reason if pauses else "",
+        )
+
+    def continue_wait(self, wait: WaitSoFar, at_s: float) -> None:
+        """Continue a wait that began before this engine."""
+        self.queued_s = min(wait.since_s, max(at_s, self.spec.eligible_s))
+        self.declined_s, self.refusal_count = wait.declined_s, wait.refusal_count
+        self.not_before_s = wait.not_before_s
+
+    def note_declined(self, tier: Tier, at_s: float) -> None:
+        """Note that it has declined GPUs of this tier, in the hope of closer ones."""
+        node_s, rack_s = (
+            at_s if since_s is None and target < tier else since_s
+            for target, since_s in zip((Tier.NODE, Tier.RACK), self.declined_s, strict=True)
+        )
+        self.declined_s = node_s, rack_s
 
     def remember_runs(self, earlier: "KnownJob", at_s: float) -> None:
         """Carry over its runs from before it came back into the queue."""

@@ -15,7 +15,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Action, Exclusions, LetGo, Preempt, Wait
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned
+from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.domain.tier import Tier
@@ -90,8 +90,17 @@ class JobTable:
             raise UnknownJob(job_id)
         return found
 
-    def queue_job(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
-        """Let a job wait: a new one, or one that ran and was requeued."""
+    def queue_job(
+        self, job: JobSpec, at_s: float, actions: list[Action], wait: WaitSoFar | None = None
+    ) -> None:
+        """Let a job wait: a new one, one that ran and was requeued, or one of an earlier engine.
+
+        Args:
+            job: the request.
+            at_s: engine time.
+            actions: receives what follows.
+            wait: of a job that has waited since before this engine began.
+        """
         job_id = job.job_id
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
@@ -100,13 +109,20 @@ class JobTable:
             self.unqueue(job_id)
             if isinstance(known, JobRecord) and known.state in _WAIT_GOES_ON:
                 record.queued_s = max(known.queued_s, job.eligible_s)
+                record.declined_s = known.declined_s
             record.remember_runs(known, at_s)
+        elif wait is not None:
+            record.continue_wait(wait, at_s)
         self.jobs[job_id] = record
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None
+        if record.not_before_s > at_s:
+            self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
             self.alarm(job.eligible_s, job_id)
             self.wait(job_id, record, "has a later begin time", job.eligible_s, actions)
+        elif wait is not None and record.not_before_s > at_s:
+            self.wait(job_id, record, wait.pause_reason, record.not_before_s, actions)
         else:
             self.queue.add(record, at_s)
 
@@ -164,7 +180,8 @@ class JobTable:
             if event.job is None or job_id in self.observed:
                 self._observe(event, since_s)
                 return None
-            record = JobRecord(spec=event.job, state=JobState.RUNNING, queued_s=since_s)
+            queued_s = since_s if event.queued_s is None else event.queued_s
+            record = JobRecord(spec=event.job, state=JobState.RUNNING, queued_s=queued_s)
             self.jobs[job_id] = record
         if job_id in self.running or job_id in self.stopping:
             self.cluster.hold(job_id, event.shares)

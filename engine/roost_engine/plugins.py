@@ -147,7 +147,7 @@ def _with_delay_gate(policies: Policies, gate: DelayGate) -> Policies:
 def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:
     """Return what policies know by now, for a later engine; the rest stays as it was before.
 
-    Open waits are left out: a fresh engine counts them from its own beginning.
+    Open waits are left out: JobQueued brings them to a fresh engine.
     """
     learned, found = policies.learned, before
     if learned.gate is not None:

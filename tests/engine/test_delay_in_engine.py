@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 from tests.engine.conftest import HarnessFactory
-from tests.engine.offers import shapes_of
+from tests.engine.offers import ACROSS, offer, record, shapes_of
 
 from roost_engine.domain.actions import Action, Place, Wait
 from roost_engine.domain.events import (
@@ -17,6 +17,7 @@ from roost_engine.domain.events import (
     SpeedSeen,
     Tick,
     TimerPinned,
+    WaitSoFar,
 )
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine, EngineConfig
@@ -24,7 +25,7 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import shares_of
 from roost_engine.plugins import Policies, delay_policies
 from roost_engine.prediction.run_time import RunTimeState
-from roost_engine.testing.builders import job, node, share
+from roost_engine.testing.builders import EngineHarness, job, node, share
 from roost_engine.testing.fakes import ScriptedGate
 
 HIGH = "8/high"
@@ -64,6 +65,40 @@ def test_after_its_deadline_a_job_takes_the_offer(make_harness: HarnessFactory) 
     assert harness.placement("1").nodes == ("a", "b")
     harness.start()
     assert gate.timers.views(60.0)[0].censored_frac == 1.0
+
+
+def test_a_fresh_engine_keeps_the_deadline_of_a_wait_that_began_before_it(
+    make_harness: HarnessFactory,
+) -> None:
+    def harness_at(at_s: float) -> EngineHarness:
+        gate = DelayGate(DelayConfig(longest_s=60.0))
+        nodes = [node(name, rack="r") for name in "abc"]
+        harness = make_harness(nodes, policies=delay_policies(gate))
+        harness.now_s = at_s
+        for name in "abc":
+            harness.start_elsewhere(f"on-{name}", share(name, *range(8 if name == "c" else 4)))
+        return harness
+
+    harness = harness_at(0.0)
+    harness.queue(eight_gpus("1"))
+    for at_s in (20.0, 40.0):
+        wait = harness.engine.record(JobId("1")).wait
+        assert (wait.since_s, wait.declined_s) == (0.0, (0.0, None))
+        harness = harness_at(at_s)
+        harness.feed(JobQueued(at_s=at_s, job=eight_gpus("1"), wait=wait))
+        assert harness.engine.record(JobId("1")).until_s == 60.0
+    harness.advance(60.0)
+    assert harness.placement("1").nodes == ("a", "b")
+
+
+def test_a_tier_that_a_job_can_never_have_is_no_part_of_its_wait() -> None:
+    gate = DelayGate(DelayConfig(idle_frac=1.0))
+    wait = WaitSoFar(since_s=0.0, declined_s=(5.0, 7.0))
+    waiter = record(gpus=16)
+    waiter.continue_wait(wait, 10.0)
+    gate.decide(offer(waiter, ACROSS, 10.0))
+    ((_, open_wait),) = gate.state().waits
+    assert open_wait.since_s == [None, 7.0]
 
 
 def test_a_pin_applies_to_jobs_that_already_wait(make_harness: HarnessFactory) -> None:

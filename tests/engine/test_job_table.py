@@ -7,7 +7,7 @@ import pytest
 from roost_engine.domain.actions import Action, LetGo, Wait
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn
+from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
@@ -33,8 +33,8 @@ class Tables:
         self.table.cluster.apply_node(node("a"))
         self.actions: list[Action] = []
 
-    def queue(self, spec: JobSpec, at_s: float = 0.0) -> JobRecord:
-        self.table.queue_job(spec, at_s, self.actions)
+    def queue(self, spec: JobSpec, at_s: float = 0.0, wait: WaitSoFar | None = None) -> JobRecord:
+        self.table.queue_job(spec, at_s, self.actions, wait)
         self.table.check_invariants()
         return self.table.jobs[spec.job_id]
 
@@ -337,3 +337,65 @@ def test_the_invariants_catch_two_placed_jobs_on_one_gpu(tables: Tables) -> None
     tables.place(ONE)
     with pytest.raises(AssertionError, match="a GPU 0: 1 and 2"):
         tables.place(TWO)
+
+
+# -- waits that began before the engine --------------------------------------------------------
+
+
+def test_a_wait_of_an_earlier_engine_goes_on() -> None:
+    tables = Tables()
+    record = tables.queue(job("1"), at_s=500.0, wait=WaitSoFar(since_s=120.0))
+    assert record.queued_s == 120.0
+    assert ONE in tables.table.queue
+    assert record.wait == WaitSoFar(since_s=120.0)
+
+
+def test_a_wait_never_begins_in_the_future() -> None:
+    record = Tables().queue(job("1"), at_s=500.0, wait=WaitSoFar(since_s=4_000.0))
+    assert record.queued_s == 500.0
+
+
+def test_a_pause_after_a_refusal_and_the_count_of_refusals_go_on() -> None:
+    earlier = Tables(refusal_limit=2)
+    earlier.queue(job("1"), at_s=10.0)
+    earlier.place(ONE, 10.0)
+    earlier.refuse(ONE, 11.0)
+    wait = earlier.table.jobs[ONE].wait
+    assert (wait.refusal_count, wait.not_before_s) == (1, 13.0)
+
+    tables = Tables(refusal_limit=2)
+    record = tables.queue(job("1"), at_s=12.0, wait=wait)
+    (told,) = waits(tables.actions).values()
+    assert (told.reason, told.until_s) == ("pauses after a refusal: node busy", 13.0)
+    assert ONE not in tables.table.queue
+    assert record.wait == wait
+    tables.table.offer_later(ONE, 13.0)
+    tables.place(ONE, 13.0)
+    tables.refuse(ONE, 14.0)
+    assert "Slurm refused 2 placements" in let_go(tables.actions)["1"]
+
+
+def test_a_pause_that_outlasts_the_begin_time_is_kept() -> None:
+    tables = Tables()
+    wait = WaitSoFar(since_s=20.0, refusal_count=1, not_before_s=30.0, pause_reason="pauses")
+    tables.queue(job("1", eligible_s=20.0), at_s=12.0, wait=wait)
+    tables.table.offer_later(ONE, 20.0)
+    assert ONE not in tables.table.queue
+    tables.table.offer_later(ONE, 30.0)
+    assert ONE in tables.table.queue
+
+
+def test_a_wait_that_the_table_knows_itself_is_not_replaced() -> None:
+    tables = Tables()
+    tables.queue(job("1"), at_s=10.0)
+    assert tables.queue(job("1"), at_s=12.0, wait=WaitSoFar(since_s=1.0)).queued_s == 10.0
+
+
+def test_a_job_that_ran_before_the_engine_keeps_the_length_of_its_wait() -> None:
+    tables = Tables()
+    event = JobStarted(
+        at_s=50.0, job_id=ONE, shares=(share("a", 0),), job=job("1"), since_s=30.0, queued_s=10.0
+    )
+    record = tables.table.start(event)
+    assert record is not None
+    assert (record.queued_s, record.started_s) == (10.0, 30.0)

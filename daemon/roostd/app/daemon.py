@@ -18,6 +18,7 @@ from roost_engine.engine import Engine
 from roost_engine.plugins import Policies
 from roost_formats.journal.journal import Limits
 from roostd.app.applier import Applier
+from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.gauges import set_gauges, status_line
 from roostd.app.journal_opening import JournalOpener
@@ -158,6 +159,7 @@ class Daemon:
             board=board,
             started_s=clock.now_s(),
             journal_fault=opened.fault,
+            earlier_waits=read_waits(opened.journal),
         )
         self.knowledge = KnowledgeKeeper.resume(opened.journal, self.state, self.recorder)
         self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)

@@ -12,6 +12,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import RunHead
 from roost_formats.models.score import load_score_policy
+from roostd.app.earlier_waits import waits_of
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config
@@ -42,7 +43,10 @@ class EngineRuns:
         self.speeds = speeds
 
     def begin(self) -> None:
-        """Replace the engine by a fresh one; the old engine's placements can still be explained."""
+        """Replace the engine by a fresh one, which continues the waits of the old engine.
+
+        The old engine's placements can still be explained.
+        """
         state = self._state
         score = self._load_score()
         config = self._engine_config()
@@ -50,6 +54,7 @@ class EngineRuns:
             place = state.place(job_id, record)
             if place is not None:
                 state.earlier_decisions[job_id] = place
+        state.earlier_waits.update(waits_of(state.engine))
         plugins = Plugins(
             gate=state.config.gate.to_core(),
             preemption=state.config.preemption.to_core(state.config.preempting_partitions()),

@@ -32,6 +32,7 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
+from roostd.app.earlier_waits import changed_waits, continued
 from roostd.app.recorder import Recorder
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
@@ -152,6 +153,7 @@ class DecisionLoop:
         if event.at_s < self._last_at_s:
             event = replace(event, at_s=self._last_at_s)  # a later event was applied before it
         self._last_at_s = event.at_s
+        event = continued(event, self._state)
         is_requeue = isinstance(event, JobQueued) and self._has_run(event.job.job_id)
         began_s = time.perf_counter()
         actions = self._state.engine.step(event)
@@ -160,7 +162,8 @@ class DecisionLoop:
         if any(isinstance(action, Place) for action in actions):
             self._metrics.decision_s.observe(took_s)
             failpoint.reach("after_decide")
-        ticket = self._recorder.append(event, actions)
+        waits = changed_waits(event, actions, self._state.engine)
+        ticket = self._recorder.append(event, actions, waits)
         if isinstance(event, JobQueued) and is_requeue:
             self._sink.requeued(event.job.job_id)
         for action in actions:

@@ -14,6 +14,7 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.database import DamagedJournal
 from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
+from roost_formats.journal.waits import WaitChange
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -82,15 +83,17 @@ class Recorder:
         self._is_torn = False
         self._take(head)
 
-    def append(self, event: Event, actions: tuple[Action, ...]) -> int:
-        """Record a step. Returns a ticket for `wait_durable`."""
+    def append(
+        self, event: Event, actions: tuple[Action, ...], waits: tuple[WaitChange, ...] = ()
+    ) -> int:
+        """Record a step and the waits that it changed. Returns a ticket for `wait_durable`."""
         if self._is_torn:
             self.dropped_count += 1
             return self._written_count
         if len(self._pending) >= _BACKLOG_LIMIT:
             self._tear("the disk does not keep up")
             return self._written_count
-        return self._take(Step(event, actions))
+        return self._take(Step(event, actions, waits))
 
     def write_memo(self, memo: Memo) -> int:
         """Record what the policies know. Returns a ticket for `wait_durable`."""

@@ -17,6 +17,7 @@ from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import UnknownVersion, traits_of
+from roostd.app.earlier_waits import since_submission
 from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
@@ -173,12 +174,12 @@ class SlurmWatch:
             await self._identify_slurm()
         if with_nodes or not self._nodes:
             await self._poll_nodes()
-        self._snapshot = await self._slurm.queue()
+        is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
         self._read(self._reader, at_s)
         for event in diff(before, self._view, at_s):
-            self._emit(event)
+            self._emit(since_submission(event) if is_first else event)
 
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""

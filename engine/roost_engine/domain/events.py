@@ -68,11 +68,37 @@ class GpuHealthChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitSoFar:
+    """A wait that began before the engine that continues it.
+
+    Attributes:
+        since_s: engine time at which the job began to wait.
+        declined_s: by tier, node and rack: engine time from which the job has declined GPUs farther
+            apart than that; None: it has not.
+        refusal_count: placements that Slurm refused, in a row.
+        not_before_s: end of the pause after the last refusal; 0 without one.
+        pause_reason: why the job pauses, for a human.
+    """
+
+    since_s: float
+    declined_s: tuple[float | None, float | None] = (None, None)
+    refusal_count: int = 0
+    not_before_s: float = 0.0
+    pause_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued:
-    """A job waits for GPUs, and nothing but Roost's decision keeps it from starting."""
+    """A job waits for GPUs, and nothing but Roost's decision keeps it from starting.
+
+    Attributes:
+        wait: given for a job that has waited since before the engine began; None: its wait begins
+            now, or continues as this engine knows it.
+    """
 
     at_s: float
     job: JobSpec
+    wait: WaitSoFar | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +136,7 @@ class JobStarted:
             that of the waiting job.
         preempt_class: as which Slurm's preemption knows the job: "qos:low"; "" where Slurm would
             not stop it for any job.
+        queued_s: engine time at which the wait of such a job began; None: it did not wait.
     """
 
     at_s: float
@@ -119,6 +146,7 @@ class JobStarted:
     since_s: float | None = None
     end_s: float | None = None
     preempt_class: str = ""
+    queued_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,11 @@ class DelayGate:
         job_id = offer.job.job_id
         wait = self._waits.get(job_id)
         if wait is None or wait.queued_s != offer.job.queued_s:
-            wait = self._waits[job_id] = OpenWait(offer.job.queued_s, timers, [None, None])
+            # The record knows the offers that an earlier engine made to the job.
+            declined_s = enumerate(offer.job.declined_s)
+            since_s = [at_s if target >= closest else None for target, at_s in declined_s]
+            wait = self._waits[job_id] = OpenWait(offer.job.queued_s, timers, since_s)
+            wait.was_deferred = since_s != [None, None]
         for target in range(closest, offer.tier):
             if wait.since_s[target] is None:
                 wait.since_s[target] = offer.at_s

@@ -31,6 +31,11 @@ CREATE TABLE IF NOT EXISTS place (
     sequence INTEGER NOT NULL,
     action BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS wait (
+    job_id TEXT PRIMARY KEY,
+    sequence INTEGER NOT NULL,
+    wait BLOB NOT NULL
+);
 CREATE TABLE IF NOT EXISTS run_plugins (
     run INTEGER PRIMARY KEY,
     plugins BLOB NOT NULL

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt
 from roost_engine.domain.errors import JournalError
-from roost_engine.domain.events import Event
+from roost_engine.domain.events import Event, WaitSoFar
 from roost_engine.domain.model import JobId
 from roost_formats.journal.codec import FORMAT, UnknownRecord, check_form, decode, encode
 from roost_formats.journal.database import (
@@ -31,6 +31,7 @@ from roost_formats.journal.database import (
     is_damage,
     put_aside,
 )
+from roost_formats.journal.waits import WaitChange, forget_waits, read_waits, write_waits
 
 FILE_NAME = "journal.sqlite"
 
@@ -73,10 +74,15 @@ class Memo:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the engine: what it was told, and what it answered."""
+    """One step of the engine: what it was told, and what it answered.
+
+    Attributes:
+        waits: the waits that the step has changed; empty in a step that was read.
+    """
 
     event: Event
     actions: tuple[Action, ...]
+    waits: tuple[WaitChange, ...] = ()
 
 
 Record: TypeAlias = RunHead | Step | Memo
@@ -242,6 +248,17 @@ class Journal:
             raise failure(error) from error
         return found
 
+    def waits(self) -> Mapping[JobId, WaitSoFar]:
+        """Return the waits of the jobs that had not left the queue by the newest entry.
+
+        Raises:
+            JournalError: they cannot be read.
+        """
+        try:
+            return read_waits(self._db)
+        except sqlite3.Error as error:
+            raise failure(error) from error
+
     def memo(self) -> bytes | None:
         """Return what policies had learned when it was last written; None if it never was.
 
@@ -279,6 +296,7 @@ class Journal:
                     self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
                     self._db.execute("DELETE FROM run_policies WHERE run = ?", (run,))
                     self._forget_places()
+                    forget_waits(self._db)
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
         except sqlite3.Error as error:
             raise failure(error) from error
@@ -348,6 +366,7 @@ class Journal:
                     "INSERT OR REPLACE INTO place VALUES (?, ?, ?)",
                     (action.job_id, cursor.lastrowid, encode(action)),
                 )
+        write_waits(self._db, cursor.lastrowid or 0, step.waits)
 
     def _sync_fully(self, wanted: bool) -> None:
         if wanted != self._is_full_sync:
@@ -381,6 +400,7 @@ class Journal:
             self._write_head(_NO_HEAD)
             self._db.execute("INSERT INTO entry (run, event, actions) VALUES (0, x'', x'')")
             self._db.execute("INSERT OR REPLACE INTO place VALUES ('', 0, x'')")
+            write_waits(self._db, 0, [(JobId(""), WaitSoFar(since_s=0.0))])
             self._write_memo(Memo(b""))
         finally:
             if self._db.in_transaction:  # SQLite itself takes back what met a full disk

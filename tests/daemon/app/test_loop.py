@@ -24,6 +24,7 @@ from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import FailingScore
 from roost_formats.journal.journal import Step
+from roost_formats.journal.waits import WaitChange
 from roostd.app.loop import DecisionLoop
 from roostd.app.recorder import Recorder
 from roostd.ops.metrics import Metrics
@@ -63,9 +64,11 @@ class KeepingRecorder(Recorder):
         super().__init__(None, fault="no disk")
         self.steps: list[Step] = []
 
-    def append(self, event: Event, actions: tuple[Action, ...]) -> int:
+    def append(
+        self, event: Event, actions: tuple[Action, ...], waits: tuple[WaitChange, ...] = ()
+    ) -> int:
         """See Recorder."""
-        self.steps.append(Step(event, actions))
+        self.steps.append(Step(event, actions, waits))
         return len(self.steps)
 
 

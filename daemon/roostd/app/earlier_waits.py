@@ -1,0 +1,104 @@
+"""Waits that outlive an engine: a fresh engine continues each of them where it stood.
+
+A reload and a new run of the journal take them from the engine before, a start of the daemon from
+the journal. There, a job of which the journal has nothing counts from its submission.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from roost_engine.domain.actions import Action, LetGo, Wait
+from roost_engine.domain.errors import JournalError
+from roost_engine.domain.events import (
+    Event,
+    JobChanged,
+    JobEnded,
+    JobQueued,
+    JobStarted,
+    JobWithdrawn,
+    WaitSoFar,
+)
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine
+from roost_engine.job_record import JobState
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.waits import WaitChange
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+_ROUNDING_S = 1.0  # Slurm gives submission times in whole seconds
+
+
+def read_waits(journal: Journal | None) -> dict[JobId, WaitSoFar]:
+    """Return the waits that the journal has; none where it cannot be read."""
+    try:
+        return {} if journal is None else dict(journal.waits())
+    except JournalError as error:
+        _log.warning("waits_lost", error=str(error))
+        return {}
+
+
+def waits_of(engine: Engine) -> dict[JobId, WaitSoFar]:
+    """Return the wait of each job that waits, starts or runs under Roost."""
+    return {
+        job_id: record.wait
+        for job_id, record in engine.records()
+        if record.state is not JobState.LET_GO
+    }
+
+
+def changed_waits(
+    event: Event, actions: Sequence[Action], engine: Engine
+) -> tuple[WaitChange, ...]:
+    """Return the waits that a step has changed: what the journal must have for the next daemon."""
+    waiting = [action.job_id for action in actions if isinstance(action, Wait)]
+    left = [action.job_id for action in actions if isinstance(action, LetGo)]
+    if isinstance(event, JobQueued | JobChanged):
+        waiting.append(event.job.job_id)
+    elif isinstance(event, JobEnded | JobWithdrawn):
+        left.append(event.job_id)
+    changes: dict[JobId, WaitSoFar | None] = {
+        job_id: engine.record(job_id).wait for job_id in waiting
+    }
+    return tuple((changes | dict.fromkeys(left)).items())
+
+
+def since_submission(event: Event) -> Event:
+    """Let a job that a daemon finds waiting at its start count from its submission."""
+    if isinstance(event, JobQueued):
+        return replace(event, wait=WaitSoFar(since_s=event.job.submit_s))
+    return event
+
+
+def continued(event: Event, state: DaemonState) -> Event:
+    """Return an event with the wait of its job, if the wait began before the present engine.
+
+    Each wait is continued once: what follows is the present engine's knowledge.
+    """
+    waits = state.earlier_waits
+    match event:
+        case JobQueued():
+            return _continued(event, waits.pop(event.job.job_id, None), state)
+        case JobStarted():
+            wait = waits.pop(event.job_id, None)
+            if wait is not None and event.job is not None and event.since_s is not None:
+                return replace(event, queued_s=min(wait.since_s, event.since_s))
+        case JobEnded() | JobWithdrawn():
+            waits.pop(event.job_id, None)
+    return event
+
+
+def _continued(event: JobQueued, known: WaitSoFar | None, state: DaemonState) -> JobQueued:
+    job = event.job
+    if known is not None and known.since_s + _ROUNDING_S < job.submit_s <= event.at_s:
+        known = None  # Slurm has requeued the job since, or given its number to another job
+    wait = known or event.wait
+    if wait is None:
+        return event
+    is_pause = state.settle_until_s.get(job.job_id) == job.eligible_s
+    if job.eligible_s and job.eligible_s > wait.since_s and not is_pause:
+        wait = replace(wait, since_s=job.eligible_s)  # its user wants it to begin later
+    return replace(event, wait=wait)
