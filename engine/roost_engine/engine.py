@@ -381,7 +381,10 @@ class Engine:
     # -- time ------------------------------------------------------------------------------
 
     def _ring_alarms(self, at_s: float, actions: list[Action]) -> None:
-        """Refuse placements that Slurm has not started in time; offer GPUs to jobs that paused."""
+        """Refuse placements that Slurm has not started in time; offer GPUs to jobs that paused.
+
+        A job that can only have certain GPU indices is released to Slurm once it is overdue.
+        """
         table = self._table
         while table.alarms and table.alarms[0][0] <= at_s:
             job_id = heappop(table.alarms)[1]
@@ -390,7 +393,9 @@ class Engine:
                     timeout = f"Slurm did not start it in {self.config.start_timeout_s:g} s"
                     table.refuse(job_id, timeout, at_s, actions)
             elif job_id in table.waiting:
-                if not self._standing.give_up(job_id, at_s, actions):
+                if table.is_overdue(job_id, at_s):
+                    table.hand_over(job_id, at_s, actions)
+                elif not self._standing.give_up(job_id, at_s, actions):
                     table.offer_later(job_id, at_s)
             elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)

@@ -85,6 +85,8 @@ class JobRecord:
         until_s: when a waiting job is decided at the latest, if that is known.
         declined_s: by tier, node and rack: engine time from which, in the present wait, it has
             declined GPUs farther apart than that; None: it has not.
+        hand_over_at_s: when it is released to plain Slurm if it has not got the only GPU indices
+            that it can have; None: it can have any.
         last_try: the candidates, or the lack of any, of the last try.
         placement: what was chosen, also in shadow mode.
         decision: how it was chosen.
@@ -117,6 +119,7 @@ class JobRecord:
     refusal_count: int = 0
     not_before_s: float = 0.0
     start_deadline_s: float = 0.0
+    hand_over_at_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
     earlier_run_s: float = 0.0
@@ -187,6 +190,12 @@ class JobRecord:
         return self._work_s(at_s) / run_s
 
     @property
+    def indices_in_words(self) -> str:
+        """Its fixed indices, and why it can have no others, for a human."""
+        indices = ",".join(map(str, self.spec.fixed_indices))
+        return f"{indices} of a node, the only ones that this Slurm still gives it,"
+
+    @property
     def wait(self) -> WaitSoFar:
         """Its present wait, for an engine that continues it; of a running job, its last wait."""
         pauses = self.state is JobState.WAITING and self.until_s == self.not_before_s
@@ -196,13 +205,14 @@ class JobRecord:
             refusal_count=self.refusal_count,
             not_before_s=self.not_before_s,
             pause_reason=self.reason if pauses else "",
+            hand_over_at_s=self.hand_over_at_s,
         )
 
     def continue_wait(self, wait: WaitSoFar, at_s: float) -> None:
         """Continue a wait that began before this engine."""
         self.queued_s = min(wait.since_s, max(at_s, self.spec.eligible_s))
         self.declined_s, self.refusal_count = wait.declined_s, wait.refusal_count
-        self.not_before_s = wait.not_before_s
+        self.not_before_s, self.hand_over_at_s = wait.not_before_s, wait.hand_over_at_s
 
     def note_declined(self, tier: Tier, at_s: float) -> None:
         """Note that it has declined GPUs of this tier, in the hope of closer ones."""

@@ -116,6 +116,7 @@ class JobTable:
         self.jobs[job_id] = record
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None
+        self._limit_fixed(record, at_s)
         if record.not_before_s > at_s:
             self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
@@ -127,14 +128,37 @@ class JobTable:
             self.queue.add(record, at_s)
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
-        """Apply a change of a waiting job: another request, or only an aged priority."""
+        """Apply a change of a waiting job: another request, an aged priority, or fixed indices."""
         known = self.jobs.get(job.job_id)
         if known is None or not _asks_the_same(known.spec, job):
             self.queue_job(job, at_s, actions)
             return
-        known.spec = job  # only its priority aged
+        known.spec = job
+        self._limit_fixed(known, at_s)
         if job.job_id in self.queue:
             self.queue.add(known, at_s)
+
+    def _limit_fixed(self, record: JobRecord, at_s: float) -> None:
+        """Limit the time that a waiting job waits for the only GPU indices that it can have."""
+        job = record.spec
+        if not job.fixed_indices:
+            record.hand_over_at_s = None
+        elif job.binding and record.state is JobState.WAITING:
+            if record.hand_over_at_s is None:
+                since_s = max(at_s, job.eligible_s, record.not_before_s)
+                record.hand_over_at_s = since_s + self.config.hand_over_s
+            self.alarm(record.hand_over_at_s, job.job_id)
+
+    def is_overdue(self, job_id: JobId, at_s: float) -> bool:
+        """Whether a waiting job has not got the only GPU indices that it can have in time."""
+        hand_over_at_s = self.jobs[job_id].hand_over_at_s
+        return hand_over_at_s is not None and hand_over_at_s <= at_s
+
+    def hand_over(self, job_id: JobId, at_s: float, actions: list[Action]) -> None:
+        """Release a job to Slurm that is overdue."""
+        record = self.jobs[job_id]
+        reason = f"no node has had GPUs {record.indices_in_words} free in time"
+        self.release_to_slurm(job_id, record, reason, at_s, actions)
 
     def offer_later(self, job_id: JobId, at_s: float) -> None:
         """Queue a waiting job for the next pass, if it may be offered GPUs by now."""
@@ -265,6 +289,7 @@ class JobTable:
         pause_s = self.config.refusal_backoff_s * 2 ** (record.refusal_count - 1)
         record.state = JobState.WAITING
         record.not_before_s = at_s + min(pause_s, MAX_BACKOFF_S)
+        self._limit_fixed(record, at_s)
         self.waiting[job_id] = None
         self.alarm(record.not_before_s, job_id)
         self.wait(job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
@@ -278,6 +303,7 @@ class JobTable:
         self.quotas.hold(record.spec)
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.standing = None
+        record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s
         self.alarm(record.start_deadline_s, job_id)
 
@@ -303,8 +329,12 @@ class JobTable:
     ) -> None:
         """Note that a job waits for capacity, and what its last try found."""
         record.last_try = failure
-        if record.standing is None:
-            self.wait(job_id, record, capacity_wanted(record.spec.shapes[0]), None, actions)
+        if record.standing is not None:
+            return
+        wanted = capacity_wanted(record.spec.shapes[0])
+        if record.spec.fixed_indices:
+            wanted = f"waits for GPUs {record.indices_in_words}".rstrip(",")
+        self.wait(job_id, record, wanted, record.hand_over_at_s, actions)
 
     def wait_with(self, job_id: JobId, group: Group, actions: list[Action]) -> None:
         """Report why a group waits for one of its jobs: for capacity, or for one of Slurm's limits.
@@ -440,4 +470,5 @@ def _exclusions(last_try: Candidates | None) -> Exclusions:
 
 
 def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
-    return replace(one, priority=other.priority) == other
+    same = replace(one, priority=other.priority, fixed_indices=other.fixed_indices)
+    return same == other

@@ -994,3 +994,79 @@ def test_link_use_of_running_jobs_is_stored_until_they_stop(
 def test_a_gate_without_timers_ignores_pins(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     assert harness.feed(TimerPinned(at_s=0.0, timer="rack", pinned_s=5.0)) == ()
+
+
+# -- a job that can only have certain GPU indices ------------------------------------------------
+
+
+def fixed(job_id: str, *indices: int, nodes: int = 1) -> JobSpec:
+    spec = job(job_id, gpus=len(indices), nodes=nodes)
+    return replace(spec, fixed_indices=indices)
+
+
+def test_a_job_with_fixed_indices_gets_just_these_on_any_node(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a"), node("b")], bridges())
+    harness.start_elsewhere("x", share("a", 1))
+    harness.queue(fixed("1", 1, 4))  # 0 and 1 would be better linked
+    assert harness.placement("1").nodes == ("b",)
+    assert harness.placement("1").gpu_indices == (1, 4)
+
+
+def test_a_gang_with_fixed_indices_gets_just_these_on_each_node(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node(name) for name in "abc"], bridges())
+    harness.start_elsewhere("x", share("a", 5))
+    harness.queue(fixed("1", 2, 5, nodes=2))
+    assert harness.placement("1").nodes == ("b", "c")
+    assert harness.placement("1").gpu_indices == (2, 5)
+
+
+def test_a_job_with_fixed_indices_is_tried_again_when_they_are_free(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")])
+    harness.start_elsewhere("x", share("a", 0))
+    harness.start_elsewhere("y", share("a", 7))
+    harness.queue(fixed("1", 0), job("2"))
+    assert harness.state("1") is JobState.WAITING
+    assert harness.state("2") is JobState.PLACING, "a job that may have any GPU is not held up"
+    excluded = dict(harness.engine.record(JobId("1")).exclusions)
+    assert excluded == {"the only GPU indices that it can have are taken": 1}
+    harness.end("y")
+    assert harness.state("1") is JobState.WAITING
+    harness.end("x")
+    assert harness.placement("1").gpu_indices == (0,)
+
+
+def test_a_job_whose_fixed_indices_stay_busy_is_released_to_slurm(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], config=EngineConfig(hand_over_s=12.0))
+    harness.start_elsewhere("x", share("a", 0, 3))
+    harness.advance(5.0)
+    harness.queue(fixed("1", 0, 3))
+    assert harness.engine.record(JobId("1")).until_s == 17.0
+    harness.advance(16.0)
+    assert harness.state("1") is JobState.WAITING
+    harness.advance(17.0)
+    assert harness.state("1") is JobState.LET_GO
+    assert "GPUs 0,3 of a node" in harness.reason("1")
+
+
+def test_a_refused_job_with_fixed_indices_is_handed_over_only_after_its_time(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a"), node("b")], config=EngineConfig(hand_over_s=5.0))
+    harness.queue(fixed("1", 0))
+    harness.advance(6.0)  # being placed: it is not handed over meanwhile
+    assert harness.state("1") is JobState.PLACING
+    harness.refuse("1")
+    harness.start_elsewhere("x", share("a", 0))
+    harness.start_elsewhere("y", share("b", 0))
+    harness.advance(12.0)  # its pause was over at 8 s
+    assert harness.state("1") is JobState.WAITING
+    harness.advance(13.0)
+    assert harness.state("1") is JobState.LET_GO

@@ -1,5 +1,6 @@
 """job_table: one state a job, and what follows when it changes."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -399,3 +400,47 @@ def test_a_job_that_ran_before_the_engine_keeps_the_length_of_its_wait() -> None
     record = tables.table.start(event)
     assert record is not None
     assert (record.queued_s, record.started_s) == (10.0, 30.0)
+
+
+# -- jobs that can only have certain GPU indices -------------------------------------------------
+
+
+def fixed(job_id: str, *indices: int) -> JobSpec:
+    return replace(job(job_id, gpus=len(indices)), fixed_indices=indices)
+
+
+def test_a_pin_that_slurm_makes_permanent_disturbs_no_placement_and_no_pause() -> None:
+    tables = Tables()
+    tables.queue(job("1", gpus=2))
+    tables.place(ONE, 0.0, 0, 1)
+    tables.table.change(fixed("1", 0, 1), 1.0, tables.actions)
+    record = tables.table.jobs[ONE]
+    assert (record.state, record.hand_over_at_s) == (JobState.PLACING, None)
+    tables.refuse(ONE, 10.0)
+    assert record.hand_over_at_s == 42.0  # 30 s after the pause of 2 s
+    tables.table.offer_later(ONE, 12.0)
+    tables.table.change(replace(fixed("1", 0, 1), priority=9), 13.0, tables.actions)
+    assert tables.table.jobs[ONE] is record
+    assert (record.refusal_count, record.hand_over_at_s) == (1, 42.0)
+    assert not tables.table.is_overdue(ONE, 41.9)
+    assert tables.table.is_overdue(ONE, 42.0)
+
+
+def test_the_time_limit_of_fixed_indices_outlives_the_engine() -> None:
+    tables = Tables()
+    record = tables.queue(fixed("1", 2), at_s=5.0)
+    assert record.hand_over_at_s == 35.0
+    again = Tables().queue(fixed("1", 2), at_s=20.0, wait=record.wait)
+    assert again.hand_over_at_s == 35.0
+
+
+def test_a_job_that_may_have_any_gpus_again_has_no_time_limit() -> None:
+    tables = Tables()
+    record = tables.queue(fixed("1", 2))
+    tables.table.change(job("1"), 1.0, tables.actions)
+    assert record.hand_over_at_s is None
+
+
+def test_a_job_that_roost_only_advises_is_not_handed_over() -> None:
+    record = Tables().queue(replace(fixed("1", 2), binding=False))
+    assert record.hand_over_at_s is None

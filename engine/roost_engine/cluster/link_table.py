@@ -163,6 +163,25 @@ class LinkTable:
             found = self._choices[key] = self._choose(free_mask, gpu_count)
         return found
 
+    def only(self, free_mask: int, mask: int) -> SubsetChoice:
+        """One subset of a free set as a choice, for a job that can have no other."""
+        masks = np.array([mask], dtype=np.int64)
+        size = mask.bit_count()
+        lost = self.fragmentation(free_mask, masks)
+        left = int(self.popcount[free_mask]) - size
+        static = self.static_features(masks, lost, left)
+        return SubsetChoice(
+            free_mask=free_mask,
+            masks=masks,
+            link_score=int(self.set_scores[mask]),
+            ideal_link_score=self.best_score(self.full_mask, size),
+            static=static,
+            neighbours=self.neighbour_weights(masks),
+            best_static_score=float(
+                weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None]).max()
+            ),
+        )
+
     def static_scores(self, free_masks: NDArray[np.int64], gpu_count: int) -> NDArray[np.float32]:
         """Best load-free heuristic score of each free set, filled in as free sets come up.
 

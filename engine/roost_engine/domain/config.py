@@ -24,10 +24,11 @@ class EngineConfig:
             within this time.
         refusal_backoff_s: pause of a job after its first refusal; it doubles with each refusal.
         refusal_limit: after this many refusals in a row the job is released to plain Slurm.
+        hand_over_s: a job is released to plain Slurm after one of Slurm's limits has kept it
+            waiting this long, or if it can only have certain GPU indices and has not got them
+            within this time.
         window_count: how many jobs of the queue one pass tries; the next pass continues there.
         ended_job_count: how many ended jobs are remembered, so that they can be explained.
-        hand_over_s: a job that one of Slurm's limits has kept waiting this long is released to
-            plain Slurm.
         standing_pins: whether a waiting job may be pinned to GPUs that are still busy: the first
             job in order without capacity is, and with it each job for which Slurm preempts.
     """
@@ -38,7 +39,7 @@ class EngineConfig:
     stop_timeout_s: float = 60.0
     refusal_backoff_s: float = 2.0
     refusal_limit: int = 6
+    hand_over_s: float = 30.0
     window_count: int = 1000
     ended_job_count: int = 1000
-    hand_over_s: float = 30.0
     standing_pins: bool = False

@@ -78,6 +78,8 @@ class WaitSoFar:
         refusal_count: placements that Slurm refused, in a row.
         not_before_s: end of the pause after the last refusal; 0 without one.
         pause_reason: why the job pauses, for a human.
+        hand_over_at_s: when the job is released to plain Slurm if it has not got the only GPU
+            indices that it can have; None: it can have any.
     """
 
     since_s: float
@@ -85,6 +87,7 @@ class WaitSoFar:
     refusal_count: int = 0
     not_before_s: float = 0.0
     pause_reason: str = ""
+    hand_over_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class JobSpec:
     checkpoint_s: float | None = None  # between its checkpoints; None: it must not be stopped
     quotas: tuple[QuotaUse, ...] = ()  # every limit of Slurm's that the job counts against
     preempts: tuple[str, ...] = ()  # classes of running jobs that Slurm would stop for it
+    fixed_indices: tuple[int, ...] = ()  # ascending; all that it can have on a node; empty: any
 
     @property
     def gpu_count(self) -> int:

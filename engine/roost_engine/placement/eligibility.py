@@ -11,14 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.link_table import MAX_GPUS, popcounts
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set, node_set_where
+from roost_engine.cluster.link_table import MAX_GPUS, mask_of, popcounts
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set, node_set_where
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobSpec, NodeName, Shape
 
 RESERVED = "kept free for a job that waits longer"
 POPCOUNT = popcounts(MAX_GPUS)
-_SHORTAGES = ("too few free GPUs", "too few free CPUs", "too little free memory")
+_SHORTAGES = (
+    "too few free GPUs",
+    "too few free CPUs",
+    "too little free memory",
+    "the only GPU indices that it can have are taken",
+)
 _MEMO_LIMIT = 256  # demands; each costs a bit a node
 _Number = TypeVar("_Number", np.float32, np.float64, np.int64)
 
@@ -54,14 +59,15 @@ class Capacity(NamedTuple):
         reserved: the nodes that have capacity and are reserved for a job that is served earlier.
         node_count: of `nodes`.
         usable: the nodes that the shape could use if they were idle.
-        enough: the nodes with enough free GPUs, with enough free CPUs, with enough free memory.
+        enough: the nodes with enough free GPUs, with enough free CPUs, with enough free memory,
+            with the job's fixed indices free.
     """
 
     nodes: NodeSet
     reserved: NodeSet
     node_count: int
     usable: "UsableNodes"
-    enough: tuple[NodeSet, NodeSet, NodeSet]
+    enough: tuple[NodeSet, NodeSet, NodeSet, NodeSet]
 
     def hints(self, shape: Shape) -> tuple[Hint, ...]:
         """Return what could make a failed search for the shape succeed."""
@@ -101,19 +107,32 @@ def capacity_for(
     gpus = cluster.gpu_free.at_least[shape.gpus_per_node]
     cpus = cluster.cpu_free.at_least[shape.cpus_per_node]
     memory = cluster.memory_free.at_least[shape.memory_per_node_bytes]
-    found = usable.nodes & gpus & cpus & memory
+    fixed = nodes_with_indices(cluster, job, shape) if job.fixed_indices else EVERY_NODE
+    found = usable.nodes & gpus & cpus & memory & fixed
     free = found & ~reserved
-    return Capacity(free, found & reserved, free.bit_count(), usable, (gpus, cpus, memory))
+    return Capacity(free, found & reserved, free.bit_count(), usable, (gpus, cpus, memory, fixed))
 
 
 def nodes_with_capacity(cluster: Cluster, job: JobSpec, shape: Shape) -> NodeSet:
     """Return the nodes of capacity_for() where nothing is reserved."""
-    return (
+    nodes = (
         _usable_nodes(cluster, job, shape).nodes
         & cluster.gpu_free.at_least[shape.gpus_per_node]
         & cluster.cpu_free.at_least[shape.cpus_per_node]
         & cluster.memory_free.at_least[shape.memory_per_node_bytes]
     )
+    return nodes & nodes_with_indices(cluster, job, shape) if job.fixed_indices else nodes
+
+
+def nodes_with_indices(cluster: Cluster, job: JobSpec, shape: Shape) -> NodeSet:
+    """Return the nodes on which the fixed indices of a job are free; none for another GPU count."""
+    nodes = NO_NODES
+    if shape.gpus_per_node == len(job.fixed_indices):
+        mask = mask_of(job.fixed_indices)
+        for group in cluster.groups:
+            if group.free & mask == mask:
+                nodes |= group.nodes
+    return nodes
 
 
 def hints_in(cluster: Cluster, job: JobSpec, nodes: NodeSet, same_gpus: bool = False) -> list[Hint]:

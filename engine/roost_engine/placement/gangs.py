@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import weighted_sums
-from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, subsets
+from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, mask_of, subsets
 from roost_engine.cluster.node_sets import NodeSet, node_array, nodes_in
 from roost_engine.domain.model import Shape
 from roost_engine.domain.tier import Tier
@@ -37,7 +37,11 @@ class _Required(NamedTuple):
 
 
 def find_gangs(
-    cluster: Cluster, shape: Shape, nodes: NodeSet, required: NodeSet
+    cluster: Cluster,
+    shape: Shape,
+    nodes: NodeSet,
+    required: NodeSet,
+    fixed_indices: tuple[int, ...] = (),
 ) -> Sequence[GangOption]:
     """List the best-linked gangs, those within one rack first.
 
@@ -46,6 +50,8 @@ def find_gangs(
         shape: how many nodes, and how many GPUs on each.
         nodes: those with capacity, enough of them.
         required: those of them that the gang must hold.
+        fixed_indices: the only GPU indices that the job can have, free on all of the nodes; empty:
+            any.
     """
     counts = _count_by_rack(cluster, nodes)
     racks = sorted(counts, key=counts.__getitem__, reverse=True)  # of equals, the lower id first
@@ -63,9 +69,10 @@ def find_gangs(
     ]
     if len(racks) > 1:
         scopes.append(scope_of(cluster, nodes & ~required, racks) if required else everything)
-    found: dict[tuple[NodeSet, int], None] = {}
+    fixed, found = mask_of(fixed_indices), dict[tuple[NodeSet, int], None]()
     for scope in scopes:
-        for mask in _index_sets(cluster, shape, scope, needed):
+        masks = [fixed] if fixed else _index_sets(cluster, shape, scope, needed)
+        for mask in masks:
             wanted = shape.node_count - len(needed.parts)
             found.setdefault((required | scope.best(mask, wanted), mask))
     gangs = [_option(cluster, chosen, mask) for chosen, mask in found]

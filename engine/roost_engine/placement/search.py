@@ -17,10 +17,15 @@ import numpy as np
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import HEURISTIC_WEIGHTS, weighted_sums
-from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, LOAD_COLUMNS, SubsetChoice
+from roost_engine.cluster.link_table import (
+    LOAD_COLUMN_COUNT,
+    LOAD_COLUMNS,
+    SubsetChoice,
+    mask_of,
+)
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_groups import NodeGroup
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_array
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, node_array, nodes_in
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec, Shape
@@ -119,12 +124,12 @@ def _search(
         return NoCapacity(shape, capacity)
     options: Sequence[Option]
     if shape.node_count == 1:
-        options = find_nodes(cluster, shape.gpus_per_node, capacity.nodes)
+        options = _single_nodes(cluster, job, shape, capacity.nodes)
     else:
         required = required_set(cluster, job, capacity.nodes)
         if required is None:
             return NoCapacity(shape, capacity, ("not in the job's node list", capacity.node_count))
-        options = find_gangs(cluster, shape, capacity.nodes, required)
+        options = find_gangs(cluster, shape, capacity.nodes, required, job.fixed_indices)
         if not options:
             why = "no index set is free on enough nodes", capacity.node_count
             return NoCapacity(shape, capacity, why)
@@ -132,6 +137,51 @@ def _search(
 
 
 # -- one node ----------------------------------------------------------------------------------
+
+
+def _single_nodes(
+    cluster: Cluster, job: JobSpec, shape: Shape, nodes: NodeSet
+) -> Sequence[NodeOption]:
+    if job.fixed_indices:
+        return find_nodes_with(cluster, job.fixed_indices, nodes)
+    return find_nodes(cluster, shape.gpus_per_node, nodes)
+
+
+def find_nodes_with(
+    cluster: Cluster, gpu_indices: tuple[int, ...], nodes: NodeSet
+) -> Sequence[NodeOption]:
+    """List the best few single nodes for a job that can only have these GPU indices.
+
+    Nodes are compared by the heuristic's score, load left out. Ties go to the lower node index.
+
+    Args:
+        cluster: the nodes.
+        gpu_indices: ascending.
+        nodes: those on which the GPUs are free, one or more.
+    """
+    mask, chosen = mask_of(gpu_indices), list[NodeOption]()
+    options = [
+        NodeOption(some, group.kind, cluster.tables[group.kind].only(group.free, mask))
+        for group, some in cluster.groups.among(nodes).items()
+    ]
+    options.sort(key=lambda option: -option.choice.best_static_score)
+    missing = NODE_COUNT
+    for option in options:
+        if missing:
+            first = first_nodes(option.nodes, missing)
+            chosen.append(option._replace(nodes=first))
+            missing -= first.bit_count()
+    return _with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
+
+
+def _with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
+    """Split options into single nodes, each with the load around its subsets."""
+    single = [
+        option._replace(nodes=1 << node) for option in options for node in nodes_in(option.nodes)
+    ]
+    nodes = [node for option in options for node in nodes_in(option.nodes)]
+    around = _loads(cluster.loads, nodes, [option.choice for option in single])
+    return [option._replace(load=load) for option, load in zip(single, around, strict=True)]
 
 
 def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:

@@ -37,6 +37,7 @@ class Demand(NamedTuple):
     priority_tier: int
     quotas: tuple[QuotaUse, ...]
     preempts: tuple[str, ...]
+    fixed_indices: tuple[int, ...]
 
 
 def demand_of(job: JobSpec) -> Demand:
@@ -50,6 +51,7 @@ def demand_of(job: JobSpec) -> Demand:
         job.priority_tier,
         job.quotas,
         job.preempts,
+        job.fixed_indices,
     )
 
 
