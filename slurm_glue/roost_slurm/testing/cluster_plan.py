@@ -8,6 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from roost_slurm.testing.site_plan import (
+    AccountingPlan,
+    PowerSavingPlan,
+    PreemptPlan,
+    PriorityPlan,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
@@ -85,6 +92,11 @@ class ClusterPlan:
     prolog_flags: str = "Alloc"
     prolog_epilog_timeout_s: int = 30
     kill_wait_s: int = 2
+    licenses: str = ""  # as in slurm.conf: "ansys:2,matlab:10"
+    accounting: AccountingPlan | None = None
+    priority: PriorityPlan | None = None
+    preempt: PreemptPlan | None = None
+    power_saving: PowerSavingPlan | None = None
     extra_lines: tuple[str, ...] = ()  # of slurm.conf
 
     @classmethod
@@ -125,6 +137,21 @@ class RunFolder:
         """The socket of the cluster's own munged."""
         return self.root / "munge" / "socket"
 
+    @property
+    def suspend(self) -> Path:
+        """SuspendProgram."""
+        return self.etc / "suspend.sh"
+
+    @property
+    def resume(self) -> Path:
+        """ResumeProgram."""
+        return self.etc / "resume.sh"
+
+    @property
+    def power_log(self) -> Path:
+        """What suspend and resume were asked for."""
+        return self.log / "power.log"
+
     def device(self, index: int) -> Path:
         """A character device that stands for a GPU."""
         return self.root / "dev" / f"nvidia{index}"
@@ -134,6 +161,8 @@ def slurm_conf(
     plan: ClusterPlan, folder: RunFolder, first_port: int, *, loopback_only: bool = True
 ) -> str:
     """Render slurm.conf; the controller listens on first_port, node i on first_port + 1 + i.
+
+    slurmdbd, where there is one, listens on the port after the nodes'.
 
     With `loopback_only` each daemon listens on the address that this machine's own name resolves
     to, which must be 127.0.0.1; else on every interface.
@@ -175,10 +204,24 @@ def slurm_conf(
     if plan.job_submit_lua is not None:
         lines.append("JobSubmitPlugins=lua")
     lines += plan.hooks.lines()
+    lines += _site_lines(plan, folder, first_port + 1 + len(plan.nodes))
     lines += plan.extra_lines
     lines += [_node_line(node, first_port + 1 + i) for i, node in enumerate(plan.nodes)]
     lines += [_partition_line(part, i == 0) for i, part in enumerate(plan.partitions)]
     return "\n".join(lines) + "\n"
+
+
+def _site_lines(plan: ClusterPlan, folder: RunFolder, slurmdbd_port: int) -> list[str]:
+    lines = [f"Licenses={plan.licenses}"] if plan.licenses else []
+    if plan.accounting is not None:
+        lines += plan.accounting.lines(slurmdbd_port, folder.munge_socket)
+    if plan.priority is not None:
+        lines += plan.priority.lines()
+    if plan.preempt is not None:
+        lines += plan.preempt.lines()
+    if plan.power_saving is not None:
+        lines += plan.power_saving.lines(folder.suspend, folder.resume)
+    return lines
 
 
 def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:

@@ -5,7 +5,6 @@ clusters live side by side, and beside a real one. Where the machine's name reso
 nothing listens outside the loopback interface.
 """
 
-import contextlib
 import os
 import pwd
 import random
@@ -21,8 +20,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from roost_slurm.testing import cluster_plan
+from roost_slurm.hostlist import expand
+from roost_slurm.testing import accounting, cluster_plan
+from roost_slurm.testing.accounting import LocalAccounting
 from roost_slurm.testing.cluster_plan import ClusterPlan, RunFolder
+from roost_slurm.testing.job_processes import kill_jobs
 
 START_TIMEOUT_S = 40.0  # slurmd 24.11 always takes 10 s to register; 22.05 and 26.05 about 1 s
 _POLL_S = 0.05
@@ -45,16 +47,21 @@ class LocalSlurmFailed(Exception):
     """A cluster did not come up, or did not do what it was asked; carries the end of the logs."""
 
 
-def check_available() -> None:
+def check_available(*, with_accounting: bool = False) -> None:
     """Raise LocalSlurmUnavailable unless a cluster can be started here."""
-    missing = [name for name in _PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
+    programs, users, cure = [*_PROGRAMS], ["slurm", "munge"], _CURE
+    if with_accounting:
+        programs += accounting.PROGRAMS
+        users += accounting.USERS
+        cure = " ".join((cure, *accounting.PACKAGES))
+    missing = [name for name in programs if shutil.which(name, path=_SEARCH_PATH) is None]
     if missing:
-        raise LocalSlurmUnavailable(f"{', '.join(missing)} not found; cure: {_CURE}")
-    for user in ("slurm", "munge"):
+        raise LocalSlurmUnavailable(f"{', '.join(missing)} not found; cure: {cure}")
+    for user in users:
         try:
             pwd.getpwnam(user)
         except KeyError as error:
-            raise LocalSlurmUnavailable(f"no user {user!r}; cure: {_CURE}") from error
+            raise LocalSlurmUnavailable(f"no user {user!r}; cure: {cure}") from error
     if os.geteuid() != 0:
         raise LocalSlurmUnavailable("slurmd and device files need root; cure: run as root")
 
@@ -65,16 +72,18 @@ class LocalSlurm:
     Attributes:
         plan: what it looks like.
         folder: where its files are; gone after stop().
+        accounting: the running slurmdbd, where the plan asks for one.
     """
 
     def __init__(self, plan: ClusterPlan) -> None:
-        check_available()
+        check_available(with_accounting=plan.accounting is not None)
         self.plan = plan
         self._folder: RunFolder | None = None
         self._port_lock: socket.socket | None = None
         self._munged: subprocess.Popen[bytes] | None = None
         self._controller: subprocess.Popen[bytes] | None = None
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self._accounting: LocalAccounting | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -103,6 +112,13 @@ class LocalSlurm:
         return mine | {"PATH": path, "SLURM_CONF": str(self.folder.slurm_conf)}
 
     @property
+    def accounting(self) -> LocalAccounting:
+        """The cluster's slurmdbd."""
+        if self._accounting is None:
+            raise LocalSlurmFailed("the cluster has no accounting")
+        return self._accounting
+
+    @property
     def controller_pid(self) -> int:
         """Process id of slurmctld."""
         if self._controller is None:
@@ -121,6 +137,8 @@ class LocalSlurm:
     def start(self) -> None:
         """Bring the cluster up and wait until every node is idle; about a second.
 
+        With accounting it takes about 5 s.
+
         Raises:
             LocalSlurmFailed: it did not come up; nothing is left running.
         """
@@ -128,13 +146,18 @@ class LocalSlurm:
             raise LocalSlurmFailed("the cluster is running already")
         self._folder = RunFolder(Path(tempfile.mkdtemp(prefix="roost-slurm-")))
         try:
-            first_port, self._port_lock = _claim_ports(1 + len(self.plan.nodes))
+            accounting_port = 1 + len(self.plan.nodes)  # after slurmctld's and the nodes'
+            first_port, self._port_lock = _claim_ports(accounting_port + 2)
             self._write_files(first_port)
             self._start_munged()
+            if self.plan.accounting is not None:
+                self._start_accounting(first_port + accounting_port)
             self._start_controller("-c", "-i")
             for node in self.plan.nodes:
                 self.start_node(node.name)
             self._wait_until_idle()
+            if self._accounting is not None:
+                self._wait_until(self._is_registered, "slurmctld does not register with slurmdbd")
         except BaseException:
             self.stop()
             raise
@@ -150,7 +173,10 @@ class LocalSlurm:
         for daemon in daemons:
             if daemon is not None:
                 daemon.wait()
-        _kill_jobs(self._folder)
+        kill_jobs(self._folder)
+        if self._accounting is not None:
+            self._accounting.stop()
+            self._accounting = None
         self._controller = self._munged = None
         self._nodes.clear()
         if self._port_lock is not None:
@@ -176,10 +202,10 @@ class LocalSlurm:
         self.stop_controller(kill=kill)
         self.start_controller()
 
-    def start_node(self, name: str) -> None:
-        """Start the slurmd of a node."""
+    def start_node(self, name: str, *, booted: bool = False) -> None:
+        """Start the slurmd of a node; `booted`: the node has just been powered up."""
         (self.folder.root / "spool" / name).mkdir(parents=True, exist_ok=True)
-        self._nodes[name] = self._spawn("slurmd", "-D", "-N", name)
+        self._nodes[name] = self._spawn("slurmd", "-D", "-N", name, *(["-b"] if booted else []))
 
     def stop_node(self, name: str) -> None:
         """Kill the slurmd of a node, as a power cut would."""
@@ -187,14 +213,26 @@ class LocalSlurm:
         daemon.kill()
         daemon.wait()
 
+    def power_requests(self) -> list[tuple[str, str]]:
+        """What Slurm's power saving has asked for so far: ("suspend" or "resume", node)."""
+        lines = _read(self.folder.power_log).splitlines()
+        return [(verb, node) for verb, nodes in map(str.split, lines) for node in expand(nodes)]
+
     def run(
-        self, *argv: str, check: bool = True, timeout_s: float = 20.0, stdin: str | None = None
+        self,
+        *argv: str,
+        check: bool = True,
+        timeout_s: float = 20.0,
+        stdin: str | None = None,
+        user: str | None = None,
     ) -> str:
-        """Run a command against this cluster and return its stdout.
+        """Run a command against this cluster, as root or another user, and return its stdout.
 
         Raises:
             LocalSlurmFailed: it exited with another code than 0 and `check` is set.
         """
+        if user is not None:
+            argv = (*_as_user(user), *argv)
         done = subprocess.run(
             argv,
             env=self.env,
@@ -209,11 +247,11 @@ class LocalSlurm:
             raise LocalSlurmFailed(f"{' '.join(argv)}: {done.stderr.strip() or done.returncode}")
         return done.stdout
 
-    def submit(self, *options: str, script: str = "sleep 600") -> str:
+    def submit(self, *options: str, script: str = "sleep 600", user: str | None = None) -> str:
         """Submit a batch job and return its id; its output lands in `work/ID.out`."""
         script = script if script.startswith("#!") else f"#!/bin/sh\n{script}\n"
         argv = ("sbatch", "--parsable", "--output=%j.out", *options)
-        return self.run(*argv, stdin=script).strip().partition(";")[0]
+        return self.run(*argv, stdin=script, user=user).strip().partition(";")[0]
 
     def output(self, job_id: str) -> str:
         """What a job that submit() started has printed so far."""
@@ -253,6 +291,9 @@ class LocalSlurm:
         for index in range(plan.max_gpu_count):
             device = folder.device(index)
             os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(_FAKE_DEVICE_MAJOR, index))
+        for verb, program in (("suspend", folder.suspend), ("resume", folder.resume)):
+            program.write_text(f'#!/bin/sh\necho {verb} "$1" >>{folder.power_log}\n')
+            program.chmod(0o755)
         conf = cluster_plan.slurm_conf(
             plan, folder, first_port, loopback_only=_own_name_is_loopback()
         )
@@ -271,9 +312,8 @@ class LocalSlurm:
         key.chmod(0o400)
         for path in (home, key):
             shutil.chown(path, "munge", "munge")
-        as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--init-groups")
         self._munged = self._spawn(
-            *as_munge,
+            *_as_user("munge"),
             "munged",
             "--foreground",
             "--force",  # a run folder under /tmp has parents that others may write to
@@ -284,6 +324,17 @@ class LocalSlurm:
             "--num-threads=2",
         )
         self._wait_until(self.folder.munge_socket.exists, "munged makes no socket")
+
+    def _start_accounting(self, port: int) -> None:
+        self._accounting = LocalAccounting(
+            self.folder, self.env, slurmdbd_port=port, database_port=port + 1
+        )
+        self._accounting.start(self._spawn, self._wait_until)
+
+    def _is_registered(self) -> bool:
+        # Until then slurmctld knows no user and no limit.
+        known = self.accounting.sacctmgr("list", "cluster", "format=controlport")
+        return any(line not in ("", "0") for line in known.splitlines())
 
     def _start_controller(self, *options: str) -> None:
         self._controller = self._spawn("slurmctld", "-D", *options)
@@ -325,10 +376,17 @@ class LocalSlurm:
         for daemon in (self._munged, self._controller, *self._nodes.values()):
             if daemon is not None:
                 yield daemon
+        if self._accounting is not None:
+            yield from self._accounting.processes
 
     def _tail(self) -> str:
         logs = sorted(self.folder.log.glob("*.log"))
         return "\n".join(f"{log.name}: {line}" for log in logs for line in _last_lines(log))
+
+
+def _as_user(name: str) -> tuple[str, ...]:
+    entry = pwd.getpwnam(name)
+    return ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--init-groups")
 
 
 def _daemon_env(env: Mapping[str, str]) -> dict[str, str]:
@@ -365,35 +423,6 @@ def _claim_ports(count: int) -> tuple[int, socket.socket]:
             continue
         return first_port, lock
     raise LocalSlurmFailed("no free block of ports; cure: stop other throw-away clusters")
-
-
-def _kill_jobs(folder: RunFolder) -> None:
-    """Kill slurmstepd, job and hook processes of this cluster; they outlive slurmd otherwise."""
-    deadline = time.monotonic() + 5.0
-    while (pids := _job_pids(folder)) and time.monotonic() < deadline:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(_POLL_S)
-
-
-def _job_pids(folder: RunFolder) -> list[int]:
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _is_of_job(entry, str(folder.slurm_conf).encode())
-    ]
-
-
-def _is_of_job(process: Path, conf: bytes) -> bool:
-    try:
-        env = (process / "environ").read_bytes().split(b"\0")
-        is_step = (process / "comm").read_text().startswith("slurmstepd")
-    except OSError:
-        return False  # it ended meanwhile
-    # The commands and daemons that a test runs have SLURM_CONF too and must not be killed.
-    in_job = any(entry.startswith(b"SLURM_JOB_ID=") for entry in env)
-    return b"SLURM_CONF=" + conf in env and (in_job or is_step)
 
 
 def _read(path: Path) -> str:
