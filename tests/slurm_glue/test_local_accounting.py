@@ -99,7 +99,8 @@ def test_an_idle_node_is_suspended_and_resumed_for_a_job(cluster: LocalSlurm) ->
     job = cluster.submit("-p", "cloud", script="true")
     until(lambda: ("resume", "n1") in cluster.power_requests(), "n1 is resumed")
     cluster.start_node("n1", booted=True)
-    cluster.wait_for_state(job, "COMPLETED")
+    # slurmctld looks every 30 s whether the nodes of a job are up.
+    cluster.wait_for_state(job, "COMPLETED", timeout_s=45.0)
 
 
 def test_stop_ends_the_database_too() -> None:
