@@ -90,16 +90,20 @@ class Plugins:
         preemption: its numbers; None: no job is stopped.
         speeds: of the models that users may name.
         knowledge: what the policies know from the start.
+        any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
+            free on enough of them.
     """
 
     gate: DelayConfig | DallyConfig | None = None
     preemption: NetworkPreemptionConfig | None = None
     speeds: tuple[ModelSpeeds, ...] = ()
     knowledge: Knowledge = Knowledge()
+    any_gpus: bool = False
 
     def policies(self, score: ScorePolicy) -> Policies:
         """Make the policies of a fresh engine."""
-        policies = Policies(score=score, predictors=self._predictors())
+        candidates = ShapeByShape(self.any_gpus)
+        policies = Policies(candidates=candidates, score=score, predictors=self._predictors())
         return self._with_preemption(self._with_gate(policies))
 
     def _with_gate(self, policies: Policies) -> Policies:

@@ -238,15 +238,22 @@ class CandidatePolicy(Protocol):
 
 
 class ShapeByShape:
-    """The candidates of the first of the job's shapes that has any: Roost's own rule."""
+    """The candidates of the first of the job's shapes that has any: Roost's own rule.
+
+    Args:
+        any_gpus: see placement.search.first_candidates.
+    """
+
+    def __init__(self, any_gpus: bool = False) -> None:
+        self.any_gpus = any_gpus
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return first_candidates(cluster, job, reserved)
+        return first_candidates(cluster, job, reserved, self.any_gpus)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, nodes, same_gpus=True)
+        return hints_in(cluster, job, nodes, same_gpus=not self.any_gpus)
 
 
 # -- score -------------------------------------------------------------------------------------

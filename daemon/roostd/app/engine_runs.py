@@ -60,6 +60,7 @@ class EngineRuns:
             preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
             speeds=self.speeds,
             knowledge=self._knowledge.up_to_now(),
+            any_gpus=True,
         )
         state.engine = Engine(config, plugins.policies(score))
         state.policy_failures.clear()

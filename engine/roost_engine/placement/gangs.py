@@ -79,6 +79,50 @@ def find_gangs(
     return _with_loads(cluster, gangs) if gangs and nodes & cluster.loads.reported else gangs
 
 
+def find_nodes_only(
+    cluster: Cluster, shape: Shape, nodes: NodeSet, required: NodeSet
+) -> Sequence[GangOption]:
+    """Choose the nodes of a gang for which no index set is free on enough nodes.
+
+    Slurm can then be asked for the nodes only, and chooses the GPUs. The option names the
+    best-linked free GPUs of each node, which are the likely ones.
+
+    Args:
+        cluster: the nodes.
+        shape: how many nodes, and how many GPUs on each.
+        nodes: those with capacity, enough of them.
+        required: those of them that the gang must hold.
+
+    Returns:
+        One gang: of the rack with the fewest nodes that suffice, else across racks; there the
+        best-linked nodes, of equals those with the fewest free GPUs.
+    """
+    counts = _count_by_rack(cluster, nodes)
+    enough = [
+        rack
+        for rack, count in counts.items()
+        if count >= shape.node_count and not required & ~cluster.rack_nodes[rack]
+    ]
+    if enough:
+        nodes &= cluster.rack_nodes[min(enough, key=counts.__getitem__)]
+
+    def worth(node: int) -> tuple[bool, int, int, int]:
+        kind, free = cluster.free_as(node)
+        choice = cluster.tables[kind].choice(free, shape.gpus_per_node)
+        return not required >> node & 1, -choice.link_score, free.bit_count(), node
+
+    chosen = sorted(sorted(nodes_in(nodes), key=worth)[: shape.node_count])
+    parts = []
+    for node in chosen:
+        kind, free = cluster.free_as(node)
+        choice = cluster.tables[kind].choice(free, shape.gpus_per_node)
+        parts.append((kind, free, int(choice.masks[0])))
+    rack_nodes = cluster.rack_nodes[cluster.rack_of[chosen[0]]]
+    tier = Tier.CLUSTER if any(not rack_nodes >> node & 1 for node in chosen) else Tier.RACK
+    gang = GangOption(tuple(chosen), tuple(parts), tier)
+    return [gang]
+
+
 def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
     """Return how many of the nodes each rack has, by rack id, ascending; only racks with some."""
     if nodes.bit_count() <= _FEW_NODES:

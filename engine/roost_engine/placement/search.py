@@ -38,7 +38,7 @@ from roost_engine.placement.eligibility import (
     first_largest,
     required_set,
 )
-from roost_engine.placement.gangs import find_gangs
+from roost_engine.placement.gangs import find_gangs, find_nodes_only
 from roost_engine.placement.options import Load, NodeOption, Option
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
@@ -62,15 +62,24 @@ def find_candidates(
     return found if isinstance(found, Candidates) else failure(cluster, [found])
 
 
-def first_candidates(cluster: Cluster, job: JobSpec, reserved: NodeSet = NO_NODES) -> Candidates:
+def first_candidates(
+    cluster: Cluster, job: JobSpec, reserved: NodeSet = NO_NODES, any_gpus: bool = False
+) -> Candidates:
     """List the placements of the first of the job's shapes that Slurm could start now.
 
     Without any, the exclusions are those of the last shape, and of the other shapes only the
     largest number of nodes that a reservation shut out.
+
+    Args:
+        cluster: the nodes.
+        job: its shapes, partition, features and node lists count.
+        reserved: nodes reserved for a job that is served before this one.
+        any_gpus: whether a job on several nodes may have other GPUs on each of them, where no
+            index set is free on enough nodes. Slurm then chooses the GPUs.
     """
     failed = []
     for shape in job.shapes:
-        found = _search(cluster, job, shape, reserved)
+        found = _search(cluster, job, shape, reserved, any_gpus)
         if isinstance(found, Candidates):
             return found
         failed.append(found)
@@ -117,7 +126,7 @@ def _exclusions(failed: Sequence[NoCapacity]) -> Exclusions:
 
 
 def _search(
-    cluster: Cluster, job: JobSpec, shape: Shape, reserved: NodeSet
+    cluster: Cluster, job: JobSpec, shape: Shape, reserved: NodeSet, any_gpus: bool = False
 ) -> Candidates | NoCapacity:
     capacity = capacity_for(cluster, job, shape, reserved)
     if capacity.node_count < shape.node_count:
@@ -130,6 +139,8 @@ def _search(
         if required is None:
             return NoCapacity(shape, capacity, ("not in the job's node list", capacity.node_count))
         options = find_gangs(cluster, shape, capacity.nodes, required, job.fixed_indices)
+        if not options and any_gpus and not job.fixed_indices:
+            options = find_nodes_only(cluster, shape, capacity.nodes, required)
         if not options:
             why = "no index set is free on enough nodes", capacity.node_count
             return NoCapacity(shape, capacity, why)

@@ -174,7 +174,8 @@ def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("section", "core", "said_elsewhere"),
     [
-        (EngineSection, EngineConfig, set()),
+        # What depends on Slurm: slurm.hand_over_s, slurm.standing_pins.
+        (EngineSection, EngineConfig, {"hand_over_s", "standing_pins"}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
         # Which partitions: partitions.NAME.preemption.

@@ -1,5 +1,6 @@
 """gangs: the same gangs, in the same order, as looking at every node finds."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,11 +12,12 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMN
 from roost_engine.cluster.link_table import subsets
 from roost_engine.cluster.node_sets import NO_NODES, nodes_in
-from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.domain.model import JobId, NodeName, NodeShare
+from roost_engine.domain.tier import Tier
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.gang_scopes import FewNodes, ManyNodes
 from roost_engine.placement.gangs import find_gangs
-from roost_engine.placement.search import find_candidates
+from roost_engine.placement.search import find_candidates, first_candidates
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 
 KINDS = {
@@ -144,3 +146,56 @@ def test_a_gang_is_found_in_one_rack_of_more_than_64_nodes() -> None:
     expected = every_node.gangs(cluster, wanted, nodes, NO_NODES)
     assert [(gang.nodes, gang.parts[0][2]) for gang in found] == expected
     assert (0, 1, 68) in [gang.nodes for gang in found]  # the fullest node goes first
+
+
+# -- gangs without an index set in common ------------------------------------------------------
+
+
+def halves(*names: str) -> Cluster:
+    """Nodes with bridges 0-1, 2-3, ...: GPUs 0-3 are taken on every second one, 4-7 on the rest."""
+    cluster = Cluster()
+    for number, name in enumerate(names):
+        cluster.apply_node(node(name, rack=name[0]))
+        seen = topology(name, bridges())
+        cluster.apply_topology(seen.name, seen.links, seen.gpu_uuids)
+        taken = (0, 1, 2, 3) if number % 2 else (4, 5, 6, 7)
+        cluster.hold(JobId(name), [NodeShare(seen.name, taken)])
+    return cluster
+
+
+def test_without_a_set_in_common_only_the_nodes_are_chosen() -> None:
+    cluster = halves("a1", "a2")
+    asked = job("1", gpus=2, nodes=2)
+    assert not first_candidates(cluster, asked)
+    (placement,) = [first_candidates(cluster, asked, any_gpus=True).placement(0)]
+    assert not placement.is_exact
+    assert list(placement.by_node()) == [("a1", (0, 1)), ("a2", (4, 5))]
+    assert placement.tier is Tier.RACK
+
+
+def test_an_index_set_in_common_is_used_where_there_is_one() -> None:
+    cluster = halves("a1", "a2", "a3")
+    placement = first_candidates(cluster, job("1", gpus=2, nodes=2), any_gpus=True).placement(0)
+    assert placement.is_exact
+    assert placement.nodes == ("a1", "a3")
+
+
+def test_nodes_without_a_set_in_common_are_of_one_rack_where_it_suffices() -> None:
+    cluster = halves("a1", "b1", "a2", "b2")
+    cluster.hold(JobId("a2"), [NodeShare(NodeName("a2"), (0, 1, 2, 3))])
+    cluster.hold(JobId("b1"), [NodeShare(NodeName("b1"), (0, 1, 4, 5))])
+    cluster.hold(JobId("b2"), [NodeShare(NodeName("b2"), (0, 1, 2, 3, 4))])
+    placement = first_candidates(cluster, job("1", gpus=4, nodes=2), any_gpus=True).placement(0)
+    assert placement.nodes == ("a1", "a2")
+
+
+def test_a_required_node_is_in_a_gang_without_a_set_in_common() -> None:
+    cluster = halves("a1", "a2", "b1")
+    asked = job("1", gpus=4, nodes=2, required=["a2"])
+    placement = first_candidates(cluster, asked, any_gpus=True).placement(0)
+    assert "a2" in placement.nodes
+
+
+def test_a_gang_that_only_has_certain_indices_gets_no_others() -> None:
+    asked = replace(job("1", gpus=2, nodes=2), fixed_indices=(0, 1))
+    assert not first_candidates(halves("a1", "a2"), asked, any_gpus=True)
