@@ -280,10 +280,15 @@ class Settings:
     accounts_memory: bool  # memory is allocated, and a job waits when none is left
 
 
+def config_row(text: str) -> dict[str, str]:
+    """Read `scontrol show config` into values by name: "(null)" where a setting has none."""
+    pairs = (line.partition("=") for line in text.split("\n"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def parse_config(text: str) -> Settings:
     """Read `scontrol show config`; what is missing counts as empty."""
-    pairs = (line.partition("=") for line in text.split("\n"))
-    row = {name.strip(): value.strip() for name, _, value in pairs}
+    row = config_row(text)
     return Settings(
         cluster_name=row.get("ClusterName", ""),
         accounts_memory="MEMORY" in row.get("SelectTypeParameters", "").upper(),

@@ -4,12 +4,12 @@ import re
 from pathlib import Path
 
 RELEASES = ("22.05", "24.11", "26.05")
-_FOLDER = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def read(release: str, file: str) -> str:
     """A recorded output."""
-    return (_FOLDER / release / file).read_text()
+    return (FIXTURES / release / file).read_text()
 
 
 def numbers(release: str) -> dict[str, int]:
