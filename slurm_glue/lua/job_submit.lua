@@ -4,15 +4,13 @@
 local HEARTBEAT = "/run/roost/heartbeat"
 local SPOOL = "/run/roost/spool/events"
 local MODELS = ""    -- models of this cluster, "a100,h100": known even while roostd is down
-local SEATS = false  -- with second seats, each GPU of a plain request also takes a token
+local MODEL = ""     -- the model of every GPU of this cluster; empty where there are several
+local COUNTED = ""   -- models with a count-only gres of that name: each GPU takes one as a token
+local SEATS = false  -- with second seats, each GPU of a plain request also takes a gputoken
 local FRESH_S, LONGEST_LEASE_S, NO_VAL = 15, 86400, 4294967294
 local FORMS = {"tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"}
 
-local function set_of(text)
-  local found = {}
-  for word in text:gmatch("[^,%s]+") do found[word] = true end
-  return found
-end
+-- gpu_request.lua stands here.
 
 local function read_heartbeat()
   local file = io.open(HEARTBEAT, "r")
@@ -25,32 +23,28 @@ local function read_heartbeat()
   return {lease = lease, on = set_of(list("enforce")), off = set_of(list("except")), models = list("models")}
 end
 
--- "gres:gpu:a100:2" (22.05), "gres/gpu:a100=2" (newer) -> "gres:gpu", "a100", ":2"; nil if no GPU.
-local function parse(entry)
-  local head, rest = entry:match("^(g?r?e?s?[:/]?gpu)(.*)$")
-  if not head or rest:find("^[^:=]") or rest:find("[:=]0$") then return nil end
-  if rest == "" or rest:find("^[:=]%d+%a?$") then return head, nil, rest end
-  local kind, count = rest:match("^:([^:=]+)(.*)$")
-  return head, (kind or "?"):lower(), count or ""
-end
-
--- Returns the request without its model, and that model; nil for no GPU or a type of another kind.
-local function translate(job, models)
-  local request, model = {}, nil
+-- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
+-- whether it names them by index; nil for a type of another kind too: then nothing is changed.
+local function translate(job, models, features)
+  local counted, lists, model, typed = set_of(COUNTED), {}, nil, false
   for _, form in ipairs(FORMS) do
-    local entries, asks = {}, false
-    for entry in (job[form] or ""):gmatch("[^,]+") do
-      local head, kind, count = parse(entry)
-      if head then
-        if kind and (not models[kind] or (model or kind) ~= kind) then return nil end
-        model, asks, entry = kind or model, true, head .. count
-        if SEATS then entry = entry .. "," .. head .. "token" .. (count == "" and ":1" or count) end
-      end
-      entries[#entries + 1] = entry
-    end
-    if asks then request[form] = table.concat(entries, ",") end
+    local list = read_list(job[form] or "", models, counted)
+    if not list or (list.model or model) ~= (model or list.model) then return nil end
+    if list.head then lists[form] = list end
+    model, typed = model or list.model, typed or list.typed
   end
-  if next(request) then return request, model end
+  if not next(lists) or (typed and model) then return nil end
+  local of = model or model_in(features, models) or MODEL
+  for form, list in pairs(lists) do
+    -- Tokens of an unknown model stay: roostd's own update of such a job has them too.
+    local tokens = counted[of] and {list.head:gsub("gpu$", "") .. of .. list.count} or list.tokens
+    if SEATS and not typed then table.insert(tokens, list.head .. "token" .. list.count) end
+    for _, token in ipairs(tokens) do table.insert(list.entries, token) end
+    local text = table.concat(list.entries, ",")
+    if text ~= job[form] then job[form] = text end
+  end
+  if model then job.features = features ~= "" and features .. "&" .. model or model end
+  return true, typed
 end
 
 local function partition_of(job, partitions)
@@ -68,20 +62,20 @@ local function may_hold(job, partition, beat)
     or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
 end
 
-local function handle(job, partitions, uid)
-  local beat = read_heartbeat()
-  local request, model = translate(job, set_of(MODELS .. "," .. (beat and beat.models or "")))
-  if not request then return end
-  local partition = partition_of(job, partitions)
+local function hold(job, lease_s)
+  local now, begin = os.time(), tonumber(job.begin_time) or 0
+  local asked = begin > now and begin < NO_VAL
+  job.admin_comment = asked and string.format("roost:lease begin=%d", begin) or "roost:lease"
+  job.begin_time = math.max(asked and begin or 0, now + lease_s)
+end
+
+local function submit(job, partitions, uid)
+  local beat, partition = read_heartbeat(), partition_of(job, partitions)
   local held = beat and may_hold(job, partition, beat)
-  for form, text in pairs(request) do if text ~= job[form] then job[form] = text end end
-  if model then job.features = (job.features or "") ~= "" and job.features .. "&" .. model or model end
-  if held then
-    local now, begin = os.time(), tonumber(job.begin_time) or 0
-    local asked = begin > now and begin < NO_VAL
-    job.admin_comment = asked and string.format("roost:lease begin=%d", begin) or "roost:lease"
-    job.begin_time = math.max(asked and begin or 0, now + beat.lease)
-  end
+  local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
+  local asks, typed = translate(job, models, job.features or "")
+  if not asks or typed then return end
+  if held then hold(job, beat.lease) end
   local spool = beat and io.open(SPOOL, "a")
   if not spool then return end
   -- The partition is the user's text, unchecked so far: it must not forge another line.
@@ -89,11 +83,16 @@ local function handle(job, partitions, uid)
   spool:close()
 end
 
-function slurm_job_submit(job, partitions, uid)
-  local fine, fault = pcall(handle, job, partitions, uid)
+local function modify(job, record)
+  translate(job, set_of(MODELS), job.features or record.features or "")
+end
+
+local function attempt(handle, ...)
+  local fine, fault = pcall(handle, ...)
   if not fine then slurm.log_error("roost: job left to Slurm: %s", tostring(fault)) end
   return slurm.SUCCESS
 end
 
-function slurm_job_modify() return slurm.SUCCESS end
+function slurm_job_submit(...) return attempt(submit, ...) end
+function slurm_job_modify(...) return attempt(modify, ...) end
 return slurm.SUCCESS

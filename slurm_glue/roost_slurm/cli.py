@@ -1,16 +1,19 @@
 """`roost-slurm`: makes Slurm's files, and is what Slurm's hooks call.
 
-Exit codes: 0 done; 1 `config --check` found differences; 2 wrong input, nothing was written.
-`hook` always exits 0.
+Exit codes: 0 done; 1 `config --check` found differences, or `check` a setting missing that Roost
+needs (with --strict also one that it recommends); 2 wrong input, nothing was written. `hook` always
+exits 0.
 """
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-DIFFERENT, BAD_INPUT = 1, 2
+DIFFERENT = MISSING = 1
+BAD_INPUT = 2
 DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
 
 
@@ -20,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["hook"]:
         return _hook(arguments[1:])
     args = _parser().parse_args(arguments)
-    return _config(args)
+    return _check(args) if args.command == "check" else _config(args)
 
 
 def _hook(arguments: Sequence[str]) -> int:
@@ -42,8 +45,18 @@ def _hook(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
+    check = commands.add_parser("check", help="look whether slurm.conf has what Roost needs")
+    check.add_argument("--models", action="store_true", help="users name GPU models in requests")
+    check.add_argument("--strict", action="store_true", help="recommended settings count as needed")
+    check.add_argument(
+        "--from",
+        type=Path,
+        dest="file",
+        metavar="FILE",
+        help="output of `scontrol show config`; default: run it",
+    )
     config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
     config.add_argument(
         "topology",
@@ -55,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
     config.add_argument("--check", action="store_true", help="write nothing, show what differs")
     config.add_argument("--force", action="store_true", help="replace files that differ")
     config.add_argument("--seats", action="store_true", help="a second, shared seat on each GPU")
+    config.add_argument(
+        "--count-models",
+        action="store_true",
+        help="count each GPU model as a gres of its own, for limits and billing on gres/MODEL",
+    )
     config.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
     config.add_argument("--hooks-folder", type=Path, default=Path("/etc/slurm/hooks"))
     config.add_argument("--device-prefix", default="/dev/nvidia")
@@ -79,6 +97,7 @@ def _config(args: argparse.Namespace) -> int:
             hooks_folder=args.hooks_folder,
             device_prefix=args.device_prefix,
             seats=args.seats,
+            counts_models=args.count_models,
             model_names=_model_names(args.model),
         )
         files = config.generate(nodes, settings)
@@ -101,6 +120,32 @@ def _config(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from roost_slurm import site_check
+
+    try:
+        text = args.file.read_text(encoding="utf-8") if args.file else _shown_config()
+        findings = site_check.check(text, uses_models=args.models)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        print(f"roost-slurm check: {error}", file=sys.stderr)
+        return BAD_INPUT
+    for finding in findings:
+        print(finding)
+    counts = [args.strict or f.level is site_check.Level.NEEDED for f in findings]
+    return MISSING if any(counts) else 0
+
+
+def _shown_config() -> str:
+    from roost_slurm import commands
+
+    env = {**os.environ, **commands.ENVIRONMENT}
+    argv = commands.show_config()
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30.0, check=False)
+    if done.returncode:
+        raise subprocess.SubprocessError(f"{' '.join(argv)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _model_names(pairs: Sequence[str]) -> dict[str, str]:

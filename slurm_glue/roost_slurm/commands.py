@@ -88,6 +88,7 @@ def pin(
     nodes: Sequence[str],
     gpu_indices: Sequence[int],
     asks_per_node: bool,
+    tokens: Iterable[str] = (),
     has_cpus_per_gpu: bool = False,
     kept_per_task: str = "",
     node_count_changes: bool = False,
@@ -107,6 +108,8 @@ def pin(
         nodes: the nodes to run on, all of them.
         gpu_indices: GPU indices, the same on each node.
         asks_per_node: whether the job's request is in TresPerNode now.
+        tokens: count-only gres that the job takes with each GPU: a limit on `gres/h100` counts
+            these, and no longer sees a job whose pin leaves them out.
         has_cpus_per_gpu: whether the job has CpusPerTres, which is cleared: 26.05 would count CPUs
             for one GPU type only and spread the job over more nodes. The resulting CPU count stays.
         kept_per_task: what TresPerTask asks for beside GPUs.
@@ -118,7 +121,8 @@ def pin(
             prefix 22.05 ignores the request and still reports success.
     """
     new_field = "TresPerJob" if asks_per_node else "TresPerNode"
-    gpus = typed_gpus(gpu_indices, count=len(nodes) if asks_per_node else 1, prefix=prefix)
+    count = len(nodes) if asks_per_node else 1
+    gpus = typed_gpus(gpu_indices, count=count, prefix=prefix, tokens=tokens)
     values = dict.fromkeys(REQUEST_FIELDS, "") | {"TresPerTask": kept_per_task, new_field: gpus}
     return (
         *_update(job_id),

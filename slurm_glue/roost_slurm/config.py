@@ -4,6 +4,7 @@ gres.conf          replaces the site's
 roost.conf         `Include roost.conf` at the end of slurm.conf
 nodes.conf         Gres= and Feature= to add to the site's NodeName lines
 job_submit.lua     beside slurm.conf on the controller
+cli_filter.lua     beside slurm.conf on every machine
 hooks/*.sh         what roost.conf names, on the controller and on the nodes
 roost-seats.conf   with second seats: for /etc/tmpfiles.d on the nodes
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from roost_slurm import gpu_models, gres, heartbeat, submit_script
 from roost_slurm.inventory import NodeGpus
 from roost_slurm.shipped import read_shipped
+from roost_slurm.tres import SEAT_TOKEN
 
 # Slurm's name of each hook, and the name of the script that roost.conf gives it.
 HOOK_KEYS = {
@@ -28,6 +30,8 @@ HOOK_KEYS = {
     "PrologSlurmctld": "prolog-slurmctld",
     "EpilogSlurmctld": "epilog-slurmctld",
 }
+# Names that mean something else to Slurm.
+_NO_TOKENS = frozenset({"gpu", "mps", "shard", "nic", "none", SEAT_TOKEN})
 
 
 class ConfigError(ValueError):
@@ -43,6 +47,7 @@ class SiteSettings:
     roost_slurm: Path = field(default_factory=lambda: Path(sys.prefix) / "bin" / "roost-slurm")
     device_prefix: str = "/dev/nvidia"
     seats: bool = False
+    counts_models: bool = False  # a count-only gres for each model, for limits and billing
     model_names: Mapping[str, str] = field(default_factory=dict)  # driver's name -> short name
 
 
@@ -50,7 +55,7 @@ def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str
     """Return the files by name.
 
     Raises:
-        ConfigError: a model has no usable short name.
+        ConfigError: a model has no usable short name, or one that cannot be counted.
         SubmitScriptError: a path cannot stand in job_submit.lua.
     """
     features = {node.node: _models_of(node, settings) for node in nodes}
@@ -59,15 +64,19 @@ def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str
         settings.runtime_folder / "heartbeat",
         settings.runtime_folder / "spool" / "events",
         models,
+        only_model=models[0] if len(models) == 1 and not mixed_nodes(nodes) else "",
+        counts_models=settings.counts_models,
         seats=settings.seats,
     )
+    counted = _counted(features) if settings.counts_models else {}
     files = {
         "gres.conf": gres.gres_conf(
-            nodes, device_prefix=settings.device_prefix, seats=settings.seats
+            nodes, device_prefix=settings.device_prefix, seats=settings.seats, counted=counted
         ),
-        "roost.conf": _roost_conf(settings),
-        "nodes.conf": _nodes_conf(nodes, features, settings),
+        "roost.conf": _roost_conf(settings, sorted(set(counted.values()))),
+        "nodes.conf": _nodes_conf(nodes, features, settings, counted),
         "job_submit.lua": script,
+        "cli_filter.lua": submit_script.render_cli_filter(models),
     }
     files |= {f"hooks/{name}.sh": _hook_script(name, settings) for name in HOOK_KEYS.values()}
     if settings.seats:
@@ -127,28 +136,56 @@ def _models_of(node: NodeGpus, settings: SiteSettings) -> tuple[str, ...]:
     return (name,)
 
 
-def _roost_conf(settings: SiteSettings) -> str:
+def _counted(features: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the model of each node whose GPUs are counted by it: a mixed node has none."""
+    for node, models in features.items():
+        for model in _NO_TOKENS.intersection(models):
+            raise ConfigError(
+                f"node {node}: model {model} cannot be counted: Slurm knows a gres of that name;"
+                f" cure: --model 'DRIVER NAME=NAME'"
+            )
+    return {node: models[0] for node, models in features.items() if models}
+
+
+def _roost_conf(settings: SiteSettings, counted: Sequence[str]) -> str:
+    gres_types = ["gpu", *([SEAT_TOKEN] if settings.seats else []), *counted]
+    tres = ",".join(f"gres/{model}" for model in counted)
     lines = [
         "# For the end of slurm.conf: `Include roost.conf`. A key that slurm.conf has already",
         "# counts twice for Slurm: keep one line, with the values of both.",
-        f"GresTypes={'gpu,gputoken' if settings.seats else 'gpu'}",
+        f"GresTypes={','.join(gres_types)}",
         "JobSubmitPlugins=lua",
         "PrologFlags=Alloc",
         "PrologEpilogTimeout=30",
         *(f"{key}={settings.hooks_folder}/{name}.sh" for key, name in HOOK_KEYS.items()),
-        "# Add to SchedulerParameters: without them each start comes up to 3 s later.",
-        "# SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=5",
+        "# Add these words to yours; `roost-slurm check` says why.",
+        "# SchedulerParameters=batch_sched_delay=0,sched_interval=5,bf_interval=5,"
+        "disable_job_shrink,bf_job_part_count_reserve=1",
+        "# PriorityFlags=ACCRUE_ALWAYS",
+        "# Only when cli_filter.lua is beside slurm.conf on every machine: without the file each",
+        "# sbatch, salloc and srun fails. For `srun --gpus=MODEL:2`.",
+        "# CliFilterPlugins=cli_filter/lua",
+        *([f"# For limits and billing by model: AccountingStorageTRES={tres}"] if tres else []),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _nodes_conf(
-    nodes: Sequence[NodeGpus], features: Mapping[str, tuple[str, ...]], settings: SiteSettings
+    nodes: Sequence[NodeGpus],
+    features: Mapping[str, tuple[str, ...]],
+    settings: SiteSettings,
+    counted: Mapping[str, str],
 ) -> str:
     lines = ["# Add these words to the NodeName lines of slurm.conf; Slurm merges no second line."]
-    groups = gres.group(nodes, lambda node: (len(node.gpus), features[node.node]))
-    for (gpu_count, models), names in groups:
-        line = f"NodeName={names} Gres={gres.node_gres(gpu_count, seats=settings.seats)}"
+    groups = gres.group(
+        nodes,
+        lambda node: (
+            gres.node_gres(node, seats=settings.seats, counted=counted),
+            features[node.node],
+        ),
+    )
+    for (words, models), names in groups:
+        line = f"NodeName={names} Gres={words}"
         lines.append(line + (f" Feature={','.join(models)}" if models else ""))
     return "\n".join(lines) + "\n"
 

@@ -16,6 +16,7 @@ from roost_slurm.limits import (
 )
 
 GPU = "gpu"
+SEAT_TOKEN = "gputoken"  # where GPUs have second seats: each GPU of a plain request takes one
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _PLAIN = frozenset({"cpu", "mem", "node", "billing", "energy"})
 _PREFIX = re.compile(r"^gres[:/]")
@@ -93,15 +94,25 @@ def gpu_kinds(gres: Iterable[Gres]) -> frozenset[str]:
     return frozenset(entry.kind for entry in gres if entry.name == GPU and entry.kind)
 
 
-def typed_gpus(gpu_indices: Iterable[int], *, count: int = 1, prefix: str = "") -> str:
-    """Write a request for exactly these GPUs: `gpu:g2:1,gpu:g3:1`.
+def beside_gpus(gres: Iterable[Gres]) -> frozenset[str]:
+    """Names of the gres other than GPUs."""
+    return frozenset(entry.name for entry in gres) - {GPU}
+
+
+def typed_gpus(
+    gpu_indices: Iterable[int], *, count: int = 1, prefix: str = "", tokens: Iterable[str] = ()
+) -> str:
+    """Write a request for exactly these GPUs: `gpu:g2:1,gpu:g3:1`, with a token `h100:2`.
 
     Args:
         gpu_indices: gres indices; GPU i has the type `gi`.
         count: of each type: 1 in a per-node request, the node count in a per-job request.
         prefix: `gres:` or `gres/` where the field wants one.
+        tokens: count-only gres of which each GPU takes one.
     """
-    return ",".join(f"{prefix}gpu:g{index}:{count}" for index in sorted(gpu_indices))
+    gpus = [f"{prefix}gpu:g{index}:{count}" for index in sorted(gpu_indices)]
+    total = len(gpus) * count
+    return ",".join([*gpus, *(f"{prefix}{token}:{total}" for token in sorted(tokens))])
 
 
 def typed_indices(gres: Iterable[Gres]) -> tuple[int, ...]:

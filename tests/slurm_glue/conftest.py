@@ -43,9 +43,23 @@ class Runtime:
         """Take the heartbeat away."""
         self.heartbeat_file.unlink(missing_ok=True)
 
-    def script(self, models: tuple[str, ...] = (), *, seats: bool = False) -> str:
+    def script(
+        self,
+        models: tuple[str, ...] = (),
+        *,
+        only_model: str = "",
+        counts_models: bool = False,
+        seats: bool = False,
+    ) -> str:
         """job_submit.lua for this folder."""
-        return submit_script.render(self.heartbeat_file, self.spool_file, models, seats=seats)
+        return submit_script.render(
+            self.heartbeat_file,
+            self.spool_file,
+            models,
+            only_model=only_model,
+            counts_models=counts_models,
+            seats=seats,
+        )
 
     def spool_lines(self) -> list[str]:
         """What is in the spool."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.slurm_glue.recorded import FIXTURES, RELEASES, read
 
 from roost_slurm import cli
 
@@ -98,6 +99,50 @@ def test_a_node_of_several_models_is_written_with_a_warning(
     (tmp_path / "n1.json").write_text(json.dumps({"gpus": gpus}))
     assert cli.main(["config", str(tmp_path / "n1.json"), "--out", str(tmp_path / "out")]) == 0
     assert "node n1 has several GPU models" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    ("file", "options", "code"),
+    [
+        ("show_config.txt", [], cli.MISSING),
+        ("show_config_prepared.txt", [], 0),
+        ("show_config_prepared.txt", ["--strict", "--models"], 0),
+        ("version.txt", [], cli.BAD_INPUT),
+        ("gone.txt", [], cli.BAD_INPUT),
+    ],
+)
+def test_check_says_by_its_exit_code_whether_roost_can_work(
+    release: str, file: str, options: list[str], code: int
+) -> None:
+    assert cli.main(["check", "--from", str(FIXTURES / release / file), *options]) == code
+
+
+def test_strict_makes_a_recommendation_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = read("22.05", "show_config_prepared.txt").replace(",disable_job_shrink", "")
+    file = tmp_path / "config.txt"
+    file.write_text(text)
+    assert cli.main(["check", "--from", str(file)]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("recommended: ")
+    assert line.endswith("; cure: add disable_job_shrink to SchedulerParameters")
+    assert cli.main(["check", "--from", str(file), "--strict"]) == cli.MISSING
+
+
+def test_check_asks_slurm_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    config = FIXTURES / "24.11" / "show_config_prepared.txt"
+    scontrol.write_text(f'#!/bin/sh\n[ "$*" = "show config" ] && cat {config}\n')
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert cli.main(["check"]) == 0
+    scontrol.write_text("#!/bin/sh\necho no controller >&2\nexit 1\n")
+    assert cli.main(["check"]) == cli.BAD_INPUT
+    assert "no controller" in capsys.readouterr().err
 
 
 def test_a_model_may_contain_an_equals_sign(run: Run, tmp_path: Path) -> None:

@@ -54,6 +54,25 @@ def test_pin_moves_any_other_request_to_the_node() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("asks_per_node", "request_text"),
+    [
+        (True, "TresPerJob=gres:gpu:g6:2,gres:gpu:g7:2,gres:h100:4"),
+        (False, "TresPerNode=gres:gpu:g6:1,gres:gpu:g7:1,gres:h100:2"),
+    ],
+)
+def test_pin_keeps_the_tokens(asks_per_node: bool, request_text: str) -> None:
+    argv = commands.pin(
+        "7",
+        nodes=("n1", "n2"),
+        gpu_indices=(6, 7),
+        asks_per_node=asks_per_node,
+        tokens=("h100",),
+        prefix="gres:",
+    )
+    assert request_text in argv
+
+
 def test_unpin_puts_the_request_back_where_the_release_can() -> None:
     assert commands.unpin(
         "7", request=[("TresPerJob", "gres/gpu:2")], required_nodes="n4", lease_s=60

@@ -1,6 +1,7 @@
 """`roost-slurm config`: Slurm's files from what the probes saw."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -53,6 +54,44 @@ def test_a_mixed_node_gets_no_feature() -> None:
     assert config.mixed_nodes(nodes) == ("n1",)
 
 
+def test_counts_gpus_by_model_where_the_operator_asks_for_it() -> None:
+    nodes = [node("n1"), node("n2", model="Tesla T4")]
+    files = config.generate(nodes, SiteSettings(counts_models=True))
+    assert "NodeName=n2 Name=t4 Count=2 Flags=CountOnly" in files["gres.conf"]
+    assert "GresTypes=gpu,a100,t4" in files["roost.conf"]
+    assert "AccountingStorageTRES=gres/a100,gres/t4" in files["roost.conf"]
+    assert "NodeName=n1 Gres=gpu:g0:1,gpu:g1:1,a100:2 Feature=a100" in files["nodes.conf"]
+    assert 'local COUNTED = "a100,t4"' in files["job_submit.lua"]
+    assert 'local MODEL = ""' in files["job_submit.lua"]
+
+
+def test_by_default_no_model_is_counted() -> None:
+    files = config.generate([node("n1")], SiteSettings())
+    assert not [name for name, text in files.items() if "CountOnly" in text]
+    assert 'local COUNTED = ""' in files["job_submit.lua"]
+    assert 'local MODEL = "a100"' in files["job_submit.lua"]
+
+
+def test_a_mixed_node_counts_nothing_and_hides_the_only_model() -> None:
+    gpus = (Gpu(minor_number=0, model=A100), Gpu(minor_number=1, model="Tesla T4"))
+    files = config.generate([node("n1"), NodeGpus("n2", gpus)], SiteSettings(counts_models=True))
+    assert "NodeName=n2 Gres=gpu:g0:1,gpu:g1:1\n" in files["nodes.conf"]
+    assert 'local MODEL = ""' in files["job_submit.lua"]
+    assert 'local COUNTED = "a100"' in files["job_submit.lua"]
+
+
+def test_a_model_that_slurm_would_take_for_another_gres_is_not_counted() -> None:
+    settings = SiteSettings(counts_models=True, model_names={A100: "shard"})
+    with pytest.raises(config.ConfigError, match="model shard cannot be counted"):
+        config.generate([node("n1")], settings)
+
+
+def test_the_filter_of_commands_knows_the_models_and_is_off_at_first() -> None:
+    files = config.generate([node("n1")], SiteSettings())
+    assert 'local MODELS = "a100"' in files["cli_filter.lua"]
+    assert "# CliFilterPlugins=cli_filter/lua" in files["roost.conf"].splitlines()
+
+
 def test_second_seats_come_with_tokens_and_devices() -> None:
     files = config.generate([node("n1")], SiteSettings(seats=True))
     assert (
@@ -72,15 +111,18 @@ def test_the_hook_scripts_are_valid_shell(tmp_path: Path) -> None:
 
 
 @pytest.mark.slurm
+@pytest.mark.parametrize("counted", [False, True])
 @pytest.mark.parametrize("seats", [False, True])
 def test_slurm_accepts_what_is_generated(
-    local_slurm_factory: LocalSlurmFactory, tmp_path: Path, seats: bool
+    local_slurm_factory: LocalSlurmFactory, tmp_path: Path, seats: bool, counted: bool
 ) -> None:
     gpus = NodeGpus("n1", tuple(Gpu(minor_number=i, model=A100) for i in range(2)))
     devices = tmp_path / "gpu"
     for i in range(2):
         os.mknod(f"{devices}{i}", 0o666 | 0o020000, os.makedev(240, i))
-    files = config.generate([gpus], SiteSettings(seats=seats, device_prefix=str(devices)))
+    settings = SiteSettings(seats=seats, counts_models=counted, device_prefix=str(devices))
+    files = config.generate([gpus], settings)
+    (types,) = re.findall(r"^GresTypes=(\S+)", files["roost.conf"], re.MULTILINE)
     seat_folder = tmp_path / "seats"
     seat_folder.mkdir()
     for i in range(2):
@@ -95,7 +137,7 @@ def test_slurm_accepts_what_is_generated(
                     features=("a100",),
                 ),
             ),
-            gres_types="gpu,gputoken" if seats else "gpu",
+            gres_types=types,
             gres_conf=files["gres.conf"].replace("/dev/roost", str(seat_folder)),
             job_submit_lua=files["job_submit.lua"],
         )
@@ -106,6 +148,7 @@ def test_slurm_accepts_what_is_generated(
     cluster.wait_for_state(pinned, "RUNNING")
     assert "gpu:g0:1(IDX:0)" in cluster.show_job(first)
     assert "gpu:g1:1(IDX:1)" in cluster.show_job(pinned)
+    assert ("a100(CNT:1)" in cluster.show_job(pinned)) is counted
     if seats:
         _check_seats(cluster, first, pinned)
 

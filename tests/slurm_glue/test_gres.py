@@ -32,8 +32,24 @@ def test_nodes_with_equal_device_files_share_their_lines() -> None:
 
 
 def test_the_gres_of_a_node_names_each_gpu() -> None:
-    assert gres.node_gres(2, seats=False) == "gpu:g0:1,gpu:g1:1"
-    assert gres.node_gres(2, seats=True) == "gpu:g0:1,gpu:g1:1,gpu:s0:1,gpu:s1:1,gputoken:2"
+    two = node("n1", 0, 1)
+    assert gres.node_gres(two, seats=False, counted={}) == "gpu:g0:1,gpu:g1:1"
+    assert (
+        gres.node_gres(two, seats=True, counted={})
+        == "gpu:g0:1,gpu:g1:1,gpu:s0:1,gpu:s1:1,gputoken:2"
+    )
+
+
+def test_gpus_can_be_counted_by_their_model() -> None:
+    nodes = [node("n1", 0, 1), node("n2", 0, 1), node("n3", 0)]
+    counted = {"n1": "h100", "n2": "h100"}
+    text = gres.gres_conf(nodes, device_prefix="/dev/nvidia", seats=False, counted=counted)
+    tokens = [line for line in text.splitlines() if "CountOnly" in line]
+    assert tokens == ["NodeName=n[1-2] Name=h100 Count=2 Flags=CountOnly"]
+    assert gres.node_gres(nodes[0], seats=False, counted=counted) == "gpu:g0:1,gpu:g1:1,h100:2"
+    assert gres.node_gres(nodes[2], seats=False, counted=counted) == "gpu:g0:1"
+    # A job on a second seat takes a token as well.
+    assert gres.node_gres(nodes[0], seats=True, counted=counted).endswith("gputoken:2,h100:4")
 
 
 def test_there_is_a_seat_device_for_each_gpu_of_the_largest_node() -> None:

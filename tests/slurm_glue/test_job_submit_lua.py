@@ -52,6 +52,13 @@ class Slurmctld:
         assert self.lua.globals().slurm_job_submit(table, self.partitions, uid) == 0
         return dict(table.items())
 
+    def modify(self, update: Job, record: Job) -> Job:
+        """Return an update of a job as it is after the call."""
+        table = self.lua.table_from(update)
+        known = self.lua.table_from(record)
+        assert self.lua.globals().slurm_job_modify(table, known, self.partitions, 0) == 0
+        return dict(table.items())
+
 
 def changes(slurmctld: Slurmctld, job: Job) -> Job:
     """What a submission changed."""
@@ -260,7 +267,96 @@ def test_no_job_is_ever_refused(tmp_path_factory: pytest.TempPathFactory, job: J
 
 
 def test_modifying_a_job_passes(slurmctld: Slurmctld) -> None:
-    assert slurmctld.lua.globals().slurm_job_modify({}, {}, {}, 0) == 0
+    assert slurmctld.modify({"begin_time": 5}, {}) == {"begin_time": 5}
+    assert slurmctld.modify({"tres_per_node": True}, {}) == {"tres_per_node": True}
+    assert slurmctld.errors
+
+
+@pytest.fixture
+def counting(runtime: Runtime) -> Slurmctld:
+    """A cluster with two models whose GPUs are counted by model, while roostd is down."""
+    return Slurmctld(runtime.script(models=("a100", "h100"), counts_models=True))
+
+
+@pytest.mark.parametrize(
+    ("asked", "becomes"),
+    [
+        ("gres:gpu:h100:2", "gres:gpu:2,gres:h100:2"),
+        ("gres/gpu:h100=2", "gres/gpu=2,gres/h100=2"),
+        ("gres/gpu:h100", "gres/gpu,gres/h100:1"),
+        ("gpu:h100:2", "gpu:2,h100:2"),
+        ("gres:nic:1,gres:gpu:h100:2", "gres:nic:1,gres:gpu:2,gres:h100:2"),
+        ("gres:gpu:h100:8,gres:h100:1", "gres:gpu:8,gres:h100:8"),  # no way around the count
+        ("gres:gpu:h100:8,gres:a100:1", "gres:gpu:8,gres:h100:8"),
+    ],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_counted_by_model_each_gpu_takes_a_token(
+    counting: Slurmctld, form: str, asked: str, becomes: str
+) -> None:
+    assert changes(counting, {form: asked}) == {form: becomes, "features": "h100"}
+
+
+@pytest.mark.parametrize("features", ["h100", "big&h100", "h100,big"])
+def test_a_constraint_says_the_model_too(counting: Slurmctld, features: str) -> None:
+    changed = changes(counting, {"tres_per_job": "gres:gpu:2", "features": features})
+    assert changed == {"tres_per_job": "gres:gpu:2,gres:h100:2"}
+
+
+@pytest.mark.parametrize("features", ["", "big", "a100|h100", "[a100*1&h100*1]"])
+def test_without_a_model_a_mixed_cluster_counts_nothing(counting: Slurmctld, features: str) -> None:
+    assert changes(counting, {"tres_per_job": "gres:gpu:2", "features": features}) == {}
+
+
+def test_on_a_cluster_of_one_model_every_request_is_counted(runtime: Runtime) -> None:
+    script = runtime.script(models=("h100",), only_model="h100", counts_models=True)
+    counting = Slurmctld(script)
+    for asked, becomes in (
+        ("gres:gpu:2", "gres:gpu:2,gres:h100:2"),
+        ("gres:gpu:g1:1,gres:gpu:g3:1", "gres:gpu:g1:1,gres:gpu:g3:1,gres:h100:2"),
+        ("gres:gpu:s3:1", "gres:gpu:s3:1,gres:h100:1"),
+    ):
+        assert changes(counting, {"tres_per_node": asked}) == {"tres_per_node": becomes}
+    assert changes(counting, {"tres_per_node": "gres:nic:2"}) == {}
+    assert runtime.spool_lines() == []
+
+
+def test_a_request_in_two_ways_is_counted_in_both(counting: Slurmctld) -> None:
+    changed = changes(counting, {"tres_per_job": "gres:gpu:4", "tres_per_task": "gres:gpu:h100:2"})
+    assert changed["tres_per_job"] == "gres:gpu:4,gres:h100:4"
+    assert changed["tres_per_task"] == "gres:gpu:2,gres:h100:2"
+
+
+@pytest.mark.parametrize(
+    ("update", "becomes"),
+    [
+        ({"tres_per_node": "gres:gpu:4"}, {"tres_per_node": "gres:gpu:4,gres:h100:4"}),
+        (
+            {"tres_per_node": "gres:gpu:a100:4"},
+            {"tres_per_node": "gres:gpu:4,gres:a100:4", "features": "h100&a100"},
+        ),
+        # A pin, as roostd writes it.
+        (
+            {
+                "tres_per_node": "",
+                "tres_per_job": "gres:gpu:g0:2,gres:gpu:g1:2,gres:h100:4",
+                "tres_per_task": "",
+            },
+            {
+                "tres_per_node": "",
+                "tres_per_job": "gres:gpu:g0:2,gres:gpu:g1:2,gres:h100:4",
+                "tres_per_task": "",
+            },
+        ),
+    ],
+)
+def test_an_update_of_a_job_keeps_the_count(counting: Slurmctld, update: Job, becomes: Job) -> None:
+    assert counting.modify(update, {"features": "h100"}) == becomes
+
+
+def test_a_pin_keeps_tokens_whose_model_is_not_known(counting: Slurmctld) -> None:
+    pin = {"tres_per_job": "gres:gpu:g0:1,gres:h100:1"}
+    assert counting.modify(pin, {"features": "x|y&h100"}) == pin
 
 
 @pytest.mark.parametrize(

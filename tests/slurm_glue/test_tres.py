@@ -6,6 +6,7 @@ from roost_slurm.tres import (
     Gres,
     TresError,
     allocated_gpus,
+    beside_gpus,
     gpu_count,
     gpu_kinds,
     parse_gres,
@@ -55,6 +56,14 @@ def test_typed_request_names_exactly_its_gpus(indices: set[int], prefix: str) ->
     assert typed_indices(request) == tuple(sorted(indices))
     assert gpu_count(request) == len(indices)
     assert len(gpu_kinds(request)) == len(indices)
+
+
+def test_a_typed_request_takes_a_token_with_each_gpu() -> None:
+    assert typed_gpus([3, 1], count=2, prefix="gres:", tokens=["h100", "gputoken"]) == (
+        "gres:gpu:g1:2,gres:gpu:g3:2,gres:gputoken:4,gres:h100:4"
+    )
+    assert beside_gpus(parse_gres("gres/gpu:2,gres/h100:2,cpu=3")) == {"h100"}
+    assert beside_gpus(parse_gres("gpu:g1:1")) == set()
 
 
 def test_prefix_is_found_where_it_stands() -> None:

@@ -283,6 +283,7 @@ class SlurmWatch:
             traits=traits_of(version),
             accounts_memory=settings.accounts_memory,
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
+            is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
         )
 
     async def _poll_nodes(self) -> None:

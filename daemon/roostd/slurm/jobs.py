@@ -14,9 +14,10 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import Stamp, parse_stamp
 from roost_slurm.tres import (
-    GPU,
+    SEAT_TOKEN,
     Gres,
     TresError,
+    beside_gpus,
     gpu_count,
     gpu_kinds,
     parse_gres,
@@ -74,6 +75,8 @@ class JobReader:
         accounts_memory: whether Slurm allocates memory; where it does not, jobs ask for none.
         is_preemptible_qos: whether jobs of a QoS may be stopped though they name no checkpoint
             interval.
+        is_model: whether a name is a GPU model of this site. A gres of that name is a token, which
+            job_submit.lua adds for each GPU and a pin keeps.
     """
 
     to_engine_s: Callable[[float], float]
@@ -81,6 +84,7 @@ class JobReader:
     traits: Traits
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
+    is_model: Callable[[str], bool] = lambda name: False
 
     def read(self, job: QueuedJob, detail: JobDetail | None, job_id: JobId) -> JobSpec | Unmanaged:
         """Read one pending job, or one task of a pending array."""
@@ -156,13 +160,17 @@ class JobReader:
             return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
         if request.kinds:
             return f"names its GPUs itself: {', '.join(sorted(request.kinds))}"
-        if request.others:
-            return f"asks for {', '.join(sorted(request.others))} beside GPUs"
+        others = [name for name in sorted(request.others) if not self._is_token(name)]
+        if others:
+            return f"asks for {', '.join(others)} beside GPUs"
         if job.features and not _FEATURES.fullmatch(job.features):
             return f"constraint {job.features} is more than a list of features"
         if len(re.findall("[&,]", job.features)) >= MOST_FEATURES:
             return f"its constraint lists more than {MOST_FEATURES} features"
         return None
+
+    def _is_token(self, name: str) -> bool:
+        return name == SEAT_TOKEN or self.is_model(name)
 
     def _is_exclusive(self, job: QueuedJob, detail: JobDetail) -> bool:
         if detail.is_exclusive is not None:
@@ -265,7 +273,7 @@ class _Request:
 
     @property
     def others(self) -> frozenset[str]:
-        return frozenset(g.name for gres in self.fields.values() for g in gres) - {GPU}
+        return frozenset().union(*(beside_gpus(gres) for gres in self.fields.values()))
 
     def count(self, name: str) -> int:
         return gpu_count(self.fields.get(name, ()))

@@ -10,7 +10,14 @@ from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
-from roost_slurm.tres import parse_gres, prefix_of, typed_indices, without_gres
+from roost_slurm.tres import (
+    TresError,
+    beside_gpus,
+    parse_gres,
+    prefix_of,
+    typed_indices,
+    without_gres,
+)
 from roost_slurm.versions import Traits
 
 _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
@@ -33,7 +40,8 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
     """Build the update that pins a job, from its present details.
 
     Raises:
-        SlurmRefused: the job asks for no GPUs, so it is unknown how this Slurm writes a request.
+        SlurmRefused: the job asks for no GPUs, so it is unknown how this Slurm writes a request; or
+            the request cannot be read.
     """
     request = [(name, value) for name, value in detail.tres.items() if name in _REQUEST_FIELDS]
     spelled = [value for name, value in request if name != "CpusPerTres" and prefix_of(value)]
@@ -62,6 +70,7 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         nodes=placement.nodes,
         gpu_indices=placement.gpu_indices,
         asks_per_node="TresPerNode" in detail.tres,
+        tokens=_tokens(job_id, spelled),
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
         node_count_changes=node_count_changes,
@@ -69,6 +78,14 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         admin_comment=admin_comment,
         prefix=prefix_of(spelled[0]),
     )
+
+
+def _tokens(job_id: JobId, fields: Iterable[str]) -> frozenset[str]:
+    """Return what a job under Roost asks for beside GPUs; see JobReader.is_model."""
+    try:
+        return beside_gpus(gres for field in fields for gres in parse_gres(field))
+    except TresError as error:
+        raise SlurmRefused(commands.show_job(job_id), 0, str(error)) from error
 
 
 def pin_calls(

@@ -10,6 +10,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_slurm.scontrol import parse_jobs
 from roost_slurm.squeue import QueuedJob, parse_queue
+from roost_slurm.tres import prefix_of
 from roost_slurm.versions import parse_version, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import NO_GPUS, JobReader, Unmanaged
@@ -24,6 +25,7 @@ def reader(release: str, mode: Mode = Mode.SHADOW, accounts_memory: bool = False
         mode_of=lambda partition: mode,
         traits=traits_of(parse_version(read(release, "version.txt"))),
         accounts_memory=accounts_memory,
+        is_model=lambda name: name == "h100",
     )
 
 
@@ -100,6 +102,21 @@ def test_what_roost_cannot_place_is_left_to_slurm(release: str, name: str, reaso
     left = read_job(release, name)
     assert isinstance(left, Unmanaged)
     assert reason in left.reason
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("token", ["h100", "gputoken"])
+def test_the_tokens_of_its_gpus_are_no_other_request(release: str, token: str) -> None:
+    ((name, request),) = record(release, "gpus").tres
+    prefix = prefix_of(request)
+    counted = {"tres": ((name, f"{prefix}gpu:2,{prefix}{token}:2"),)}
+    assert shapes(read_job(release, "gpus", changes=counted)) == [(1, 2, 1), (2, 1, 1)]
+
+
+def test_another_gres_beside_gpus_is_left_to_slurm() -> None:
+    tres = (("TresPerJob", "gres:gpu:2,gres:nvme:1,gres:h100:2"),)
+    left = read_job("22.05", "gpus", changes={"tres": tres})
+    assert left == Unmanaged("asks for nvme beside GPUs")
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import shape
@@ -39,3 +40,19 @@ def test_a_job_on_one_node_keeps_the_count_it_has() -> None:
     detail = pending({"TresPerNode": "gres:gpu:2"}, (1, 1))
     argv = pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE))
     assert not [word for word in argv if word.startswith("NumNodes")]
+
+
+def test_a_pin_keeps_the_count_of_the_model_and_the_memory_of_each_gpu() -> None:
+    tres = {"TresPerNode": "gres:gpu:2,gres:h100:2", "MemPerTres": "gres:gpu:1000"}
+    nodes = (NodeName("a"), NodeName("b"))
+    argv = pin_argv(
+        JobId("7"), pending(tres, (2, 2)), Placement(nodes, (0, 1), shape(2, 2), Tier.RACK)
+    )
+    assert "TresPerJob=gres:gpu:g0:2,gres:gpu:g1:2,gres:h100:4" in argv
+    assert not [word for word in argv if word.startswith("MemPerTres")]
+
+
+def test_what_cannot_be_read_is_not_pinned() -> None:
+    detail = pending({"TresPerNode": "gres:gpu:2,gres:h100:::"}, (1, 1))
+    with pytest.raises(SlurmRefused, match="is not a list"):
+        pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE))
