@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from roost_slurm.hostlist import compress
+from roost_slurm.qos import FIELDS as QOS_FIELDS
 from roost_slurm.squeue import FORMAT
 from roost_slurm.stamp import LET_GO
 from roost_slurm.tres import typed_gpus
@@ -80,6 +81,38 @@ def show_topology() -> Argv:
 def show_config() -> Argv:
     """Show the configuration."""
     return ("scontrol", "show", "config")
+
+
+def show_partitions() -> Argv:
+    """Show every partition, hidden ones too."""
+    return ("scontrol", "-a", "-o", "show", "partitions")
+
+
+def show_reservations() -> Argv:
+    """Show the reservations."""
+    return ("scontrol", "-o", "show", "reservations")
+
+
+def show_licenses() -> Argv:
+    """Show the licenses."""
+    return ("scontrol", "-o", "show", "licenses")
+
+
+def show_assoc_mgr() -> Argv:
+    """Show QoS and associations with their limits, as slurmctld has them in memory."""
+    return ("scontrol", "-o", "show", "assoc_mgr", "flags=assoc,qos")
+
+
+def show_qos() -> Argv:
+    """Ask slurmdbd what slurmctld does not show of a QoS: see roost_slurm.qos."""
+    return (
+        "sacctmgr",
+        "--noheader",
+        "--parsable2",
+        "show",
+        "qos",
+        f"format={','.join(QOS_FIELDS)}",
+    )
 
 
 def pin(

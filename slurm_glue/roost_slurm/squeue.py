@@ -30,6 +30,7 @@ FIELDS = (
     "PriorityLong",
     "SubmitTime",
     "StartTime",
+    "EligibleTime",
     "TimeLimit",
     "NumNodes",
     "NumTasks",
@@ -49,6 +50,9 @@ FIELDS = (
     "Feature",
     "OverSubscribe",
     "Reservation",
+    "Account",
+    "QOS",
+    "Licenses",
     "Dependency",
     "RestartCnt",
     "admin_comment",
@@ -99,6 +103,11 @@ class QueuedJob:
         is_memory_given: the user asked for memory, per node or per CPU.
         required_nodes, nodes: host lists, "" when none.
         features: the --constraint expression.
+        start_epoch_s: of a pending job its begin time, or Slurm's estimate of its start.
+        eligible_epoch_s: of a pending job its begin time, else its submission; None while it
+            depends on another job.
+        tres_total: what the whole job has, or asks for: `cpu=4,mem=2000M,node=1,gres/gpu=2`.
+        licenses: `matlab:2,comsol`, "" for none.
     """
 
     number: int
@@ -113,6 +122,7 @@ class QueuedJob:
     priority: int = 0
     submit_epoch_s: float = 0.0
     start_epoch_s: float | None = None
+    eligible_epoch_s: float | None = None
     time_limit_s: float | None = None
     node_count: int = 1
     task_count: int = 1
@@ -120,6 +130,7 @@ class QueuedJob:
     cpus_per_task: int | None = None
     tasks_per_node: int | None = None
     tres: tuple[tuple[str, str], ...] = ()
+    tres_total: str = ""
     memory_bytes: int | None = None
     is_memory_given: bool = False
     required_nodes: str = ""
@@ -127,6 +138,9 @@ class QueuedJob:
     features: str = ""
     over_subscribe: str = ""
     reservation: str = ""
+    account: str = ""
+    qos: str = ""
+    licenses: str = ""
     dependency: str = ""
     restart_count: int = 0
     admin_comment: str = ""
@@ -239,6 +253,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         priority=whole_number(row["PriorityLong"]),
         submit_epoch_s=parse_time(row["SubmitTime"]) or 0.0,
         start_epoch_s=parse_time(row["StartTime"]),
+        eligible_epoch_s=parse_time(row["EligibleTime"]),
         time_limit_s=parse_limit(row["TimeLimit"]),
         node_count=whole_number(row["NumNodes"].partition("-")[0]),
         task_count=whole_number(row["NumTasks"]),
@@ -246,6 +261,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         cpus_per_task=_number(row["cpus-per-task"]),
         tasks_per_node=_number(row["NTPerNode"]) or None,
         tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in _ABSENT),
+        tres_total=_text(row["tres-alloc"]),
         memory_bytes=None if memory is None else parse_memory_bytes(memory),
         is_memory_given=row["MinMemory"] not in _ABSENT | {"0"},
         required_nodes=_text(row["ReqNodes"]),
@@ -253,6 +269,9 @@ def _job(row: dict[str, str]) -> QueuedJob:
         features=_text(row["Feature"]),
         over_subscribe=row["OverSubscribe"],
         reservation=_text(row["Reservation"]),
+        account=_text(row["Account"]),
+        qos=_text(row["QOS"]),
+        licenses=_text(row["Licenses"]),
         dependency=_text(row["Dependency"]),
         restart_count=whole_number(row["RestartCnt"]),
         admin_comment=_text(row["admin_comment"]),

@@ -5,8 +5,10 @@ and scontrol's `Gres=` write `gpu:2`. All of them are read alike.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 
 from roost_slurm.limits import (
     LONGEST_REQUEST,
@@ -30,6 +32,7 @@ _INDEX_KIND = re.compile(r"g(\d{1,3})", re.ASCII)
 _INDEXED = re.compile(r"([^,:()]+):([^,:()]+:)?\d+\(IDX:([\d,\-]*|N/A)\)")
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
+_AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)", re.ASCII)
 _COUNT_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -158,6 +161,22 @@ def parse_tres(text: str) -> dict[str, str]:
         return {}
     pairs = (item.partition("=") for item in text.split(","))
     return {name: value for name, equals, value in pairs if equals}
+
+
+@lru_cache(maxsize=1_000)
+def parse_counts(text: str) -> Mapping[str, float]:
+    """Read `cpu=4,mem=2000M,gres/gpu=2` into amounts by TRES name, memory in MiB as Slurm counts.
+
+    What is no number is left out. The result is cached: thousands of jobs ask for the same.
+    """
+    counts: dict[str, float] = {}
+    for name, value in parse_tres(text).items():
+        match = _AMOUNT.fullmatch(value)
+        if match is not None:
+            unit = match[2] or ("M" if name == "mem" else "")
+            scale = _BYTES[unit] if unit else 1
+            counts[name] = float(match[1]) * scale / (_BYTES["M"] if name == "mem" else 1)
+    return MappingProxyType(counts)
 
 
 def parse_memory_bytes(text: str) -> int:

@@ -12,9 +12,7 @@ def read(release: str, file: str) -> str:
     return (FIXTURES / release / file).read_text()
 
 
-def numbers(release: str) -> dict[str, int]:
+def numbers(release: str, file: str = "show_job.txt") -> dict[str, int]:
     """The job number of each job name in the recording, but for the line that a user forged."""
-    found = re.findall(
-        r"^JobId=(\d+) .*?JobName=(\S+)", read(release, "show_job.txt"), re.MULTILINE
-    )
+    found = re.findall(r"^JobId=(\d+) .*?JobName=(\S+)", read(release, file), re.MULTILINE)
     return {name: int(number) for number, name in reversed(found) if name != "forged"}

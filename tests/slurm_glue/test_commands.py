@@ -73,6 +73,13 @@ def test_pin_keeps_the_tokens(asks_per_node: bool, request_text: str) -> None:
     assert request_text in argv
 
 
+def test_questions_about_a_sites_rules() -> None:
+    assert commands.show_assoc_mgr()[-1] == "flags=assoc,qos"
+    assert commands.show_partitions() == ("scontrol", "-a", "-o", "show", "partitions")
+    assert commands.show_qos()[0] == "sacctmgr"
+    assert commands.show_qos()[-1] == "format=Name,Preempt,PreemptMode,Flags,LimitFactor"
+
+
 def test_unpin_puts_the_request_back_where_the_release_can() -> None:
     assert commands.unpin(
         "7", request=[("TresPerJob", "gres/gpu:2")], required_nodes="n4", lease_s=60

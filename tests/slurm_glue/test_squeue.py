@@ -11,7 +11,7 @@ from roost_slurm.squeue import (
     parse_tasks,
     parse_time,
 )
-from roost_slurm.tres import gpu_count, parse_gres
+from roost_slurm.tres import gpu_count, parse_counts, parse_gres
 
 
 def recorded(release: str) -> dict[str, QueuedJob]:
@@ -26,6 +26,37 @@ def test_every_recorded_line_is_a_record(release: str) -> None:
     dump = parse_queue(read(release, "squeue.txt"))
     assert dump.malformed_count == 0
     assert len(dump.jobs) == 5 + 18 + 1 + 2 + 1  # running, waiting, depending, components, a task
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_what_slurms_limits_count_is_read(release: str) -> None:
+    jobs = {job.number: job for job in parse_queue(read(release, "site_squeue.txt")).jobs}
+    number = numbers(release, "site_show_job.txt")
+    high, remote = jobs[number["high"]], jobs[number["remote"]]
+    assert (high.account, high.qos, high.licenses) == ("hep", "high", "matlab:1")
+    assert (remote.account, remote.qos, remote.licenses) == ("bio", "big jobs", "ansys@flex:2")
+    assert jobs[number["low"]].licenses == ""
+    assert parse_counts(high.tres_total) == {
+        "cpu": 1.0,
+        "mem": 100.0,
+        "node": 1.0,
+        "billing": 1.0,
+        "gres/gpu": 2.0,
+        "gres/h100": 2.0,
+        "license/matlab": 1.0,
+    }
+    assert parse_counts(jobs[number["account-full"]].tres_total)["gres/gpu"] == 4.0
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_begin_time_is_the_eligible_time_and_an_estimate_is_not(release: str) -> None:
+    jobs = {job.number: job for job in parse_queue(read(release, "site_squeue.txt")).jobs}
+    number = numbers(release, "site_show_job.txt")
+    begins, estimated = jobs[number["begin"]], jobs[number["whole-node"]]
+    assert begins.start_epoch_s == begins.eligible_epoch_s == 1893456000.0
+    assert estimated.start_epoch_s is not None
+    assert estimated.eligible_epoch_s is not None
+    assert estimated.start_epoch_s > estimated.eligible_epoch_s
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -9,6 +9,7 @@ from roost_slurm.tres import (
     beside_gpus,
     gpu_count,
     gpu_kinds,
+    parse_counts,
     parse_gres,
     parse_indices,
     parse_memory_bytes,
@@ -104,3 +105,18 @@ def test_amounts_are_read() -> None:
     assert parse_memory_bytes("2000") == 2000 << 20
     with pytest.raises(TresError):
         parse_memory_bytes("much")
+
+
+def test_amounts_are_read_and_memory_counts_in_mib() -> None:
+    text = "cpu=4,mem=1.50G,node=1,billing=4,gres/gpu=2,gres/gpu:a100=2"
+    assert parse_counts(text) == {
+        "cpu": 4.0,
+        "mem": 1536.0,
+        "node": 1.0,
+        "billing": 4.0,
+        "gres/gpu": 2.0,
+        "gres/gpu:a100": 2.0,
+    }
+    assert parse_counts("mem=100000,gres/gpu=1K") == {"mem": 100000.0, "gres/gpu": 1024.0}
+    assert parse_counts("cpu=many,node=1") == {"node": 1.0}
+    assert parse_counts("N/A") == {}

@@ -33,6 +33,8 @@ class StandInJob:
     name: str = ""
     comment: str = ""
     qos: str = ""
+    account: str = ""
+    licenses: str = ""
     refuses_requeue: bool = False
     priority: int = 1
     state: SlurmJobState = SlurmJobState.PENDING
@@ -109,17 +111,35 @@ def queued(job: StandInJob) -> QueuedJob:
         priority=job.priority,
         submit_epoch_s=job.submit_epoch_s,
         start_epoch_s=job.start_epoch_s or job.begin_epoch_s,
+        eligible_epoch_s=job.begin_epoch_s,
         node_count=job.node_count,
         task_count=job.task_count,
         cpu_count=job.task_count * job.cpus_per_task,
         cpus_per_task=job.cpus_per_task,
         tres=tuple(job.tres.items()),
+        tres_total=_tres_total(job),
+        account=job.account,
+        qos=job.qos,
+        licenses=job.licenses,
         required_nodes=job.required_nodes,
         nodes=compress(node.node for node in job.allocated),
         over_subscribe="OK",
         restart_count=job.restart_count,
         admin_comment=job.admin_comment,
     )
+
+
+def _tres_total(job: StandInJob) -> str:
+    """Return what squeue shows of all the job's resources: what it holds, or the least it needs."""
+    if job.allocated:
+        nodes = job.allocated
+        cpus, gpus = sum(n.cpu_count for n in nodes), sum(len(n.gpu_indices) for n in nodes)
+    else:
+        counts = {name: gpu_count(parse_gres(text)) for name, text in job.tres.items()}
+        gpus = counts.get("TresPerJob", 0) + counts.get("TresPerTask", 0) * job.task_count
+        gpus += counts.get("TresPerNode", 0) * job.node_count
+        cpus = job.task_count * job.cpus_per_task
+    return f"cpu={cpus},node={job.node_count},gres/gpu={gpus}"
 
 
 def detail(job: StandInJob) -> JobDetail:

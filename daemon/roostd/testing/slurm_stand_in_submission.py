@@ -30,6 +30,8 @@ class Submission(TypedDict, total=False):
         name: -J.
         comment: --comment.
         qos: -q.
+        account: -A.
+        licenses: -L.
         no_requeue: --no-requeue.
     """
 
@@ -51,6 +53,8 @@ class Submission(TypedDict, total=False):
     name: str
     comment: str
     qos: str
+    account: str
+    licenses: str
     no_requeue: bool
 
 
@@ -92,6 +96,8 @@ def jobs_of(
             name=asked.get("name", ""),
             comment=asked.get("comment", ""),
             qos=asked.get("qos", ""),
+            account=asked.get("account", ""),
+            licenses=asked.get("licenses", ""),
             refuses_requeue=asked.get("no_requeue", False),
         )
 

@@ -61,7 +61,11 @@ async def test_the_daemon_follows_the_row_of_the_release_that_it_meets(
 def test_every_recording_is_listed_and_whole() -> None:
     folders = sorted(path for path in FIXTURES.iterdir() if re.fullmatch(r"[\d.]+", path.name))
     assert [folder.name for folder in folders] == list(RELEASES)
-    recorded = set(re.findall(r'"(\w+\.txt)":', (FIXTURES / "record.py").read_text()))
+    recorded = {
+        file
+        for script in ("record.py", "record_site.py")
+        for file in re.findall(r'"(\w+\.txt)":', (FIXTURES / script).read_text())
+    }
     assert recorded
     assert {frozenset(file.name for file in folder.iterdir()) for folder in folders} == {
         frozenset(recorded)

@@ -1,0 +1,78 @@
+"""What `scontrol show reservations` prints: which nodes are kept for some users, and when."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roost_slurm.hostlist import HostlistError, expand
+from roost_slurm.licenses import parse_request
+from roost_slurm.squeue import parse_time
+
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
+_ABSENT = frozenset({"", "(null)"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """One reservation; of one that repeats, its present or next window.
+
+    Attributes:
+        nodes: ascending; empty where only licenses are reserved.
+        is_partial: has some cores or GPUs of its nodes only; others may use the rest.
+        flags: as Slurm prints them: MAINT, OVERLAP, FLEX, TIME_FLOAT, MAGNETIC, ...
+        users, accounts: that may use it; with a minus sign: that may not.
+        groups: whose members may use it.
+    """
+
+    name: str
+    start_epoch_s: float
+    end_epoch_s: float
+    nodes: tuple[str, ...] = ()
+    is_partial: bool = False
+    flags: frozenset[str] = frozenset()
+    users: frozenset[str] = frozenset()
+    accounts: frozenset[str] = frozenset()
+    groups: frozenset[str] = frozenset()
+    license_counts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def floats(self) -> bool:
+        """Return whether its start stays the same time ahead of now, so that it never begins."""
+        return "TIME_FLOAT" in self.flags
+
+
+def parse_reservations(text: str) -> tuple[Reservation, ...]:
+    """Read `scontrol -o show reservations`; lines that are no reservations are left out."""
+    lines = (line for line in text.split("\n") if line.startswith("ReservationName="))
+    found = (_reservation(line) for line in lines)
+    return tuple(one for one in found if one is not None)
+
+
+def _reservation(line: str) -> Reservation | None:
+    row: dict[str, str] = {}
+    for key, value in _PAIR.findall(line):
+        row.setdefault(key, value)  # a comment, of releases that have one, comes last
+    try:
+        start_s, end_s = parse_time(row["StartTime"]), parse_time(row["EndTime"])
+        nodes = expand("" if row["Nodes"] in _ABSENT else row["Nodes"])
+    except (KeyError, ValueError, HostlistError):
+        return None
+    if start_s is None or end_s is None:
+        return None
+    return Reservation(
+        name=row["ReservationName"],
+        start_epoch_s=start_s,
+        end_epoch_s=end_s,
+        nodes=tuple(nodes),
+        is_partial="CoreIDs" in row,  # one for each node, where it is less than all of its cores
+        flags=_words(row, "Flags"),
+        users=_words(row, "Users"),
+        accounts=_words(row, "Accounts"),
+        groups=_words(row, "Groups"),
+        license_counts=tuple(parse_request(",".join(_words(row, "Licenses"))).items()),
+    )
+
+
+def _words(row: Mapping[str, str], key: str) -> frozenset[str]:
+    text = row.get(key, "")
+    return frozenset() if text in _ABSENT else frozenset(filter(None, text.split(",")))

@@ -1,0 +1,67 @@
+"""How a site's Slurm schedules, of what `scontrol show config` prints."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheduling:
+    """Settings that decide which rules hold.
+
+    Attributes:
+        enforced: AccountingStorageEnforce: "associations", "limits", "qos", "safe", ...
+        preempt_type: "preempt/none", "preempt/qos" or "preempt/partition_prio".
+        preempt_modes: of PreemptMode, upper case: "REQUEUE", "CANCEL", "SUSPEND", "GANG", "OFF".
+        priority_type: "priority/multifactor" or "priority/basic".
+        suspend_time_s: idle time after which nodes are powered down; None: never.
+        resume_timeout_s: how long a node may take to come back.
+    """
+
+    enforced: frozenset[str] = frozenset()
+    preempt_type: str = "preempt/none"
+    preempt_modes: frozenset[str] = frozenset({"OFF"})
+    priority_type: str = ""
+    priority_flags: frozenset[str] = frozenset()
+    scheduler_parameters: tuple[str, ...] = ()
+    suspend_time_s: float | None = None
+    resume_timeout_s: float | None = None
+
+    @property
+    def enforces_limits(self) -> bool:
+        """Return whether limits of QoS and associations hold."""
+        return not self.enforced.isdisjoint({"limits", "safe", "all"})
+
+    @property
+    def is_safe(self) -> bool:
+        """Return whether a job starts only if its budget of minutes lasts to its time limit."""
+        return not self.enforced.isdisjoint({"safe", "all"})
+
+
+def parse_scheduling(text: str) -> Scheduling:
+    """Read `scontrol show config`; what is missing counts as Slurm's default."""
+    pairs = (line.partition("=") for line in text.split("\n"))
+    row = {name.strip(): value.strip() for name, _, value in pairs}
+    return Scheduling(
+        enforced=_words(row.get("AccountingStorageEnforce", "").lower()),
+        preempt_type=row.get("PreemptType", "(null)").replace("(null)", "preempt/none"),
+        preempt_modes=_words(row.get("PreemptMode", "OFF").upper()),
+        priority_type=row.get("PriorityType", ""),
+        priority_flags=_words(row.get("PriorityFlags", "")),
+        scheduler_parameters=tuple(
+            word for word in row.get("SchedulerParameters", "").split(",") if word not in _ABSENT
+        ),
+        suspend_time_s=_seconds(row.get("SuspendTime", "")),
+        resume_timeout_s=_seconds(row.get("ResumeTimeout", "")),
+    )
+
+
+_ABSENT = frozenset({"", "(null)", "none"})
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split(",")) - _ABSENT
+
+
+def _seconds(text: str) -> float | None:
+    """Read `300 sec`; None for INFINITE, NONE and what is missing."""
+    number = text.partition(" ")[0]
+    return float(number) if number.isdecimal() else None

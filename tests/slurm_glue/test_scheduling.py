@@ -1,0 +1,35 @@
+import pytest
+from tests.slurm_glue.recorded import RELEASES, read
+
+from roost_slurm.scheduling import Scheduling, parse_scheduling
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_settings_of_a_site_with_accounting_are_read(release: str) -> None:
+    assert parse_scheduling(read(release, "site_config.txt")) == Scheduling(
+        enforced=frozenset({"associations", "limits", "qos", "safe"}),
+        preempt_type="preempt/qos",
+        preempt_modes=frozenset({"REQUEUE"}),
+        priority_type="priority/multifactor",
+        priority_flags=frozenset({"MAX_TRES"}),
+        scheduler_parameters=("batch_sched_delay=0", "sched_interval=2", "bf_interval=2"),
+        resume_timeout_s=60.0,
+    )
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_site_without_accounting_enforces_nothing(release: str) -> None:
+    scheduling = parse_scheduling(read(release, "show_config.txt"))
+    assert not scheduling.enforces_limits
+    assert not scheduling.is_safe
+    assert scheduling.preempt_type == "preempt/none"
+    assert scheduling.preempt_modes == {"OFF"}
+
+
+def test_power_saving_and_gang_scheduling_are_read() -> None:
+    text = "SuspendTime   = 600 sec\nPreemptMode = GANG,SUSPEND\nAccountingStorageEnforce = none\n"
+    scheduling = parse_scheduling(text)
+    assert scheduling.suspend_time_s == 600.0
+    assert scheduling.preempt_modes == {"GANG", "SUSPEND"}
+    assert scheduling.enforced == frozenset()
+    assert parse_scheduling("") == Scheduling()
