@@ -10,7 +10,7 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import advice, parse_stamp
 
-_BEFORE_BEGIN = ("BeginTime", "")  # with other reasons the start that squeue shows is an estimate
+_BEFORE_BEGIN = ("BeginTime", "")  # "": Slurm has not looked at the job since its last update
 _LATE_S = 2.0  # Slurm may show the end of a lease this much later than roostd computed it
 _BULK_COUNT = 12  # more unknown jobs than this are read by one `show jobs`
 _LIMIT_AGE_S = 5.0  # squeue does not show that a user raised the limit of an array
@@ -21,7 +21,8 @@ class MovedBegins:
 
     Slurm has one begin time for each job, and Roost writes its leases there too. A begin time later
     than any lease is the user's, and counts as such until Slurm shows an earlier one. The begin
-    time of a requeued job is Slurm's own.
+    time of a requeued job is Slurm's own. Slurm shows its estimate of a job's start in the same
+    place as a begin time: only what is the job's eligible time too is a begin time.
 
     Args:
         lease_s: returns the length of leases in effect.
@@ -40,7 +41,8 @@ class MovedBegins:
     def _stamped(self, job: QueuedJob, latest_s: float, before: Mapping[int, float]) -> QueuedJob:
         stamp, begin_s = parse_stamp(job.admin_comment), job.start_epoch_s
         waits = job.is_pending and job.reason in _BEFORE_BEGIN and not job.restart_count
-        if stamp is None or begin_s is None or not waits:
+        is_estimate = begin_s != job.eligible_epoch_s
+        if stamp is None or begin_s is None or is_estimate or not waits:
             return job
         moved_s = begin_s if begin_s > latest_s else before.get(job.number)
         if moved_s is None or moved_s > begin_s or moved_s == stamp.begin_epoch_s:

@@ -100,12 +100,27 @@ def begin_of(job: QueuedJob) -> int | None:
     return stamp.begin_epoch_s
 
 
+def test_slurms_estimate_of_a_start_is_no_begin() -> None:
+    begins = MovedBegins(lambda: LEASE_S)
+
+    def look(**changes: Any) -> int | None:
+        (stamped,) = begins.stamp([queued(1, **changes)], NOW_S)
+        return begin_of(stamped)
+
+    hour_s = NOW_S + 3_600.0
+    assert look(reason="", start_epoch_s=hour_s, eligible_epoch_s=NOW_S) is None
+    assert look(reason="BeginTime", start_epoch_s=hour_s, eligible_epoch_s=None) is None
+    assert look(reason="Resources", start_epoch_s=hour_s, eligible_epoch_s=hour_s) is None
+    assert look(reason="BeginTime", start_epoch_s=hour_s, eligible_epoch_s=hour_s) == hour_s
+
+
 def test_a_begin_that_no_lease_explains_is_the_users_own_and_stays_so() -> None:
     begins = MovedBegins(lambda: LEASE_S)
 
     def look(after_s: float, begin_after_s: float, **changes: Any) -> int | None:
         start_s = NOW_S + begin_after_s
-        job = queued(1, reason="BeginTime", start_epoch_s=start_s, **changes)
+        times = {"start_epoch_s": start_s, "eligible_epoch_s": start_s}
+        job = queued(1, **{"reason": "BeginTime", **times, **changes})
         (stamped,) = begins.stamp([job], NOW_S + after_s)
         return begin_of(stamped)
 
