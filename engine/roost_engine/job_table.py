@@ -5,7 +5,7 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappush, merge
@@ -17,7 +17,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
     JobRecord,
@@ -212,7 +212,7 @@ class JobTable:
             record.shares = event.shares
             return None
         self.unqueue(job_id)
-        self._note_started(record, event.at_s)
+        self._note_started(record, event)
         self.cluster.hold(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
@@ -302,7 +302,6 @@ class JobTable:
         self.cluster.hold(job_id, shares_of(placement))
         self.quotas.hold(record.spec)
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
-        record.standing = None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s
         self.alarm(record.start_deadline_s, job_id)
@@ -401,16 +400,20 @@ class JobTable:
             self._timers.pin(event.timer, event.pinned_s)
             self.queue.recall_all()
 
-    def _note_started(self, record: JobRecord, at_s: float) -> None:
-        """Report the outcome of a wait: the tier placed by the engine, or none."""
-        if record.standing is not None and record.state is JobState.WAITING:
-            record.placement, record.decision = record.standing.placement, record.standing.decision
-            self._note_wait(record, record.placement.tier, at_s)
+    def _note_started(self, record: JobRecord, event: JobStarted) -> None:
+        """Report the outcome of a wait: the tier placed by the engine, or none.
+
+        Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
+        """
+        pin = record.standing
+        if pin is not None and _is_on(pin.placement, event.shares):
+            record.placement, record.decision = pin.placement, pin.decision
+            self._note_wait(record, pin.placement.tier, event.at_s)
         elif record.state is JobState.PLACING:
             assert record.placement is not None
-            self._note_wait(record, record.placement.tier, at_s)
+            self._note_wait(record, record.placement.tier, event.at_s)
         else:
-            self.note_unplaced(record, at_s)
+            self.note_unplaced(record, event.at_s)
 
     def note_unplaced(self, record: JobRecord, at_s: float) -> None:
         """Report a wait that ended without a placement of the engine."""
@@ -463,6 +466,11 @@ class JobTable:
                 assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
             is_stopping = record.state is JobState.STOPPING
             assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
+
+
+def _is_on(placement: Placement, shares: Sequence[NodeShare]) -> bool:
+    """Return whether a job holds just the GPUs of a placement."""
+    return dict(placement.by_node()) == {share.node: share.gpu_indices for share in shares}
 
 
 def _exclusions(last_try: Candidates | None) -> Exclusions:
