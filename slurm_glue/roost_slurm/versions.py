@@ -38,7 +38,8 @@ class Traits:
         gres_prefix: what TresPerNode= and TresPerJob= want before `gpu:`. 22.05 answers a wrong or
             missing one with exit code 0 and ignores the request.
         can_untype: a job that asked for types may be given an untyped request again. On 22.05 the
-            answer is "with and without type identification".
+            answer is "with and without type identification", and a job that asked for types
+            and now asks for others starts only where the GPUs of both are free.
         clear_is_effective: clearing every request leaves the job without GPUs; otherwise the job
             keeps its former count. Roost's pins rely on neither.
         requeue_pause_s: wait from PENDING after a requeue to the next start on the same node.

@@ -363,12 +363,18 @@ class Applier:
         await self._recorder.wait_durable(ticket)
         await self._unpin_and_release(action.job_id)
 
+    def _keeps_types(self, job_id: JobId) -> bool:
+        """Whether a pin, maybe of an earlier daemon, has left its types and nodes in the job."""
+        with contextlib.suppress(UnknownJob):
+            return bool(self._state.engine.record(job_id).spec.fixed_indices)
+        return False
+
     async def _unpin_and_release(self, job_id: JobId) -> None:
         """Release a job to Slurm, after taking back its pin if it has one."""
         lease_s = round(self._state.config.slurm.lease_s)
         with self._logging_failures("let_go"):
             self._eligible.discard(job_id)
-            if self._pinned.pop(job_id, None) is not None:
+            if self._pinned.pop(job_id, None) is not None or self._keeps_types(job_id):
                 await self._slurm.unpin(job_id, lease_s)
             await self._slurm.release([job_id])
 

@@ -135,7 +135,7 @@ class Slurm(Section):
     hand_over_s: Seconds = Field(
         default=30.0,
         description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
-        " long",
+        " long, or on 22.05 the GPUs of its earlier pin",
     )
     standing_pins: bool = Field(
         default=True,

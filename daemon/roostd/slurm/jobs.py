@@ -36,6 +36,7 @@ from roostd.slurm.limits import (
     MOST_NODES,
     MOST_SHAPES,
 )
+from roostd.slurm.request import pinned_indices
 
 NO_GPUS = "asks for no GPUs"
 _UNREADABLE = "unreadable"
@@ -126,7 +127,14 @@ class JobReader:
             name=detail.name,
             model=comment.model,
             checkpoint_s=self._checkpoint_s(comment, detail),
+            fixed_indices=self._fixed_indices(job, request),
         )
+
+    def _fixed_indices(self, job: QueuedJob, request: "_Request") -> tuple[int, ...]:
+        """Return the only GPU indices that a job can have which Roost has pinned before."""
+        if self.traits.can_untype or request.stamp is None or not request.stamp.was:
+            return ()
+        return pinned_indices(dict(job.tres))
 
     def _checkpoint_s(self, comment: JobComment, detail: JobDetail) -> float | None:
         if comment.checkpoint_s is None and self.is_preemptible_qos(detail.qos):

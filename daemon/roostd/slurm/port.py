@@ -39,6 +39,7 @@ from roostd.slurm.queue import (
 )
 from roostd.slurm.request import (
     asked,
+    check_repinnable,
     check_requeuable,
     is_pinned,
     pin_calls,
@@ -303,6 +304,7 @@ class SlurmCli:
         """See SlurmPort."""
         detail = await self._waiting(job_id)
         self._check_unchanged(job_id, detail)
+        check_repinnable(job_id, detail, placement, await self.traits())
         try:
             for argv in pin_calls(job_id, detail, placement, lease_s, is_eligible):
                 await self._run(argv)

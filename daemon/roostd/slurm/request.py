@@ -1,5 +1,6 @@
 """A job's request as Slurm has it, and the updates that change it. Pure: no clock, no I/O."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 
 from roost_engine.domain.errors import SlurmRefused
@@ -34,6 +35,33 @@ def check_requeuable(job_id: JobId, detail: JobDetail | None) -> None:
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} is {is_what}, not running")
     if parse_stamp(detail.admin_comment) is None:
         raise SlurmRefused(commands.show_job(job_id), 0, f"job {job_id} was not placed by Roost")
+
+
+def pinned_indices(tres: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the GPU indices that a job's present request names, ascending.
+
+    Empty where it names none, or cannot be read.
+    """
+    with contextlib.suppress(TresError):
+        for name in ("TresPerNode", "TresPerJob"):
+            if indices := typed_indices(parse_gres(tres.get(name, ""))):
+                return indices
+    return ()
+
+
+def check_repinnable(
+    job_id: JobId, detail: JobDetail, placement: Placement, traits: Traits
+) -> None:
+    """Check that the Slurm release can give a job that was pinned before the GPUs of a placement.
+
+    Raises:
+        SlurmRefused: the release keeps the indices of the earlier pin, and these are others.
+    """
+    fixed = () if traits.can_untype else pinned_indices(detail.tres)
+    if fixed and fixed != placement.gpu_indices:
+        had = ",".join(map(str, fixed))
+        problem = f"job {job_id} was pinned to GPUs {had}, and this Slurm gives it no others"
+        raise SlurmRefused(commands.show_job(job_id), 0, problem)
 
 
 def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:

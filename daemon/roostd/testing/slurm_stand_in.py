@@ -26,7 +26,13 @@ from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.slurm.queue import begins_of, by_begin, comments_of
-from roostd.slurm.request import check_requeuable, pin_calls, shares_of, unpin_calls
+from roostd.slurm.request import (
+    check_repinnable,
+    check_requeuable,
+    pin_calls,
+    shares_of,
+    unpin_calls,
+)
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
@@ -204,6 +210,7 @@ class SlurmStandIn:
     ) -> None:
         """See SlurmPort."""
         shown = detail(self._waiting(job_id))
+        check_repinnable(job_id, shown, placement, traits_of(self._version))
         for argv in pin_calls(job_id, shown, placement, lease_s, is_eligible):
             self._update("pin", argv)
 

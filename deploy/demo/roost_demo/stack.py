@@ -253,6 +253,9 @@ class Stack:
         return hook
 
     def _write_config(self, **slurm: object) -> Path:
+        given = self._settings.get("slurm", {})
+        assert isinstance(given, dict)
+        slurm = given | slurm
         settings = self._settings | {
             "cluster": "demo",
             "mode": "enforce",

@@ -113,11 +113,12 @@ class Migration:
                 )
 
     def _is_still_valid(self, plan: _Plan, record: JobRecord, at_s: float) -> bool:
-        """Return whether a job that has stopped waits and still asks for the planned shape."""
-        if record.state is not JobState.WAITING:
+        """Return whether a job that has stopped waits and can still have the planned GPUs."""
+        job, placement = record.spec, plan.placement
+        if record.state is not JobState.WAITING or placement.shape not in job.shapes:
             return False
-        asks_for_it = record.spec.binding and plan.placement.shape in record.spec.shapes
-        return asks_for_it and self._table.is_ready(record, at_s)
+        can_have_them = job.fixed_indices in ((), placement.gpu_indices)
+        return job.binding and can_have_them and self._table.is_ready(record, at_s)
 
     def _begin(
         self, record: JobRecord, reserved: NodeSet, at_s: float, actions: list[Action]

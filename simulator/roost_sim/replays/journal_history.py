@@ -208,6 +208,7 @@ class HistoryBuilder:
                     self._stop(self._live.get(job_id), event.at_s)
 
     def _queue(self, spec: JobSpec, at_s: float) -> None:
+        spec = replace(spec, fixed_indices=())  # left by a pin that another policy may not choose
         self._named_jobs.add(spec.job_id)
         follower = self._live.get(spec.job_id)
         if follower is not None and follower.is_outsider:

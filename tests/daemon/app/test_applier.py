@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from roost_engine.domain.actions import (
 )
 from roost_engine.domain.events import (
     Event,
+    JobChanged,
     JobEnded,
     JobQueued,
     JobStarted,
@@ -262,6 +264,21 @@ async def test_a_pin_is_taken_back_before_a_job_is_released() -> None:
 
     assert site.slurm.argvs[-2][-1] == "StartTime=now+60"  # unpinned
     assert site.slurm.admin_comment(job_id) == "roost:let-go"
+
+
+async def test_nodes_that_an_earlier_daemon_pinned_are_freed_before_a_job_is_released() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    engine = site.parts.state.engine
+    spec = replace(engine.record(job_id).spec, fixed_indices=tuple(range(8)))
+    engine.step(JobChanged(at_s=100.0, job=spec))
+
+    site.applier.submit(LetGo(job_id=job_id, reason="busy"), 0)
+    await site.done()
+
+    unpinned, released = site.slurm.argvs
+    assert "ReqNodeList=" in unpinned
+    assert released[-1] == "AdminComment=roost:let-go"
 
 
 async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:

@@ -66,6 +66,11 @@ async def record(cluster: Cluster, job_id: JobId) -> QueuedJob:
     return next(job for job in jobs if job_id in job.job_ids)
 
 
+async def can_untype(cluster: Cluster) -> bool:
+    """Whether a job that was pinned may be pinned to other GPUs."""
+    return traits_of(await cluster.port.version()).can_untype
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_job_gets_exactly_the_gpus_it_was_pinned_to(cluster: Cluster, form: str) -> None:
     job_id = cluster.submit(form)
@@ -140,8 +145,24 @@ async def test_pin_on_busy_gpus_is_taken_back_and_the_job_placed_elsewhere(
     assert job.start_epoch_s is not None
     assert job.start_epoch_s - time.time() > LEASE_S - 20
     assert job.required_nodes == ""
-    await cluster.port.pin(second, placement("n4", 3, 4))
-    assert gpus(await started(cluster.port, second)) == {"n4": (3, 4)}
+    indices = (3, 4) if await can_untype(cluster) else (1, 2)
+    await cluster.port.pin(second, placement("n4", *indices))
+    assert gpus(await started(cluster.port, second)) == {"n4": indices}
+
+
+async def test_a_release_that_keeps_types_is_asked_for_no_other_gpus(cluster: Cluster) -> None:
+    if await can_untype(cluster):
+        pytest.skip("this release takes types back")
+    first, second = cluster.submit("--gres=gpu:2"), cluster.submit("--gres=gpu:2")
+    await cluster.port.pin(first, placement("n1", 0, 1))
+    await started(cluster.port, first)
+    await cluster.port.pin(second, placement("n1", 0, 1))
+    with pytest.raises(SlurmRefused, match="was pinned to GPUs 0,1, and this Slurm gives it no"):
+        await cluster.port.pin(second, placement("n1", 2, 3))
+    for node in ("n1", "n1", "n2"):  # any number of times, to the same GPUs
+        await cluster.port.unpin(second, LEASE_S)
+        await cluster.port.pin(second, placement(node, 0, 1))
+    assert gpus(await started(cluster.port, second)) == {"n2": (0, 1)}
 
 
 async def test_refused_pin_leaves_the_job_as_it_was(cluster: Cluster) -> None:
@@ -211,8 +232,9 @@ async def test_a_requeued_job_waits_again_under_a_lease_and_may_be_pinned_elsewh
     assert job.start_epoch_s is not None
     assert job.start_epoch_s - time.time() == pytest.approx(1000, abs=20)
     await asyncio.sleep(traits_of(await cluster.port.version()).requeue_pause_s)
-    await cluster.port.pin(job_id, placement("n1", 0, 7))
-    assert gpus(await started(cluster.port, job_id)) == {"n1": (0, 7)}
+    indices = (0, 7) if await can_untype(cluster) else (4, 5)
+    await cluster.port.pin(job_id, placement("n1", *indices))
+    assert gpus(await started(cluster.port, job_id)) == {"n1": indices}
 
 
 async def test_only_running_jobs_with_a_stamp_are_requeued(cluster: Cluster) -> None:

@@ -187,7 +187,10 @@ def test_memory_counts_only_where_slurm_hands_it_out(name: str, memory_mib: int)
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", ["gres", "gpus", "gpus-per-task", "cpus-per-gpu", "node-range"])
 def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
-    """Otherwise every pin would show as a change of the job, which would be decided again."""
+    """Otherwise every pin would show as a change of the job, which would be decided again.
+
+    But for the indices: 22.05 gives the job no others any more.
+    """
     job = record(release, name)
     detail = parse_jobs(read(release, "show_job.txt"))[job.number]
     job_id = JobId(str(job.number))
@@ -211,4 +214,6 @@ def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
         ),
         job_id,
     )
-    assert after == before
+    assert isinstance(after, JobSpec)
+    assert after.fixed_indices == ((4, 5) if release == "22.05" else ())
+    assert replace(after, fixed_indices=()) == before

@@ -14,10 +14,12 @@ from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.request import (
     asked,
+    check_repinnable,
     check_requeuable,
     difference,
     is_pinned,
     pin_argv,
+    pinned_indices,
     shares_of,
     unpin_argv,
 )
@@ -62,6 +64,31 @@ def test_a_pin_notes_the_request_that_it_replaces() -> None:
 def test_a_second_pin_keeps_the_first_request() -> None:
     job = detail(tres={"TresPerNode": "gres/gpu:g2:1"}, admin_comment=PINNED)
     assert values(pin_argv(SEVEN, job, placement("n2", 0)))["AdminComment"] == PINNED
+
+
+@pytest.mark.parametrize(
+    ("tres", "indices"),
+    [
+        ({"TresPerNode": "gres:gpu:g5:1,gres:gpu:g2:1"}, (2, 5)),
+        ({"TresPerNode": "", "TresPerJob": "gres/gpu:g1:2"}, (1,)),
+        ({"TresPerNode": "gres/gpu:2"}, ()),
+        ({"TresPerTask": "cpu=3,gres/gpu=1"}, ()),
+        ({"TresPerNode": "gres:gpu:g2:x"}, ()),
+    ],
+    ids=["per node", "per job", "untyped", "per task", "unreadable"],
+)
+def test_a_pinned_request_names_its_gpus(tres: dict[str, str], indices: tuple[int, ...]) -> None:
+    assert pinned_indices(tres) == indices
+
+
+def test_a_release_that_keeps_types_gives_a_job_no_other_gpus() -> None:
+    pinned = detail(tres={"TresPerNode": "gres:gpu:g2:1,gres:gpu:g3:1"}, admin_comment=PINNED)
+    fresh = detail(tres={"TresPerNode": "gres:gpu:2"})
+    check_repinnable(SEVEN, pinned, placement("n2", 2, 3), OLD)
+    check_repinnable(SEVEN, pinned, placement("n2", 4, 5), NEW)
+    check_repinnable(SEVEN, fresh, placement("n2", 4, 5), OLD)
+    with pytest.raises(SlurmRefused, match="job 7 was pinned to GPUs 2,3, and this Slurm gives"):
+        check_repinnable(SEVEN, pinned, placement("n1", 4, 5), OLD)
 
 
 def test_a_job_without_gpus_is_never_pinned() -> None:

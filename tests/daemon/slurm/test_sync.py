@@ -83,12 +83,27 @@ async def test_job_is_queued_started_and_ended(watcher: Watcher) -> None:
     assert await watcher.kinds() == [("JobEnded", "1")]
 
 
-async def test_pin_that_has_not_started_yet_is_no_change(watcher: Watcher) -> None:
+async def test_pin_that_has_not_started_yet_is_no_change() -> None:
+    watcher = Watcher(SlurmVersion(24, 11, 5))
     first, second = (watcher.slurm.submit(gpus=1)[0] for _ in range(2))
     await watcher.poll()
     await watcher.pin(first, "n1", 0)
     await watcher.poll()
     await watcher.pin(second, "n1", 0)
+    assert await watcher.kinds() == []
+
+
+async def test_a_release_that_keeps_types_reports_the_only_gpus_that_a_job_can_have(
+    watcher: Watcher,
+) -> None:
+    first, second = (watcher.slurm.submit(gpus=1)[0] for _ in range(2))
+    await watcher.poll()
+    await watcher.pin(first, "n1", 0)
+    await watcher.poll()
+    before = watcher.view.waiting[second]
+    await watcher.pin(second, "n1", 0)
+    (event,) = await watcher.poll()
+    assert event == JobChanged(at_s=watcher.now_s, job=replace(before, fixed_indices=(0,)))
     assert await watcher.kinds() == []
 
 

@@ -254,6 +254,7 @@ def test_a_job_that_slurm_requeued_is_placed_as_planned(make: HarnessFactory) ->
     [
         (job("9", gpus=4), {"b": 4}),  # its request has changed
         (replace(SPREAD, eligible_s=500.0), {}),
+        (replace(SPREAD, fixed_indices=(4, 5, 6, 7)), {"a": 4, "b": 4}),  # as a pin left it
     ],
 )
 def test_a_job_that_requeues_with_another_request_is_queued_like_any_other(
