@@ -80,6 +80,7 @@ def test_a_job_whose_indices_are_busy_everywhere_is_handed_over(
     until(lambda: "roost:let-go" in stack.slurm.show_job(requeued), "it is Slurm's", 10.0)
     shown = stack.slurm.show_job(requeued)
     assert "ReqNodeList=(null)" in shown
+    until(lambda: "was pinned and released" in explain(stack, requeued).job.reason, "it says why")
     stack.slurm.run("scancel", holder)
     stack.slurm.wait_for_state(requeued, "RUNNING", timeout_s=10.0)
     assert "Nodes=n2" in stack.slurm.show_job(requeued)

@@ -12,7 +12,7 @@ from roost_slurm.hostlist import expand
 from roost_slurm.limits import MOST_TASKS, whole_number
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import Stamp, parse_stamp
+from roost_slurm.stamp import LET_GO, Stamp, parse_stamp
 from roost_slurm.tres import (
     SEAT_TOKEN,
     Gres,
@@ -166,6 +166,9 @@ class JobReader:
             return f"may run in any of the partitions {job.partition}"
         if 0 < request.count("TresPerNode") < request.gpu_count:
             return "asks for GPUs in two ways, one of them a node: Slurm takes no pin for both"
+        if request.kinds and job.admin_comment == LET_GO:
+            kinds = ", ".join(sorted(request.kinds))
+            return f"was pinned and released: this Slurm gives it only the GPUs {kinds} of a node"
         if request.kinds:
             return f"names its GPUs itself: {', '.join(sorted(request.kinds))}"
         others = [name for name in sorted(request.others) if not self._is_token(name)]

@@ -136,6 +136,10 @@ def test_exclusive_job_is_left_to_slurm(release: str) -> None:
         ({"tres": (("TresPerNode", "gres:gpu:1"), ("TresPerTask", "gres:gpu:1"))}, "in two ways"),
         ({"tres": (("TresPerNode", "gres:gpu:1,gres:shard:2"),)}, "asks for shard beside GPUs"),
         ({"tres": (("TresPerNode", "gres:gpu:a100:2"),)}, "names its GPUs itself"),
+        (
+            {"tres": (("TresPerNode", "gres:gpu:g4:1"),), "admin_comment": "roost:let-go"},
+            "was pinned and released: this Slurm gives it only the GPUs g4 of a node",
+        ),
         ({"tres": (("TresPerNode", "gres:gpu::"),)}, "cannot be read"),
     ],
 )

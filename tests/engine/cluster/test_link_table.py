@@ -222,3 +222,22 @@ def test_listed_scores_and_losses_are_those_of_the_arrays() -> None:
     assert table.score_by_set == table.set_scores.tolist()
     every_set = np.arange(16)
     assert table.idle_losses.tolist() == table.fragmentation(0b1111, every_set).tolist()
+
+
+def test_one_subset_as_a_choice_is_the_choice_of_a_free_set_that_holds_no_other() -> None:
+    table = LinkTable(bridges())
+    mask = mask_of((1, 2, 6))
+    only, choice = table.only(mask, mask), table.choice(mask, 3)
+    assert only.masks.tolist() == choice.masks.tolist() == [mask]
+    assert (only.link_score, only.ideal_link_score) == (choice.link_score, choice.ideal_link_score)
+    assert only.best_static_score == choice.best_static_score
+    assert only.static.tolist() == choice.static.tolist()
+    assert only.neighbours.tolist() == choice.neighbours.tolist()
+
+
+def test_one_subset_of_a_larger_free_set_scores_no_better_than_the_best() -> None:
+    table = LinkTable(bridges())
+    only = table.only(table.full_mask, mask_of((0, 3)))
+    best = table.choice(table.full_mask, 2)
+    assert only.link_score < best.link_score
+    assert only.best_static_score < best.best_static_score

@@ -1,14 +1,18 @@
 """search: single nodes are those that looking at every node finds, with load and without."""
 
+from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from tests.engine.placement import every_node
 from tests.engine.placement.listed import masks_of, nodes_of
 from tests.engine.placement.test_gangs import KINDS, random_cluster
 
+from roost_engine.cluster.features import HEURISTIC_WEIGHTS
+from roost_engine.cluster.link_table import STATIC_COLUMNS, indices_of, mask_of
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.placement.search import find_candidates, first_candidates
+from roost_engine.placement.search import NODE_COUNT, find_candidates, first_candidates
 from roost_engine.testing.builders import job, shape
 
 
@@ -35,3 +39,38 @@ def test_the_first_shape_with_capacity_is_taken() -> None:
     cluster = random_cluster(Random(1), KINDS["one kind"])
     wanted = job("1", shape(8, 40), shape(1), shape(2))
     assert first_candidates(cluster, wanted).shape == shape(1)
+
+
+@pytest.mark.parametrize("loaded_frac", [0.0, 0.5])
+@pytest.mark.parametrize("kinds", KINDS.values(), ids=KINDS)
+def test_a_job_with_fixed_indices_is_offered_these_on_all_nodes_that_have_them(
+    kinds: list[LinkMatrix], loaded_frac: float
+) -> None:
+    found_count = 0
+    for seed in range(40):
+        random = Random(seed)
+        cluster = random_cluster(random, kinds, loaded_frac=loaded_frac, most_nodes=60)
+        mask = mask_of(tuple(sorted(random.sample(range(4), random.choice((1, 2, 3))))))
+        size = mask.bit_count()
+        spec = replace(job("1", shape(size), shape(size + 1)), fixed_indices=indices_of(mask))
+        able = [node for node in range(len(cluster)) if cluster.free_as(node)[1] & mask == mask]
+        found = first_candidates(cluster, spec)
+        assert {each for (each,) in nodes_of(found)} <= set(able)
+        assert len(nodes_of(found)) == min(len(able), NODE_COUNT)
+        assert set(masks_of(found)) <= {mask}
+        if found:
+            found_count += 1
+            assert np.isfinite(found.features).all()
+            columns = found.features[:, STATIC_COLUMNS] @ HEURISTIC_WEIGHTS[STATIC_COLUMNS]
+            worst = float(columns.min())
+            left_out = set(able) - {each for (each,) in nodes_of(found)}
+            for node in left_out:
+                kind, free = cluster.free_as(node)
+                choice = cluster.tables[kind].only(free, mask)
+                assert choice.best_static_score <= worst + 1e-6
+    assert found_count > 10
+
+
+def test_no_shape_with_another_number_of_gpus_meets_fixed_indices() -> None:
+    cluster = random_cluster(Random(1), KINDS["one kind"])
+    assert not first_candidates(cluster, replace(job("1", shape(1)), fixed_indices=(0, 1)))
