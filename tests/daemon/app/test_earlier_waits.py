@@ -24,6 +24,8 @@ from roost_engine.job_record import JobRecord
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import FILE_NAME, Journal, Step
 from roost_proto.v1 import operator_pb2 as pb
+from roost_sim.replays.recording import ModelShelf, Recording
+from roost_sim.replays.replay import replay
 from roost_slurm.squeue import SlurmJobState
 from roostd.app.earlier_waits import (
     changed_waits,
@@ -181,6 +183,10 @@ async def test_a_reload_every_moment_does_not_prolong_a_capped_wait(
             reload_count += 1
             await asyncio.sleep(CAP_S / 12)
     assert reload_count > 3
+    with Recording(tmp_path / "state") as recording:
+        found = replay(recording, ModelShelf(), lambda count: None)
+        assert len(recording.runs) == reload_count + 1
+    assert found.difference is None, "a replay continues the waits too"
     assert time.monotonic() - began_s > CAP_S / 2
 
 
