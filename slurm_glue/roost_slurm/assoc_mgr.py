@@ -17,6 +17,7 @@ _USER = re.compile(r".*\((\d{1,10})\)")
 _PARENT = re.compile(r" ParentAccount=(.*?)\(\d+\) ")
 _PAIR = re.compile(r" ([A-Za-z]+)=(\S*)")
 _BUDGET = re.compile(r"(?:(?<=,)|^)([^=,]+)=(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
+_USED = re.compile(r"(?:(?<=,)|^)([^=,]+)=\w{1,20}\((\d{1,20}(?:\.\d+)?)\)")
 _ONE_BUDGET = re.compile(r"(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
 _RECORD = re.compile(r"\{([^}]*)\}")
 _NO_LIMIT = 0xFFFF_FFFF
@@ -24,10 +25,16 @@ _NO_LIMIT = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A limit, and how much of it was used when slurmctld was asked."""
+    """A limit of minutes, and how much of it was used when slurmctld was asked.
+
+    Attributes:
+        committed: what the running jobs may still use before their time limits; read where the
+            limit is one on past minutes.
+    """
 
     limit: float
     used: float
+    committed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,10 +179,17 @@ def _association(line: str) -> Association | None:
 
 def _group(row: Mapping[str, str]) -> GroupLimits:
     wall = _ONE_BUDGET.fullmatch(row.get("GrpWall", ""))
+    minutes = _budgets(row.get("GrpTRESMins", ""))
+    if minutes:
+        running = dict(_USED.findall(row.get("GrpTRESRunMins", "")))
+        minutes = {
+            name: Budget(budget.limit, budget.used, float(running.get(name, 0)))
+            for name, budget in minutes.items()
+        }
     return GroupLimits(
         tres={name: budget.limit for name, budget in _budgets(row.get("GrpTRES", "")).items()},
         job_count=_limit(row.get("GrpJobs", "")),
-        tres_minutes=_budgets(row.get("GrpTRESMins", "")),
+        tres_minutes=minutes,
         running_tres_minutes=_budgets(row.get("GrpTRESRunMins", "")),
         wall_minutes=Budget(float(wall[1]), float(wall[2])) if wall else None,
     )

@@ -16,7 +16,7 @@ def test_limits_of_a_qos_are_read(release: str) -> None:
     assert high.group == GroupLimits(
         tres={"cpu": 100.0, "gres/gpu": 6.0, "gres/h100": 6.0, "license/matlab": 3.0},
         job_count=5.0,
-        tres_minutes={"cpu": Budget(10_000_000.0, 0.0)},
+        tres_minutes={"cpu": Budget(10_000_000.0, 0.0, committed=30.0)},
         running_tres_minutes={"gres/gpu": Budget(100_000.0, 60.0)},
         wall_minutes=Budget(10_000.0, 0.0),
     )

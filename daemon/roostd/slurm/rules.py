@@ -1,0 +1,213 @@
+"""A site's own rules: which jobs Slurm may start, and on which nodes. Pure: no clock, no I/O.
+
+Slurm would refuse or delay the start of a job that these rules bind, so GPUs that Roost allocated
+to the job would idle. The rules are as old as the answers of Slurm's commands; what is left of each
+quota is counted from the queue dump that it is asked about.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from roost_engine.domain.model import NodeName, QuotaUse
+from roost_slurm.assoc_mgr import AssocMgr
+from roost_slurm.licenses import License
+from roost_slurm.partitions import Partition
+from roost_slurm.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
+from roost_slurm.reservations import Reservation
+from roost_slurm.scheduling import Scheduling
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob
+from roostd.slurm.limit_reasons import beyond_job_limits, unreachable
+from roostd.slurm.quotas import QuotaRules
+
+_BY_QOS, _BY_PARTITION = "preempt/qos", "preempt/partition_prio"
+# Only these free a victim's GPUs: a suspended job keeps them, under GANG too.
+_FREEING = frozenset({"REQUEUE", "CANCEL"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRules:
+    """What Slurm's commands print of a site's rules. An empty part binds no job.
+
+    Attributes:
+        read_epoch_s: when Slurm was asked.
+        partitions, qos_traits, licenses: by name.
+    """
+
+    read_epoch_s: float = 0.0
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    partitions: Mapping[str, Partition] = field(default_factory=dict)
+    accounting: AssocMgr = field(default_factory=AssocMgr)
+    qos_traits: Mapping[str, QosTraits] = field(default_factory=dict)
+    licenses: Mapping[str, License] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+
+    @cached_property
+    def _quotas(self) -> QuotaRules:
+        return QuotaRules(
+            self.scheduling, self.accounting, self.qos_traits, self.partitions, self.licenses
+        )
+
+    def why_not(self, job: QueuedJob, detail: JobDetail | None) -> str | None:
+        """Return why Slurm would not start a job whatever else runs, or None.
+
+        The text begins with Slurm's own name of the reason. A job that may run in several
+        partitions is not judged.
+        """
+        partition = self.partitions.get(job.partition)
+        if partition is not None:
+            flags = self._quotas.flags(job)
+            least_nodes = detail.min_node_count if detail is not None else job.node_count
+            found = (
+                _closed(partition)
+                or _not_allowed(partition, job, self._accounts(job))
+                or _too_large(partition, job, least_nodes, flags)
+            )
+            if found is not None:
+                return found
+        if self.scheduling.enforces_limits:
+            found = beyond_job_limits(self._quotas, job, detail)
+            if found is not None:
+                return found
+        return unreachable(self._quotas, job)
+
+    def quotas(self, job: QueuedJob, detail: JobDetail | None) -> tuple[QuotaUse, ...]:
+        """Return every shared limit that a job counts against, and what it takes of each."""
+        del detail  # squeue prints everything that Slurm's limits count
+        return self._quotas.uses(job)
+
+    def free(self, jobs: Iterable[QueuedJob]) -> Mapping[str, float]:
+        """Return what the running jobs of a queue dump leave of each quota of its jobs.
+
+        May be below 0: an administrator has lowered a limit. Only limits on minutes are taken from
+        slurmctld's own numbers. Of limits on nodes a waiting job is expected to take as many as it
+        asks for, though slurmctld counts a node once for all jobs of a user or an account there.
+        """
+        return self._quotas.free(jobs)
+
+    def closed_nodes(self, job: QueuedJob, at_epoch_s: float) -> frozenset[NodeName]:
+        """Return the nodes that reservations close to a job that would start now.
+
+        A node is closed if the window of a reservation that the job does not use begins before the
+        job's time limit ends. A reservation of some cores or GPUs of its nodes closes none of
+        them, nor does a window of no length.
+        """
+        return frozenset(
+            NodeName(name)
+            for one in self.reservations
+            if not one.is_partial and not self._may_use(one, job)
+            if self._overlaps(one, job, at_epoch_s)
+            for name in one.nodes
+        )
+
+    def preempts(self, job: QueuedJob) -> frozenset[str]:
+        """Return the classes of running jobs that Slurm would stop for a job: see preempt_class."""
+        match self.scheduling.preempt_type:
+            case preempt if preempt == _BY_QOS:
+                traits = self.qos_traits.get(job.qos)
+                names = traits.preempts if traits is not None else frozenset()
+                return frozenset(f"qos:{name}" for name in names if self._qos_frees(name))
+            case preempt if preempt == _BY_PARTITION and job.partition in self.partitions:
+                tier = self.partitions[job.partition].tier
+                return frozenset(
+                    f"partition:{one.name}"
+                    for one in self.partitions.values()
+                    if one.tier < tier and self._partition_frees(one.name)
+                )
+        return frozenset()
+
+    def preempt_class(self, job: QueuedJob) -> str:
+        """Return as what Slurm's preemption knows a job, "" where it would not free its GPUs."""
+        by, partition = self.scheduling.preempt_type, job.partition.partition(",")[0]
+        if by == _BY_QOS and job.qos and self._qos_frees(job.qos):
+            return f"qos:{job.qos}"
+        if by == _BY_PARTITION and self._partition_frees(partition):
+            return f"partition:{partition}"
+        return ""
+
+    def _accounts(self, job: QueuedJob) -> Iterator[str]:
+        yield job.account
+        for one in self._quotas.associations(job):
+            yield one.account
+
+    def _overlaps(self, one: Reservation, job: QueuedJob, at_epoch_s: float) -> bool:
+        since_read_s = max(at_epoch_s - self.read_epoch_s, 0.0) if one.floats else 0.0
+        start_s, end_s = one.start_epoch_s + since_read_s, one.end_epoch_s + since_read_s
+        if end_s <= start_s or end_s <= at_epoch_s:
+            return False
+        limit_s = job.time_limit_s
+        if limit_s is None:
+            partition = self.partitions.get(job.partition)
+            limit_s = partition.max_time_s if partition is not None else None
+        return limit_s is None or start_s < at_epoch_s + limit_s
+
+    def _may_use(self, one: Reservation, job: QueuedJob) -> bool:
+        """Whether a job runs in a reservation: it names it, or the reservation draws it in.
+
+        Being one of its users is not enough; FLEX and OVERLAP open it to no other job either. The
+        jobs that a MAGNETIC reservation draws in follow from its accounts only: the names of
+        its users cannot be compared with a job's user id.
+        """
+        if one.name in job.reservation.split(","):
+            return True
+        return "MAGNETIC" in one.flags and job.account in one.accounts and not one.users
+
+    def _qos_frees(self, name: str) -> bool:
+        """Whether preempting a job of this QoS frees its GPUs."""
+        traits, limits = self.qos_traits.get(name), self.accounting.qos.get(name)
+        modes = {mode.upper() for mode in traits.preempt_modes} if traits is not None else set()
+        if limits is not None and not modes:
+            modes = set(limits.preempt_mode.split(","))
+        modes -= {"CLUSTER", "OFF", "WITHIN", "GANG"}
+        return not _FREEING.isdisjoint(modes or self.scheduling.preempt_modes)
+
+    def _partition_frees(self, name: str) -> bool:
+        """Whether preempting a job of this partition frees its GPUs."""
+        partition = self.partitions.get(name)
+        if partition is None:
+            return False
+        return not _FREEING.isdisjoint(partition.preempt_modes or self.scheduling.preempt_modes)
+
+
+def _closed(partition: Partition) -> str | None:
+    if partition.starts_jobs:
+        return None
+    reason = "PartitionDown" if partition.state == "DOWN" else "PartitionInactive"
+    return f"{reason}: partition {partition.name} is {partition.state}"
+
+
+def _not_allowed(partition: Partition, job: QueuedJob, accounts: Iterable[str]) -> str | None:
+    """Return that a partition refuses a job's account or QoS.
+
+    An account below an allowed one counts as allowed: releases differ in that.
+    """
+    if job.account:
+        allowed, denied = partition.allowed_accounts, partition.denied_accounts
+        is_denied = job.account in denied if allowed is None else allowed.isdisjoint(accounts)
+        if is_denied:
+            return f"AccountNotAllowed: {job.account} in partition {partition.name}"
+    if job.qos:
+        allowed, denied = partition.allowed_qos, partition.denied_qos
+        if job.qos in denied if allowed is None else job.qos not in allowed:
+            return f"QOSNotAllowed: {job.qos} in partition {partition.name}"
+    return None
+
+
+def _too_large(
+    partition: Partition, job: QueuedJob, least_nodes: int, flags: frozenset[str]
+) -> str | None:
+    most, longest_s = partition.max_node_count, partition.max_time_s
+    if most is not None and least_nodes > most and PARTITION_MAX_NODES not in flags:
+        return f"PartitionNodeLimit: {least_nodes} nodes, {most} in partition {partition.name}"
+    limit_s = job.time_limit_s
+    if None in (limit_s, longest_s) or PARTITION_TIME_LIMIT in flags:
+        return None
+    assert limit_s is not None
+    assert longest_s is not None
+    if limit_s > longest_s:
+        return (
+            f"PartitionTimeLimit: {limit_s / 60:g} minutes,"
+            f" {longest_s / 60:g} in partition {partition.name}"
+        )
+    return None
