@@ -172,6 +172,7 @@ class Daemon:
             config.slurm.conf,
             timeout_s=config.slurm.command_timeout_s,
             lease_s=lambda: self.state.config.slurm.lease_s,
+            rules_interval_s=lambda: self.state.config.slurm.poll_interval_s,
         )
 
     def _build_parts(self, config: Config, slurm: SlurmPort) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_slurm.commands import ENVIRONMENT, Argv
 
-_PROGRAMS = ("scontrol", "squeue")
+_PROGRAMS = ("scontrol", "squeue", "sacctmgr")
 # slurmctld's errors for jobs that ended, or that it has forgotten.
 _GONE = ("Invalid job id", "Job/step already completing or completed", "already finished")
 
 
 class CommandRunner:
-    """Runs scontrol and squeue.
+    """Runs scontrol, squeue and sacctmgr.
 
     Args:
         bin_dir: folder of the commands.

@@ -46,8 +46,11 @@ from roostd.slurm.request import (
     shares_of,
     unpin_calls,
 )
+from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules_reader import RulesReader
 
 _LONGEST_LEASE_S = 86_400.0
+_RULES_INTERVAL_S = 10.0
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
 
@@ -100,6 +103,9 @@ class SlurmPort(Protocol):
 
     async def settings(self) -> Settings:
         """Return the present settings of slurm.conf."""
+
+    async def rules(self) -> SiteRules:
+        """Return the site's own rules; a part that cannot be read is empty, or as it was."""
 
     async def ping(self) -> None:
         """Return if slurmctld answers.
@@ -189,6 +195,7 @@ class SlurmCli:
         queue_interval_s: the least time between two dumps of the queue.
         concurrent_count: the most commands that run at the same time.
         lease_s: returns the length of leases in effect: a later begin time is a user's own.
+        rules_interval_s: returns the least time between two readings of the site's rules.
     """
 
     def __init__(
@@ -200,6 +207,7 @@ class SlurmCli:
         queue_interval_s: float = 0.05,
         concurrent_count: int = 4,
         lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
+        rules_interval_s: Callable[[], float] = lambda: _RULES_INTERVAL_S,
     ) -> None:
         self._run = CommandRunner(bin_dir, conf, timeout_s, concurrent_count).run
         self._queue_interval_s = queue_interval_s
@@ -207,6 +215,7 @@ class SlurmCli:
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
         self._details = DetailCache(self._all_details, self._detail)
+        self._rules = RulesReader(self._answer_to, rules_interval_s)
         self._moved_begins = MovedBegins(lease_s)
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
@@ -230,6 +239,10 @@ class SlurmCli:
     async def settings(self) -> Settings:
         """See SlurmPort."""
         return parse_config(await self._run(commands.show_config()))
+
+    async def rules(self) -> SiteRules:
+        """See SlurmPort."""
+        return await self._rules.read()
 
     async def ping(self) -> None:
         """See SlurmPort."""
@@ -389,6 +402,9 @@ class SlurmCli:
         if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
             self._details.known[detail.number] = key, detail
             raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
+
+    async def _answer_to(self, argv: Argv) -> str:
+        return await self._run(argv)
 
     async def _all_details(self) -> dict[int, JobDetail]:
         return parse_jobs(await self._run(commands.show_jobs()))

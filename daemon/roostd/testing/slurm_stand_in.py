@@ -33,6 +33,7 @@ from roostd.slurm.request import (
     shares_of,
     unpin_calls,
 )
+from roostd.slurm.rules import SiteRules
 from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted, detail, queued
 from roostd.testing.slurm_stand_in_submission import Submission, jobs_of
 
@@ -53,6 +54,7 @@ class SlurmStandIn:
     Attributes:
         listeners: called with what the hooks and job_submit.lua would write into the spool.
         argvs: every update that it received.
+        site_rules: what rules() returns; the stand-in itself does not follow them.
 
     Args:
         nodes: of the cluster; change them with set_node().
@@ -74,6 +76,7 @@ class SlurmStandIn:
         self.lease_s = lease_s
         self.listeners: list[Callable[[SpoolEvent], None]] = []
         self.argvs: list[Argv] = []
+        self.site_rules = SiteRules()
         self._nodes = {spec.name: spec for spec in nodes}
         self._now, self._version, self._accounts_memory = now, version, accounts_memory
         self._jobs: dict[JobId, StandInJob] = {}
@@ -168,6 +171,10 @@ class SlurmStandIn:
     async def settings(self) -> Settings:
         """See SlurmPort."""
         return Settings(cluster_name="stand-in", accounts_memory=self._accounts_memory)
+
+    async def rules(self) -> SiteRules:
+        """See SlurmPort."""
+        return self.site_rules
 
     async def ping(self) -> None:
         """See SlurmPort."""

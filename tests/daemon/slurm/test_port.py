@@ -120,6 +120,19 @@ async def test_a_release_that_cannot_be_read_is_an_error_of_slurm_and_asked_for_
     assert str(await port.version()).startswith(RELEASE)
 
 
+async def test_a_sites_rules_are_asked_for_through_the_same_commands(
+    commands: RecordedCommands, port: SlurmCli
+) -> None:
+    commands.answer("config", read(RELEASE, "site_config.txt"))
+    commands.answer("partitions", read(RELEASE, "site_partitions.txt"))
+    commands.answer("qos format=Name,Preempt,PreemptMode,Flags,LimitFactor", "high|low|||\n")
+    rules = await port.rules()
+    assert await port.rules() is rules
+    assert rules.partitions["high"].qos == "part"
+    assert rules.qos_traits["high"].preempts == {"low"}
+    assert commands.asked.count("partitions") == 1
+
+
 async def test_nodes_without_gpus_are_left_out(commands: RecordedCommands, port: SlurmCli) -> None:
     assert [node.spec.gpu_count for node in await port.nodes()] == [8, 8, 4]
 

@@ -4,8 +4,10 @@ import pytest
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.testing import builders
+from roost_slurm.partitions import Partition
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import SlurmJobState
+from roostd.slurm.rules import SiteRules
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 
@@ -88,3 +90,21 @@ def test_a_full_array_starts_its_next_task_when_one_ends() -> None:
     assert [site.slurm.state(task) for task in tasks].count(SlurmJobState.RUNNING) == 1
     site.slurm.end(tasks[0])
     assert site.slurm.state(tasks[1]) is SlurmJobState.RUNNING
+
+
+async def test_rules_of_a_site_are_the_ones_that_a_test_has_set() -> None:
+    site = Site()
+    assert await site.slurm.rules() == SiteRules()
+    site.slurm.site_rules = SiteRules(partitions={"main": Partition(name="main", tier=3)})
+    assert (await site.slurm.rules()).partitions["main"].tier == 3
+
+
+async def test_squeue_shows_what_limits_count() -> None:
+    site = Site(lease_s=None)
+    site.slurm.submit(gpus=2, account="phys", qos="low", licenses="matlab:2", cpus_per_task=3)
+    site.slurm.submit(gpus_per_node=3, begin_epoch_s=5_000.0)
+    running, waiting = (await site.slurm.queue()).jobs
+    assert (running.account, running.qos, running.licenses) == ("phys", "low", "matlab:2")
+    assert running.tres_total == "cpu=3,node=1,gres/gpu=2"
+    assert waiting.tres_total == "cpu=1,node=1,gres/gpu=3"
+    assert waiting.eligible_epoch_s == waiting.start_epoch_s == 5_000.0
