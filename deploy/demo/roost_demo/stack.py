@@ -78,6 +78,7 @@ class Stack:
         model_names: Sequence[str] = (),
         lease_s: int = 20,
         settings: Mapping[str, object] | None = None,
+        amend_plan: Callable[[ClusterPlan], ClusterPlan] = lambda plan: plan,
     ) -> None:
         """Describe what will run; start() starts it.
 
@@ -86,7 +87,9 @@ class Stack:
             model_names: GPU models that users may name.
             lease_s: the lease of a waiting job.
             settings: more of roostd's configuration, by section.
+            amend_plan: adds to the plan of the Slurm cluster, before it starts.
         """
+        self._amend_plan = amend_plan
         self._settings = dict(settings or {})
         self.nodes = tuple(nodes)
         self._model_names = tuple(model_names)
@@ -205,7 +208,7 @@ class Stack:
 
     def _start_slurm(self) -> None:
         self._make_spool()
-        self.slurm = self._exit.enter_context(LocalSlurm(self._plan()))
+        self.slurm = self._exit.enter_context(LocalSlurm(self._amend_plan(self._plan())))
 
     def _plan(self) -> ClusterPlan:
         return ClusterPlan(

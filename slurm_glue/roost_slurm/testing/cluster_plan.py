@@ -92,6 +92,7 @@ class ClusterPlan:
     prolog_flags: str = "Alloc"
     prolog_epilog_timeout_s: int = 30
     kill_wait_s: int = 2
+    requeue_delay_s: int = 120  # how far ahead a requeued job begins: a credential's life time
     licenses: str = ""  # as in slurm.conf: "ansys:2,matlab:10"
     accounting: AccountingPlan | None = None
     priority: PriorityPlan | None = None
@@ -174,7 +175,7 @@ def slurm_conf(
         "SlurmdUser=root",
         "AuthType=auth/munge",
         "CredType=cred/munge",
-        f"AuthInfo=socket={folder.munge_socket}",
+        f"AuthInfo=socket={folder.munge_socket},cred_expire={plan.requeue_delay_s}",
         *(["CommunicationParameters=NoInAddrAny,NoCtldInAddrAny"] if loopback_only else []),
         f"SlurmctldPort={first_port}",
         f"StateSaveLocation={folder.root}/state",

@@ -1,0 +1,123 @@
+"""Slurm as a real site runs it, with Roost in enforce mode: what all tests here share.
+
+`ROOST_SITE_PLAIN=1 pytest --runxfail tests/e2e/site` runs the same tests without roostd, to see
+what Slurm does by itself.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tests.conftest import missing
+
+from roost_demo.stack import NodeKind, Stack
+from roost_slurm.hostlist import expand
+from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable
+
+NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology="nvswitch8"))
+GPU_COUNT = 16
+CPU_COUNT = 32  # of each node
+ALICE, BOB = "games", "news"  # users that every Debian has
+SOON_S = 6.0  # plain Slurm starts a job that fits after 0 to 2 s here, Roost after about 0.5 s
+LEASE_S = 20
+REQUEUE_DELAY_S = 8
+
+
+@contextmanager
+def site(
+    *,
+    nodes: tuple[NodeKind, ...] = NODES,
+    settings: Mapping[str, object] | None = None,
+    lease_s: int = LEASE_S,
+    model_names: tuple[str, ...] = (),
+    **slurm: object,
+) -> Iterator[Stack]:
+    """Run Roost on a cluster; skips the test where there is no Slurm.
+
+    Args:
+        nodes: the nodes of the cluster.
+        settings: more of roostd's configuration, by section.
+        lease_s: the lease of a waiting job.
+        model_names: GPU models that users may name.
+        slurm: fields of ClusterPlan that differ.
+    """
+
+    def amend(plan: ClusterPlan) -> ClusterPlan:
+        return replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
+
+    try:
+        with Stack(
+            nodes, lease_s=lease_s, settings=settings, model_names=model_names, amend_plan=amend
+        ) as stack:
+            if os.environ.get("ROOST_SITE_PLAIN") == "1":
+                stack.stop_roostd()
+            yield stack
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+@contextmanager
+def cleared_afterwards(stack: Stack) -> Iterator[Stack]:
+    """Undo what tests do to the cluster: jobs, reservations, states of nodes and partitions."""
+    yield stack
+    slurm = stack.slurm
+    slurm.run("scancel", "--full", *jobs(slurm), check=False)
+    for line in slurm.run("scontrol", "-o", "show", "reservation", check=False).splitlines():
+        if line.startswith("ReservationName="):
+            name = line.split()[0].partition("=")[2]
+            slurm.run("scontrol", "delete", f"reservationname={name}")
+    for line in slurm.run("sinfo", "-h", "-o", "%R %a").splitlines():
+        name, state = line.split()
+        if state != "up":
+            slurm.run("scontrol", "update", f"partitionname={name}", "state=up")
+    for node in stack.nodes:
+        if "DRAIN" in slurm.run("scontrol", "show", "node", node.name):
+            slurm.run("scontrol", "update", f"nodename={node.name}", "state=resume")
+    until(lambda: not jobs(slurm), "the queue is empty")
+
+
+def jobs(slurm: LocalSlurm) -> list[str]:
+    """Jobs that have not ended."""
+    return slurm.run("squeue", "-h", "-o", "%A").split()
+
+
+def until(done: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+    """Poll until something holds; a test fails where it does not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    while not done():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.1)
+
+
+def assert_runs(stack: Stack, *job_ids: str, within_s: float = SOON_S) -> None:
+    """All of these jobs run in time; a failure shows the queue."""
+    slurm, deadline_s = stack.slurm, time.monotonic() + within_s
+    while any(slurm.state(job_id) != "RUNNING" for job_id in job_ids):
+        assert time.monotonic() < deadline_s, f"not within {within_s:g} s:\n{queue(slurm)}"
+        time.sleep(0.1)
+
+
+def queue(slurm: LocalSlurm) -> str:
+    """The queue, for people who read why a test failed."""
+    return slurm.run("squeue", "-o", "%A %u %q %P %T %r %S %N %b")
+
+
+def reason(stack: Stack, job_id: str) -> str:
+    """Why a job waits, by Slurm's word."""
+    return stack.slurm.run("squeue", "-h", "-j", job_id, "-o", "%r").strip()
+
+
+def nodes_of(stack: Stack, job_id: str) -> list[str]:
+    """The nodes that a running job has."""
+    return expand(stack.slurm.run("squeue", "-h", "-j", job_id, "-o", "%N").strip())
+
+
+def occupy(stack: Stack, node: str, indices: range = range(8), time_limit: str = "60") -> str:
+    """Take some GPUs of a node with a job that Roost leaves to Slurm."""
+    gres = ",".join(f"gpu:g{index}:1" for index in indices)
+    job_id = stack.slurm.submit("-w", node, f"--gres={gres}", "-t", time_limit)
+    stack.slurm.wait_for_state(job_id, "RUNNING")
+    return job_id

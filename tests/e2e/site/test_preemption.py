@@ -1,0 +1,112 @@
+"""Slurm's own preemption, by QoS and by partition, for jobs that Roost places."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
+from tests.e2e.site.bed import (
+    REQUEUE_DELAY_S,
+    SOON_S,
+    assert_runs,
+    cleared_afterwards,
+    site,
+    until,
+)
+
+from roost_demo.stack import Stack
+from roost_slurm.testing.cluster_plan import PartitionPlan
+from roost_slurm.testing.site_plan import AccountingPlan, PreemptPlan, PriorityPlan
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+LOW = {"qos": ("-q", "low"), "partition_prio": ("-p", "main")}
+HIGH = {"qos": ("-q", "high"), "partition_prio": ("-p", "urgent")}
+LOW_S = 8  # longer than an urgent job may wait
+BACK_S = REQUEUE_DELAY_S + LOW_S + 20.0  # Slurm lets a requeued job wait for REQUEUE_DELAY_S
+NO_PREEMPTION = pytest.mark.xfail(
+    strict=True, reason="Slurm preempts nothing for a job whose begin time is ahead"
+)
+
+
+@pytest.fixture(scope="module", params=list(LOW))
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def cluster(kind: str) -> Iterator[Stack]:
+    with site(
+        partitions=(
+            PartitionPlan(options="PriorityTier=1"),
+            PartitionPlan(name="urgent", options="PriorityTier=10"),
+        ),
+        accounting=AccountingPlan(),
+        priority=PriorityPlan(),
+        preempt=PreemptPlan(kind=kind),
+    ) as stack:
+        accounting = stack.slurm.accounting
+        accounting.add_qos("low")
+        accounting.add_qos("high", Priority=1000, Preempt="low")
+        accounting.change("user", "root", qos="normal,low,high")
+        yield stack
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared_afterwards(cluster):
+        yield cluster
+
+
+@pytest.fixture
+def low(stack: Stack, kind: str) -> dict[str, int]:
+    """Jobs that hold the whole cluster and may be requeued, with their GPU counts."""
+    found = {
+        submit(stack.slurm, *LOW[kind], "--gres=gpu:8", command=f"sleep {LOW_S}"): 8
+        for _ in stack.nodes
+    }
+    assert_runs(stack, *found)
+    return found
+
+
+def submit_urgent(stack: Stack, kind: str) -> str:
+    return submit(stack.slurm, *HIGH[kind], "--gres=gpu:8", command="sleep 1")
+
+
+def victims(stack: Stack, low: dict[str, int]) -> list[str]:
+    return [job_id for job_id in low if stack.slurm.state(job_id) == "PENDING"]
+
+
+@NO_PREEMPTION
+def test_an_urgent_job_starts_at_once_and_its_victim_later(
+    stack: Stack, low: dict[str, int], kind: str
+) -> None:
+    urgent = submit_urgent(stack, kind)
+    assert_runs(stack, urgent)
+    assert len(victims(stack, low)) == 1
+    wait_until_over(stack.slurm, [urgent, *low], BACK_S)
+    assert_all_completed(stack.slurm, low | {urgent: 8})
+
+
+@pytest.mark.parametrize("kind", ["qos"], indirect=True)
+def test_no_job_is_lost_where_roostd_dies_before_a_preemption(
+    stack: Stack, low: dict[str, int], kind: str
+) -> None:
+    urgent = submit_urgent(stack, kind)
+    stack.stop_roostd(signal.SIGKILL)
+    stack.start_roostd()
+    wait_until_over(stack.slurm, [urgent, *low], BACK_S)
+    assert_all_completed(stack.slurm, low | {urgent: 8})
+
+
+@NO_PREEMPTION
+@pytest.mark.parametrize("kind", ["qos"], indirect=True)
+def test_no_job_is_lost_where_roostd_dies_after_a_preemption(
+    stack: Stack, low: dict[str, int], kind: str
+) -> None:
+    urgent = submit_urgent(stack, kind)
+    until(lambda: bool(victims(stack, low)), "a job is preempted", SOON_S)
+    stack.stop_roostd(signal.SIGKILL)
+    stack.start_roostd()
+    wait_until_over(stack.slurm, [urgent, *low], BACK_S)
+    assert_all_completed(stack.slurm, low | {urgent: 8})
