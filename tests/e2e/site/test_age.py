@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from itertools import cycle
 
 import pytest
 from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, site, until
@@ -9,7 +10,7 @@ from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, sit
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(180)]
 
 NODES = (NodeKind(name="n1", topology="nvswitch8", cpu_count=CPU_COUNT),)
 STREAM_CPU_COUNT = 8
@@ -38,7 +39,6 @@ def ages(stack: Stack) -> dict[str, float]:
     return {job_id: float(age) for job_id, age in map(str.split, rows)}
 
 
-@pytest.mark.timeout(180)
 def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> None:
     occupy(stack, "n1")
     managed = stack.slurm.submit("--gres=gpu:2")
@@ -52,13 +52,13 @@ def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> N
 
 @pytest.mark.xfail(strict=True, reason="Slurm reserves nothing for a job whose begin time is ahead")
 def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:
-    stream = ("-c", str(STREAM_CPU_COUNT), "-t", "1")
-    stream_count = CPU_COUNT // STREAM_CPU_COUNT
+    stream = ("-J", "stream", "-c", str(STREAM_CPU_COUNT), "-t", "1")
+    durations_s = cycle((2, 3, 5, 7))  # so that never all CPUs are free at once
 
     def feed() -> None:
         waiting = stack.slurm.run("squeue", "-h", "-t", "PENDING", "-n", "stream").splitlines()
-        for _ in range(stream_count - len(waiting)):
-            stack.slurm.submit("-J", "stream", *stream, script="sleep 3")
+        for _ in range(CPU_COUNT // STREAM_CPU_COUNT - len(waiting)):
+            stack.slurm.submit(*stream, script=f"sleep {next(durations_s)}")
 
     for _ in range(2):
         feed()

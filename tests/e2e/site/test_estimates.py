@@ -27,10 +27,17 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
+def submit_while_roostd_dies(stack: Stack) -> str:
+    """Submit a job that gets a lease, by a heartbeat that is still fresh, and nothing else."""
+    stack.stop_roostd(signal.SIGKILL)
+    return stack.slurm.submit("--gres=gpu:8", "-t", "10")
+
+
 def wait_for_estimate(stack: Stack, job_id: str) -> None:
     """Wait until a job's lease has run out and Slurm expects to start it minutes from now."""
 
     def is_there() -> bool:
+        stack.slurm.submit("-c1", script="true")  # backfill rests until something changes
         shown = stack.slurm.show_job(job_id)
         found = re.search(r" Reason=(\S+) .* StartTime=(\S+) ", shown)
         if found is None or found[1] == "BeginTime" or found[2] == "Unknown":
@@ -43,24 +50,33 @@ def wait_for_estimate(stack: Stack, job_id: str) -> None:
 
 def test_an_estimate_behind_running_jobs_is_no_begin(stack: Stack) -> None:
     holders = [occupy(stack, node.name, time_limit="60") for node in stack.nodes]
-    job_id = stack.slurm.submit("--gres=gpu:8", "-t", "10")
-    stack.stop_roostd(signal.SIGKILL)
+    job_id = submit_while_roostd_dies(stack)
     wait_for_estimate(stack, job_id)
     stack.start_roostd()
     stack.slurm.run("scancel", *holders)
     assert_runs(stack, job_id, within_s=15.0)
 
 
-def test_an_estimate_behind_maintenance_is_no_begin(stack: Stack) -> None:
+@pytest.fixture
+def maintenance(stack: Stack) -> str:
     words = ("nodes=ALL", "starttime=now", "duration=60", "users=root", "flags=maint,ignore_jobs")
-    told = stack.slurm.run("scontrol", "create", "reservation", *words)
-    name = told.split()[-1]
-    job_id = stack.slurm.submit("--gres=gpu:8", "-t", "10")
-    stack.stop_roostd(signal.SIGKILL)
+    return stack.slurm.run("scontrol", "create", "reservation", *words).split()[-1]
+
+
+def test_an_estimate_behind_maintenance_is_no_begin(stack: Stack, maintenance: str) -> None:
+    job_id = submit_while_roostd_dies(stack)
     wait_for_estimate(stack, job_id)
     stack.start_roostd()
-    stack.slurm.run("scontrol", "delete", f"reservationname={name}")
+    stack.slurm.run("scontrol", "delete", f"reservationname={maintenance}")
     assert_runs(stack, job_id, within_s=15.0)
+
+
+def test_maintenance_that_ends_early_leaves_nothing_behind(stack: Stack, maintenance: str) -> None:
+    job_ids = [stack.slurm.submit("--gres=gpu:8", "-t", "10") for _ in stack.nodes]
+    time.sleep(LEASE_S + 2.0)  # roostd sees the estimate, and renews the lease in spite of it
+    assert [stack.slurm.state(job_id) for job_id in job_ids] == ["PENDING"] * 2
+    stack.slurm.run("scontrol", "delete", f"reservationname={maintenance}")
+    assert_runs(stack, *job_ids, within_s=15.0)
 
 
 def test_a_begin_that_the_user_asked_for_counts(stack: Stack) -> None:

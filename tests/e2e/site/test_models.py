@@ -1,0 +1,73 @@
+"""Users name a GPU model wherever Slurm lets them, and their steps find the GPUs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.e2e.site.bed import NODES, cleared_afterwards, site
+
+from roost_demo.stack import Stack
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+FORMS = (
+    ("--gpus=h100:2",),
+    ("--gres=gpu:h100:2",),
+    ("--gpus-per-node=h100:2",),
+    ("-n2", "--gpus-per-task=h100:1"),
+)
+STEP_KEEPS_MODEL = pytest.mark.xfail(
+    strict=True, reason="the step asks for a type that the job's GPUs do not have"
+)
+SHOW = 'echo "gpus ${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES}"'
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Stack]:
+    nodes = (NODES[0], replace(NODES[1], features=("h100",)))
+    with site(nodes=nodes, model_names=("h100",)) as stack:
+        yield stack
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared_afterwards(cluster):
+        yield cluster
+
+
+def assert_two_gpus(told: str) -> None:
+    seen = {line.removeprefix("gpus ") for line in told.splitlines() if line.startswith("gpus ")}
+    gpus = {gpu for line in seen for gpu in line.split(",")}
+    assert len(gpus) == 2, told
+
+
+@STEP_KEEPS_MODEL
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+def test_srun_alone(stack: Stack, form: tuple[str, ...]) -> None:
+    assert_two_gpus(stack.slurm.run("srun", *form, "sh", "-c", SHOW, timeout_s=40.0))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(form, marks=() if "--gres" in form[0] else STEP_KEEPS_MODEL) for form in FORMS],
+    ids=" ".join,
+)
+def test_srun_in_salloc(stack: Stack, form: tuple[str, ...]) -> None:
+    argv = ("salloc", "-Q", *form, "srun", "sh", "-c", SHOW)
+    assert_two_gpus(stack.slurm.run(*argv, timeout_s=40.0))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+@pytest.mark.parametrize(
+    "typed_step",
+    [
+        pytest.param(False, id="plain step"),
+        pytest.param(True, id="typed step", marks=STEP_KEEPS_MODEL),
+    ],
+)
+def test_srun_in_sbatch(stack: Stack, form: tuple[str, ...], typed_step: bool) -> None:
+    step = " ".join(form) if typed_step else ""
+    job_id = stack.slurm.submit(*form, script=f"srun {step} sh -c '{SHOW}'")
+    state = stack.slurm.wait_for_state(job_id, "COMPLETED", "FAILED", timeout_s=40.0)
+    assert state == "COMPLETED", stack.slurm.output(job_id)
+    assert_two_gpus(stack.slurm.output(job_id))

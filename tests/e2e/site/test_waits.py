@@ -1,0 +1,95 @@
+"""A wait for better GPUs outlives reloads and restarts: its cap, its deadline and its reason."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import grpc
+import pytest
+from tests.e2e.site.bed import assert_runs, cleared_afterwards, site, until
+
+from roost_demo.stack import Stack
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+CAP_S = 15.0
+RELOAD_EVERY_S = 2.0
+WAITS = "waits for GPUs on one node"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Stack]:
+    gate = {"kind": "delay", "idle_frac": 1.0, "longest_s": CAP_S}
+    with site(settings={"gate": gate}) as stack:
+        with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
+            pin = pb_grpc.AdminStub(channel).PinTimer
+            for name in ("4/low", "4/mid", "4/high"):
+                pin(pb.PinTimerRequest(name=name, pinned_s=1800.0, by="alice"))
+        yield stack
+
+
+@pytest.fixture
+def stack(cluster: Stack) -> Iterator[Stack]:
+    with cleared_afterwards(cluster):
+        for _ in cluster.nodes:
+            holder = cluster.slurm.submit("--gres=gpu:5")
+            cluster.slurm.wait_for_state(holder, "RUNNING")
+        yield cluster
+
+
+@pytest.fixture
+def job_id(stack: Stack) -> str:
+    """Six GPUs on one node, or three on each of two: the job waits for the former."""
+    job_id = stack.slurm.submit("--gpus=6", "-N1-2", "-n2")
+    until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
+    return job_id
+
+
+def told(stack: Stack, job_id: str) -> pb.Job:
+    """What roostd tells of a job; empty until roostd knows it."""
+    try:
+        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=5.0)
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return pb.Job()
+
+
+def reload(stack: Stack) -> None:
+    os.kill(stack.roostd_pid, signal.SIGHUP)
+
+
+def restart(stack: Stack) -> None:
+    stack.stop_roostd()
+    stack.start_roostd()
+
+
+def kill(stack: Stack) -> None:
+    stack.stop_roostd(signal.SIGKILL)
+    stack.start_roostd()
+
+
+def test_a_cap_ends_the_wait_though_reloads_come_more_often(stack: Stack, job_id: str) -> None:
+    deadline_s = time.monotonic() + CAP_S + 15.0
+    while stack.slurm.state(job_id) != "RUNNING":
+        assert time.monotonic() < deadline_s, told(stack, job_id)
+        reload(stack)
+        time.sleep(RELOAD_EVERY_S)
+
+
+@pytest.mark.parametrize("disturb", [reload, restart, kill])
+def test_a_wait_keeps_its_reason_and_its_deadline(
+    stack: Stack, job_id: str, disturb: object
+) -> None:
+    assert callable(disturb)
+    began_s, before = time.monotonic(), told(stack, job_id)
+    time.sleep(2.0)
+    disturb(stack)
+    until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
+    after = told(stack, job_id)
+    left_s = before.wait_left_s - (time.monotonic() - began_s)
+    assert after.wait_left_s == pytest.approx(left_s, abs=1.5)
+    assert_runs(stack, job_id, within_s=left_s + 10.0)
