@@ -6,6 +6,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from roost_engine.stacks import DEFAULT
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_job import allocated
 from roostctl.cmd_jobs import place, user
@@ -161,8 +162,16 @@ def _choice(found: pb.Explanation) -> list[tuple[str, Cell]]:
         ("Allocated", allocated(job)),
         ("Links", _links(job)),
         ("Decided", f"{duration(found.decided_ago_s)} ago by {or_absent(found.policy)}"),
+        *_stack(found),
         *_fallback(found),
     ]
+
+
+def _stack(found: pb.Explanation) -> list[tuple[str, Cell]]:
+    """Return the stack in effect, where it is not the default one."""
+    if found.stack in ("", DEFAULT.name):
+        return []
+    return [("Stack", safe_text(found.stack))]
 
 
 def _links(job: pb.Job) -> str:

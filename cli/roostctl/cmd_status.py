@@ -41,6 +41,7 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
         ("Cluster", or_absent(status.cluster)),
         ("Slurm", _slurm(status)),
         ("Mode", _modes(status)),
+        *_stack(status),
         ("Policy", _policy(status)),
         *_slots(status),
         ("Nodes", f"{status.node_count}, of which {status.probe_count} have a live probe"),
@@ -68,6 +69,12 @@ def _modes(status: pb.Status) -> str:
     ]
     default = mode_word(status.default_mode) or ABSENT
     return f"{default} ({', '.join(named)})" if named else default
+
+
+def _stack(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield the stack of policies in effect; daemons before 0.2 do not name it."""
+    if status.stack:
+        yield "Stack", f"{safe_text(status.stack)}; placement {or_absent(status.placement)}"
 
 
 def _slots(status: pb.Status) -> Iterator[tuple[str, Cell]]:

@@ -183,6 +183,8 @@ def build_status(slurm_fault: str = "", policy_fault: str = "") -> pb.Status:
         slurm_version="22.05.8",
         slurm_fault=slurm_fault,
         slots=build_slots(),
+        stack="default",
+        placement="consolidation",
     )
 
 

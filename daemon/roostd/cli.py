@@ -34,6 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command == "check-config":
         if arguments.show:
             _show(loaded)
+        for note in loaded.config.choice.notes():
+            print(f"note: {note}", file=sys.stderr)
         return EXIT_OK
     return _serve(loaded, file, arguments.set)
 

@@ -95,6 +95,7 @@ class JobRecord:
         preempt_class: see events.JobStarted.
         started_s: of the present run.
         earlier_run_s: seconds it ran before it was stopped, all runs together.
+        earlier_run_s_by_tier: the same by tier, without runs that Slurm started on its own.
         stop_count: how often it was stopped.
         work_s: seconds that its progress would have taken at ideal speed, by SpeedSeen.
         speed_frac: its speed since `speed_since_s`; None: not reported.
@@ -123,6 +124,7 @@ class JobRecord:
     started_s: float | None = None
     ended_s: float | None = None
     earlier_run_s: float = 0.0
+    earlier_run_s_by_tier: tuple[float, float, float] = (0.0, 0.0, 0.0)
     stop_count: int = 0
     work_s: float = 0.0
     speed_frac: float | None = None
@@ -169,6 +171,18 @@ class JobRecord:
     def run_s(self, at_s: float) -> float:
         """Return the seconds it has held GPUs by then, all runs together."""
         return self.earlier_run_s + (at_s - self.started_s if self.started_s is not None else 0.0)
+
+    def run_s_by_tier(self, at_s: float) -> tuple[float, float, float]:
+        """Return the seconds it has held GPUs by then, by the tier of its placement."""
+        found = self.earlier_run_s_by_tier
+        if self.started_s is None:
+            return found
+        present, ran_s = self.tiers[0], at_s - self.started_s
+        node_s, rack_s, across_s = (
+            earlier_s + ran_s * (tier == present)
+            for tier, earlier_s in zip(Tier, found, strict=True)
+        )
+        return node_s, rack_s, across_s
 
     def attained_gpu_s(self, at_s: float) -> float:
         """Return its GPU-seconds by then: the attained service of least-attained-service orders."""
@@ -228,6 +242,7 @@ class JobRecord:
         self.stop_count = int(earlier.started_s is not None)
         if isinstance(earlier, JobRecord):
             self.work_s = earlier._work_s(at_s)
+            self.earlier_run_s_by_tier = earlier.run_s_by_tier(at_s)
             self.stop_count += earlier.stop_count
 
     def note_speed(self, speed_frac: float | None, at_s: float) -> None:

@@ -7,9 +7,11 @@ policies from the same choice and reports the same events to them gets the same 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeAlias, assert_never
 
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.placement.tightest_shapes import TightestShapes
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
@@ -23,13 +25,20 @@ from roost_engine.policies import (
     TunableTimers,
 )
 from roost_engine.prediction.predictors import Predictors, PredictorsState
+from roost_engine.prediction.speed import SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     NetworkPreemptionConfig,
     PreemptionState,
 )
+from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig, las_moves, leases
+from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.stacks import OrderKind, PlacementKind
+
+GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
+PreemptionNumbers: TypeAlias = NetworkPreemptionConfig | LasMovesConfig | LeasesConfig | None
 
 HEURISTICS: Mapping[str, str] = MappingProxyType(
     {
@@ -86,24 +95,53 @@ class Plugins:
     """The choice of policies.
 
     Attributes:
+        stack: the name of the stack that it comes from, in words; "": from none.
+        order: which order.
+        placement: which rule proposes placements.
         gate: its numbers; None: every job takes the first offer.
         preemption: its numbers; None: no job is stopped.
         speeds: of the models that users may name.
         knowledge: what the policies know from the start.
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
-            free on enough of them.
+            free on enough of them; False in journals of earlier versions.
     """
 
-    gate: DelayConfig | DallyConfig | None = None
-    preemption: NetworkPreemptionConfig | None = None
+    stack: str = ""
+    order: OrderKind = OrderKind.PRIORITY
+    placement: PlacementKind = PlacementKind.CONSOLIDATION
+    gate: GateNumbers = None
+    preemption: PreemptionNumbers = None
     speeds: tuple[ModelSpeeds, ...] = ()
     knowledge: Knowledge = Knowledge()
     any_gpus: bool = False
 
-    def policies(self, score: ScorePolicy) -> Policies:
-        """Make the policies of a fresh engine."""
-        candidates = ShapeByShape(self.any_gpus)
-        policies = Policies(candidates=candidates, score=score, predictors=self._predictors())
+    @property
+    def reads_predictors(self) -> bool:
+        """Whether a policy asks what is expected of jobs."""
+        return (
+            self.order is OrderKind.S_RANK
+            or isinstance(self.gate, DelayConfig)
+            or isinstance(self.preemption, NetworkPreemptionConfig)
+        )
+
+    def policies(self, score: ScorePolicy, table: SpeedTable | None = None) -> Policies:
+        """Make the policies of a fresh engine.
+
+        Args:
+            score: scores the candidates.
+            table: the speeds of models; None: `speeds`.
+        """
+        predictors = None
+        if self.reads_predictors:
+            predictors = Predictors(TableOfSpeeds(self.speeds) if table is None else table)
+            if self.knowledge.predictors is not None:
+                predictors.restore(self.knowledge.predictors)
+        policies = Policies(
+            order=make_order(self.order, predictors),
+            candidates=make_candidates(self.placement, self.any_gpus),
+            score=score,
+            predictors=predictors,
+        )
         return self._with_preemption(self._with_gate(policies))
 
     def _with_gate(self, policies: Policies) -> Policies:
@@ -119,23 +157,55 @@ class Plugins:
                 return _with_delay_gate(policies, gate)
 
     def _with_preemption(self, policies: Policies) -> Policies:
-        if self.preemption is None:
+        preemption = make_preemption(self.preemption, policies.predictors)
+        policies = replace(policies, preemption=preemption)
+        if not isinstance(preemption, NetworkPreemption):
             return policies
-        predictors = policies.predictors
-        preemption = NetworkPreemption(self.preemption, predictors.speed if predictors else None)
         if self.knowledge.preemption is not None:
             preemption.restore(self.knowledge.preemption)
-        learned = replace(policies.learned, preemption=preemption)
-        return replace(policies, preemption=preemption, learned=learned)
+        return replace(policies, learned=replace(policies.learned, preemption=preemption))
 
-    def _predictors(self) -> Predictors | None:
-        """Predictors, where a policy reads them."""
-        if not isinstance(self.gate, DelayConfig) and self.preemption is None:
-            return None
-        predictors = Predictors(TableOfSpeeds(self.speeds))
-        if self.knowledge.predictors is not None:
-            predictors.restore(self.knowledge.predictors)
-        return predictors
+
+def make_order(kind: OrderKind, predictors: Predictors | None = None) -> OrderPolicy:
+    """Make an order; `s-rank` asks the predictors for speeds that are not reported."""
+    match kind:
+        case OrderKind.PRIORITY:
+            return PriorityOrder()
+        case OrderKind.LAS:
+            return OrderByValue(attained_service, name=kind.value)
+        case OrderKind.S_RANK:
+            speed = None if predictors is None else predictors.speed
+            return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
+        case _:
+            assert_never(kind)
+
+
+def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePolicy:
+    """Make the rule that proposes placements; for `any_gpus` see Plugins."""
+    match kind:
+        case PlacementKind.CONSOLIDATION:
+            return ShapeByShape(any_gpus)
+        case PlacementKind.STRICT:
+            return TightestShapes(any_gpus)
+        case _:
+            assert_never(kind)
+
+
+def make_preemption(
+    numbers: PreemptionNumbers, predictors: Predictors | None = None
+) -> PreemptPolicy:
+    """Make a preemption rule; `network` asks the predictors for speeds that are not reported."""
+    match numbers:
+        case None:
+            return NoPreemption()
+        case NetworkPreemptionConfig():
+            return NetworkPreemption(numbers, predictors.speed if predictors else None)
+        case LasMovesConfig():
+            return las_moves(numbers)
+        case LeasesConfig():
+            return leases(numbers)
+        case _:
+            assert_never(numbers)
 
 
 def delay_policies(gate: DelayGate) -> Policies:

@@ -108,6 +108,7 @@ def _running() -> tuple[pb.Job, pb.Explanation]:
             pb.Exclusion(reason="too few free GPUs", node_count=1),
         ],
         slots=build_slots(),
+        stack="roost, gate.kind open",
         achieved=pb.Achieved(
             speed_frac=0.85,
             source="link counters of this run",

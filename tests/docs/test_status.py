@@ -10,10 +10,11 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins import Knowledge, Plugins, Policies
 from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format
@@ -57,8 +58,9 @@ def test_what_is_off_by_default_is_off() -> None:
     assert isinstance(policies.order, PriorityOrder)
     assert isinstance(policies.gate, OpenGate)
     assert isinstance(policies.preemption, NoPreemption)
-    assert config.gate.to_core() is None
-    assert config.preemption.to_core(config.preempting_partitions()) is None
+    plugins = config.choice.plugins((), Knowledge())
+    assert (plugins.gate, plugins.preemption) == (None, None)
+    assert plugins.order is OrderKind.PRIORITY
     assert config.mode is Mode.SHADOW
     for mode in Mode:
         assert f"`{mode.value}`" in PAGE

@@ -255,6 +255,7 @@ class CountedTries(ShapeByShape):
     """Roost's own candidates; records the jobs for which they were listed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tried: list[JobId] = []
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:

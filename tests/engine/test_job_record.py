@@ -42,6 +42,18 @@ class TestRuns:
         record.earlier_run_s = 50.0
         assert (record.run_s(500.0), record.attained_gpu_s(500.0)) == (50.0, 100.0)
 
+    def test_run_time_is_kept_by_tier(self) -> None:
+        record = running(shape(8, 2), started_s=100.0)
+        record.shares = share("a", 0), share("b", 0)
+        record.placement = Placement((A, B), (0,), shape(8, 2), Tier.CLUSTER)
+        assert record.run_s_by_tier(160.0) == (0.0, 0.0, 60.0)
+
+        again = running(shape(8, 2), started_s=200.0)
+        again.remember_runs(record, 160.0)
+        assert again.run_s_by_tier(210.0) == (10.0, 0.0, 60.0)
+        again.remember_runs(ObservedJob(job_id=JobId("1"), started_s=0.0), 300.0)
+        assert again.earlier_run_s_by_tier == (0.0, 0.0, 60.0)
+
     def test_an_observed_job_has_run_since_it_was_started(self) -> None:
         assert ObservedJob(job_id=JobId("1"), started_s=40.0).run_s(100.0) == 60.0
 

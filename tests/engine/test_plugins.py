@@ -1,11 +1,15 @@
 """The plugins and the knowledge in a journal make the same policies again."""
 
+import json
+import struct
+
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.placement.tightest_shapes import TightestShapes
 from roost_engine.plugins import Knowledge, Plugins, Policies, knowledge_of
 from roost_engine.policies import NoPreemption, OpenGate, WaitEnded
 from roost_engine.prediction.speed import TierSpeeds
@@ -15,7 +19,10 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
+from roost_engine.preemption.permission import StopPermission
+from roost_engine.preemption.rules import Leases, LeasesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.stacks import OrderKind, PlacementKind
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 
@@ -51,6 +58,34 @@ def test_policies_have_the_names_that_operators_configure() -> None:
     }
     dally = Engine(EngineConfig(), rebuilt(Plugins(gate=DallyConfig())))
     assert dally.policy_names["gate"] == "dally"
+
+
+def test_order_placement_and_rules_are_kept_too() -> None:
+    plugins = Plugins(
+        stack="roost-makespan, gate.kind open",
+        order=OrderKind.S_RANK,
+        placement=PlacementKind.STRICT,
+        preemption=LeasesConfig(partitions=("main",), lease_s=60.0),
+    )
+    assert decode(encode(plugins), Plugins) == plugins
+    policies = rebuilt(plugins)
+    assert isinstance(policies.candidates, TightestShapes)
+    assert policies.preemption == Leases(60.0, StopPermission(("main",)))
+    names = Engine(EngineConfig(), policies).policy_names
+    assert (names["order"], names["preemption"]) == ("s-rank", "leases")
+
+
+def test_an_order_by_achieved_speed_has_predictors_of_its_own() -> None:
+    assert rebuilt(Plugins(order=OrderKind.S_RANK)).predictors is not None
+    assert rebuilt(Plugins(order=OrderKind.LAS)).predictors is None
+
+
+def test_a_choice_of_an_earlier_version_has_the_defaults_of_what_it_lacks() -> None:
+    knowledge = {"$": "Knowledge", "gate": None, "preemption": None, "predictors": None}
+    head: dict[str, object] = {"$": "Plugins", "gate": None, "preemption": None, "speeds": []}
+    head["knowledge"] = knowledge
+    text = json.dumps(head).encode()
+    assert decode(struct.pack("<I", len(text)) + text, Plugins) == Plugins()
 
 
 def test_the_default_plugins_neither_delay_nor_preempt() -> None:

@@ -70,6 +70,7 @@ class ExplainDocument(TypedDict):
     sensitivity: SensitivityDocument | None
     achieved: AchievedDocument | None
     slots: list[SlotDocument]
+    stack: str | None
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -102,6 +103,7 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         "sensitivity": _sensitivity(explanation) if explanation.HasField("sensitivity") else None,
         "achieved": _achieved(explanation) if explanation.HasField("achieved") else None,
         "slots": slot_documents(explanation.slots),
+        "stack": explanation.stack or None,
     }
 
 

@@ -38,6 +38,8 @@ class StatusDocument(TypedDict):
     slurm_version: str | None
     slurm_fault: str | None
     slots: list[SlotDocument]
+    stack: str | None
+    placement: str | None
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -67,4 +69,6 @@ def status_document(status: pb.Status) -> StatusDocument:
         "slurm_version": status.slurm_version or None,
         "slurm_fault": status.slurm_fault or None,
         "slots": slot_documents(status.slots),
+        "stack": status.stack or None,
+        "placement": status.placement or None,
     }

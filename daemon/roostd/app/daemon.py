@@ -155,7 +155,7 @@ class Daemon:
             version=version("roost"),
             clock=clock,
             config=config,
-            engine=Engine(config.engine.to_core(), Policies()),
+            engine=Engine(config.choice.engine_config(), Policies()),
             board=board,
             started_s=clock.now_s(),
             journal_fault=opened.fault,

@@ -5,7 +5,6 @@ from dataclasses import replace
 import structlog
 
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -49,19 +48,15 @@ class EngineRuns:
         """
         state = self._state
         score = self._load_score()
-        config = self._engine_config()
+        choice, config = state.config.choice, self._engine_config()
         for job_id, record in state.engine.records():
             place = state.place(job_id, record)
             if place is not None:
                 state.earlier_decisions[job_id] = place
         state.earlier_waits.update(waits_of(state.engine))
-        plugins = Plugins(
-            gate=state.config.gate.to_core(),
-            preemption=state.config.preemption.to_core(state.config.preempting_partitions()),
-            speeds=self.speeds,
-            knowledge=self._knowledge.up_to_now(),
-            any_gpus=True,
-        )
+        plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
+        for note in choice.notes():
+            _log.warning("stack_not_in_full_effect", note=note)
         state.engine = Engine(config, plugins.policies(score))
         state.policy_failures.clear()
         self._recorder.begin_run(
@@ -85,13 +80,13 @@ class EngineRuns:
         """Return the engine's numbers, with those that depend on Slurm."""
         config, state = self._state.config, self._state
         return replace(
-            config.engine.to_core(),
+            config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,
             standing_pins=config.slurm.standing_pins and state.can_pin_again,
         )
 
     def _load_score(self) -> ScorePolicy:
-        state, model = self._state, self._state.config.policy.model
+        state, model = self._state, self._state.config.choice.in_effect.model
         score, fault = load_score_policy(model)
         state.policy_fault = fault or ""
         state.policy_model = model if score.name.startswith("onnx:") else HeuristicScore.name

@@ -9,15 +9,33 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from roost_engine.domain.errors import ConfigError
+from roost_engine.stacks import DEFAULT, STACKS
 from roost_formats.yaml.problems import describe
 from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
-from roostd.config.decisions import EngineSection, GateSection, PreemptionSection
+from roostd.config.decisions import (
+    NEVER,
+    EngineSection,
+    GateSection,
+    OrderSection,
+    PlacementSection,
+    PolicySection,
+    PreemptionSection,
+)
+from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
     HostPort,
@@ -174,15 +192,6 @@ class Partition(Section):
     )
 
 
-class PolicySection(Section):
-    """Which policy scores candidates."""
-
-    model: str = Field(
-        default="builtin",
-        description="builtin, none (the heuristic alone), or the path of an ONNX file",
-    )
-
-
 class Telemetry(Section):
     """What the daemon asks of probes."""
 
@@ -219,12 +228,19 @@ class Config(Section):
         default="", description="name shown to operators; empty: Slurm's ClusterName"
     )
     mode: AnyMode = Field(default=Mode.SHADOW, description="mode of partitions that are not listed")
+    stack: Annotated[str, AfterValidator(known_stack)] = Field(
+        default=DEFAULT.name,
+        description="which policies decide, unless the sections below say otherwise; docs/stacks.md"
+        " lists the stacks",
+    )
     partitions: dict[str, Partition] = Field(
         default_factory=dict, description="settings that differ, by partition name"
     )
     listen: Listen = Listen()
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
+    order: OrderSection = OrderSection()
+    placement: PlacementSection = PlacementSection()
     policy: PolicySection = PolicySection()
     gate: GateSection = GateSection()
     preemption: PreemptionSection = PreemptionSection()
@@ -241,6 +257,20 @@ class Config(Section):
     def preempting_partitions(self) -> list[str]:
         """Return the partitions in which running jobs may be stopped for others."""
         return [name for name, listed in self.partitions.items() if listed.preemption]
+
+    @property
+    def choice(self) -> StackChoice:
+        """Which policies decide."""
+        return StackChoice(
+            named=STACKS[self.stack],
+            order=self.order,
+            placement=self.placement,
+            policy=self.policy,
+            gate=self.gate,
+            preemption=self.preemption,
+            engine=self.engine,
+            partitions=tuple(self.preempting_partitions()),
+        )
 
     @property
     def operator_socket(self) -> Path:
@@ -264,9 +294,15 @@ class LoadedConfig:
     sources: Mapping[KeyPath, Source]
 
     def rows(self) -> Iterator[tuple[str, str, Source]]:
-        """Yield (key, value, source) of every setting, in the order of the models."""
+        """Yield (key, value, source) of every setting, in the order of the models.
+
+        A setting that is null because the stack says it has the stack's value.
+        """
+        from_stack = self.config.choice.from_stack()
         for path, value in leaves(self.config):
-            yield ".".join(path), _shown(value), self.sources.get(path, "default")
+            given = value, self.sources.get(path, "default")
+            shown, source = from_stack.get(path, given)
+            yield ".".join(path), _shown(shown), source
 
 
 def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
@@ -309,9 +345,19 @@ def load_config(
         config = Config.model_validate(tree.values)
     except ValidationError as error:
         raise ConfigError([*problems, *describe(error, Config, sources, f"{file}:1")]) from error
+    for path, text in config.choice.problems():
+        problems.append(f"{_source_of(path, sources, file)}: {'.'.join(path)}: {text}")
     if problems:
         raise ConfigError(problems)
     return LoadedConfig(config, sources)
+
+
+def _source_of(path: KeyPath, sources: Mapping[KeyPath, Source], file: Path | None) -> Source:
+    """Return where a setting, or else the section around it, was given."""
+    known = (
+        sources[path[:length]] for length in range(len(path), 0, -1) if path[:length] in sources
+    )
+    return next(known, f"{file}:1")
 
 
 def _read_file(file: Path) -> Tree:
@@ -364,6 +410,8 @@ def _shown(value: object) -> str:
             return "null"
         case bool():
             return str(value).lower()
+        case float() if value == inf:
+            return NEVER
         case tuple() | dict():
             return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else "{}"
         case _:

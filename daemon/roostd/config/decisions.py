@@ -1,22 +1,64 @@
-"""The sections about decisions: the engine's numbers, the gate, preemption.
+"""The sections about decisions: order, placement, score, gate, preemption, the engine's numbers.
 
-Each turns into the core's own plain dataclass. The defaults of both are the same; a test compares.
+A part that is null here is the stack's (roostd.config.stack_choice). The others turn into the
+core's own plain dataclasses. The defaults of both are the same; a test compares.
 """
 
 from collections.abc import Sequence
 from dataclasses import fields
-from enum import StrEnum
 from math import inf
-from typing import Annotated
+from typing import Annotated, TypeAlias, assert_never
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
+from roost_engine.plugins import GateNumbers, PreemptionNumbers
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
+from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roostd.config.values import AbsolutePath, Seconds, Section
+
+NEVER = "never"  # in place of a number of seconds
+
+
+def _or_never(value: object) -> object:
+    return inf if value == NEVER else value
+
+
+Patience: TypeAlias = Annotated[float, BeforeValidator(_or_never), Field(gt=0)]
+
+
+class OrderSection(Section):
+    """Which waiting job is offered GPUs next."""
+
+    kind: Annotated[OrderKind, Field(strict=False)] | None = Field(
+        default=None,
+        description="priority (Slurm's), las (least attained GPU-seconds) or s-rank (least of the"
+        " ideal speed achieved); null: the stack's",
+    )
+
+
+class PlacementSection(Section):
+    """Which placements are proposed."""
+
+    kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
+        default=None,
+        description="consolidation (of the job's tightest shape that has capacity now) or strict"
+        " (of its tightest shape, for which it waits); null: the stack's",
+    )
+
+
+class PolicySection(Section):
+    """Which policy scores candidates."""
+
+    model: str | None = Field(
+        default=None,
+        description="builtin, none (the heuristic alone), or the path of an ONNX file; null: the"
+        " stack's",
+    )
 
 
 class EngineSection(Section):
@@ -27,8 +69,10 @@ class EngineSection(Section):
         description="which jobs may pass the first one that has waited out its patience and does"
         " not fit: easy (jobs that do not delay it, by all time limits) or nobody",
     )
-    patience_s: Seconds = Field(
-        default=600.0, description="after waiting this long a job has nodes reserved for it"
+    patience_s: Patience | None = Field(
+        default=None,
+        description="after waiting this long a job has nodes reserved for it; never: it has none;"
+        " null: the stack's",
     )
     start_timeout_s: Seconds = Field(
         default=10.0,
@@ -53,25 +97,17 @@ class EngineSection(Section):
         default=1000, description="ended jobs that can still be explained"
     )
 
-    def to_core(self) -> EngineConfig:
-        """Return the same as plain data for the core."""
-        return EngineConfig(**self.model_dump())
-
-
-class GateKind(StrEnum):
-    """Whether jobs wait for better GPUs than are free now."""
-
-    OPEN = "open"  # no job waits
-    DELAY = "delay"  # a job waits where the expected gain outweighs the wait
-    DALLY = "dally"  # as in the code of Dally's authors
+    def to_core(self, patience_s: float) -> EngineConfig:
+        """Return the same as plain data for the core, with the patience of the stack in effect."""
+        return EngineConfig(**self.model_dump(exclude={"patience_s"}), patience_s=patience_s)
 
 
 class GateSection(Section):
     """Whether jobs wait for better GPUs than are free now. Page: docs/delay.md."""
 
-    kind: Annotated[GateKind, Field(strict=False)] = Field(
-        default=GateKind.OPEN,
-        description="which gate; docs/delay.md lists the kinds",
+    kind: Annotated[GateKind, Field(strict=False)] | None = Field(
+        default=None,
+        description="which gate; docs/delay.md lists the kinds; null: the stack's",
     )
     delay_weight: Annotated[float, Field(ge=0, le=100)] = Field(
         default=1.0, description="weight of a second of waiting against a second of run time saved"
@@ -112,11 +148,11 @@ class GateSection(Section):
         default=None, description="CSV file of the speeds of models that users name; null: none"
     )
 
-    def to_core(self) -> DelayConfig | DallyConfig | None:
-        """Return the same as plain data for the core."""
+    def to_core(self, kind: GateKind) -> GateNumbers:
+        """Return the numbers of a kind of gate as plain data for the core."""
         numbers = self.model_dump(exclude={"kind", "speeds"})
         timers = {field.name: numbers.pop(field.name) for field in fields(TimerConfig)}
-        match self.kind:
+        match kind:
             case GateKind.OPEN:
                 return None
             case GateKind.DALLY:
@@ -124,16 +160,26 @@ class GateSection(Section):
             case GateKind.DELAY:
                 lease_s = inf if self.lease_s is None else self.lease_s
                 return DelayConfig(timers=TimerConfig(**timers), **numbers | {"lease_s": lease_s})
+            case _:
+                assert_never(kind)
 
 
 class PreemptionSection(Section):
     """Stops running jobs for waiting ones in partitions that allow it. Page: docs/preemption.md."""
 
-    lease_s: Seconds = Field(
-        default=3_600.0, description="a job that started is not stopped for this long"
+    kind: Annotated[PreemptionKind, Field(strict=False)] | None = Field(
+        default=None,
+        description="which rule; docs/preemption.md lists the kinds; null: the stack's",
+    )
+    lease_s: Seconds | None = Field(
+        default=None,
+        description="a job that started is not stopped for this long; null: 3600, with las-moves"
+        " 360",
     )
     patience_s: Seconds = Field(
-        default=600.0, description="a job has waited this long before others are stopped for it"
+        default=600.0,
+        description="a job has waited this long before others are stopped for it; this and the"
+        " next four: kind network",
     )
     restart_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         default=120.0, description="what a restart costs a job beside its lost work"
@@ -154,9 +200,32 @@ class PreemptionSection(Section):
         description="jobs of these QoS may be stopped though they name no checkpoint interval",
     )
 
-    def to_core(self, partitions: Sequence[str]) -> NetworkPreemptionConfig | None:
-        """Return the same as plain data for the core; None where no partition allows preemption."""
-        if not partitions:
+    def to_core(self, kind: PreemptionKind, partitions: Sequence[str]) -> PreemptionNumbers:
+        """Return the numbers of a rule as plain data; None where no partition allows preemption."""
+        if not partitions or kind is PreemptionKind.NONE:
             return None
-        numbers = self.model_dump(exclude={"qos"})
-        return NetworkPreemptionConfig(partitions=tuple(sorted(partitions)), **numbers)
+        named, lease_s = tuple(sorted(partitions)), self.lease_of(kind)
+        match kind:
+            case PreemptionKind.NETWORK:
+                numbers = self.model_dump(exclude={"kind", "lease_s", "qos"})
+                return NetworkPreemptionConfig(partitions=named, lease_s=lease_s, **numbers)
+            case PreemptionKind.LAS_MOVES:
+                return LasMovesConfig(partitions=named, lease_s=lease_s)
+            case PreemptionKind.LEASES:
+                return LeasesConfig(partitions=named, lease_s=lease_s)
+            case _:
+                assert_never(kind)
+
+    def lease_of(self, kind: PreemptionKind) -> float:
+        """Return the lease under a rule: the given one, or that of the rule."""
+        if self.lease_s is not None:
+            return self.lease_s
+        match kind:
+            case PreemptionKind.LAS_MOVES:
+                return LasMovesConfig().lease_s
+            case PreemptionKind.LEASES:
+                return LeasesConfig().lease_s
+            case PreemptionKind.NETWORK | PreemptionKind.NONE:
+                return NetworkPreemptionConfig().lease_s
+            case _:
+                assert_never(kind)

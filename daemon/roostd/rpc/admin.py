@@ -50,7 +50,7 @@ class AdminService(pb_grpc.AdminServicer):
             first, last = ALL_CLASSES[0], ALL_CLASSES[-1]
             raise TimerError(f"no timer {name[:40]!r}; want one of {first} to {last}, as 8/high")
         if self._state.engine.policies.timers is None:
-            kind = self._state.config.gate.kind
+            kind = self._state.config.choice.in_effect.gate
             raise NoTimers(f"gate.kind is {kind}: only the delay gate has timers to set")
         was_s = self._state.engine.policies.timers.pinned_s(str(known))
         action = "unpin_timer" if pinned_s is None else "pin_timer"

@@ -68,6 +68,8 @@ def status(state: DaemonState) -> pb.Status:
         slurm_version=state.slurm_version,
         slurm_fault="; ".join(filter(None, faults)),
         slots=_slots(state),
+        stack=config.choice.in_words,
+        placement=config.choice.in_effect.placement,
     )
 
 
@@ -274,7 +276,10 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
     message = pb.Explanation(
-        job=job(state, job_id), comment=_comment(state, job_id), slots=_slots(state)
+        job=job(state, job_id),
+        comment=_comment(state, job_id),
+        slots=_slots(state),
+        stack=state.config.choice.in_words,
     )
     try:
         record = state.engine.find(job_id)

@@ -55,5 +55,5 @@ class OperatorService(pb_grpc.OperatorServicer):
     ) -> pb.ListTimersResponse:
         """See operator.proto."""
         return pb.ListTimersResponse(
-            gate=self._state.config.gate.kind, timers=timers.every(self._state)
+            gate=self._state.config.choice.in_effect.gate, timers=timers.every(self._state)
         )

@@ -179,6 +179,8 @@ class Status(_message.Message):
     SLURM_VERSION_FIELD_NUMBER: _builtins.int
     SLURM_FAULT_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    STACK_FIELD_NUMBER: _builtins.int
+    PLACEMENT_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     cluster: _builtins.str
     uptime_s: _builtins.float
@@ -202,6 +204,12 @@ class Status(_message.Message):
     slurm_version: _builtins.str
     slurm_fault: _builtins.str
     """Why Slurm does not answer or the journal cannot be written; empty if neither is so."""
+    stack: _builtins.str
+    """The stack of policies in effect, and the parts that the configuration overrides: "roost" or
+    "roost, gate.kind open".
+    """
+    placement: _builtins.str
+    """The rule by which placements are proposed: "consolidation" or "strict"."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMode]: ...
     @_builtins.property
@@ -231,10 +239,12 @@ class Status(_message.Message):
         slurm_version: _builtins.str = ...,
         slurm_fault: _builtins.str = ...,
         slots: _abc.Iterable[Global___SlotPolicy] | None = ...,
+        stack: _builtins.str = ...,
+        placement: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "node_count", b"node_count", "partitions", b"partitions", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -678,12 +688,15 @@ class Explanation(_message.Message):
     SENSITIVITY_FIELD_NUMBER: _builtins.int
     ACHIEVED_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
+    STACK_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
     """The policy that scored: "onnx:<sha256 prefix>" or "heuristic"."""
     fallback_reason: _builtins.str
     """Why the model failed to score; empty if it scored or none is loaded."""
+    stack: _builtins.str
+    """The stack of policies in effect, as in Status."""
     @_builtins.property
     def job(self) -> Global___Job: ...
     @_builtins.property
@@ -728,10 +741,11 @@ class Explanation(_message.Message):
         sensitivity: Global___Sensitivity | None = ...,
         achieved: Global___Achieved | None = ...,
         slots: _abc.Iterable[Global___SlotPolicy] | None = ...,
+        stack: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "job", b"job", "sensitivity", b"sensitivity"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
     _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015

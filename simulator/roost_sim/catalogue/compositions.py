@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from roost_engine.engine import EngineConfig
-from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins import Policies, delay_policies
-from roost_sim.catalogue.gates import GATES, gate_part
+from roost_engine.plugins import Plugins, Policies
+from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
+from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS
-from roost_sim.catalogue.placements import PLACEMENTS
+from roost_sim.catalogue.placements import PLACEMENTS, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
@@ -65,7 +65,8 @@ class Composition:
     @property
     def asks_speed(self) -> bool:
         """Whether a part of it depends on how fast jobs run."""
-        return ORDERS[self.order].asks_speed or gate_part(self.gate).asks_speed
+        parts = ORDERS[self.order], gate_part(self.gate), PREEMPTIONS[self.preemption]
+        return any(part.asks_speed for part in parts)
 
     @property
     def asks_limits(self) -> bool:
@@ -93,16 +94,26 @@ class Composition:
         return "; ".join(parts)
 
     def build(self, information: PolicyInformation) -> Policies:
-        """Make the engine's plug-ins."""
-        gate = gate_part(self.gate).build(information)
-        policies = delay_policies(gate) if isinstance(gate, DelayGate) else Policies(gate=gate)
-        return replace(
-            policies,
-            order=ORDERS[self.order].build(information),
-            candidates=PLACEMENTS[self.placement].candidates(information),
-            score=PLACEMENTS[self.placement].score(information),
-            preemption=PREEMPTIONS[self.preemption].build(information),
+        """Make the engine's plug-ins: as roostd makes the parts that it has too."""
+        order, placement = ORDERS[self.order], PLACEMENTS[self.placement]
+        gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
+        plugins = Plugins(
+            order=order.kind or OrderKind.PRIORITY,
+            placement=placement.kind or PlacementKind.CONSOLIDATION,
+            gate=gate.numbers,
+            preemption=None if rule.numbers is None else rule.numbers(information),
+            any_gpus=True,
         )
+        policies = plugins.policies(placement.score(information), information.speed_table())
+        if order.kind is None:
+            policies = replace(policies, order=order.build(information))
+        if placement.kind is None:
+            policies = replace(policies, candidates=placement.candidates(information))
+        if gate.numbers is None:
+            policies = replace(policies, gate=gate.build(information))
+        if rule.numbers is None:
+            policies = replace(policies, preemption=rule.build(information))
+        return policies
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
         """Return the engine's numbers, with those that define the policy."""
@@ -175,25 +186,22 @@ BASELINES = (
     ),
 )
 
-# The best compositions found that know nothing about run times: docs/results/README.md.
-ROOST = (
-    Composition(
-        name="roost", order="las", placement="consolidation", gate="delay", preemption="las-moves"
-    ),
-    Composition(
-        name="roost-makespan",
-        order="s-rank",
-        placement="strict",
-        gate="delay",
-        preemption="leases",
-    ),
-    Composition(name="roost-no-preemption", order="fifo", placement="strict", gate="patient-delay"),
-)
+
+def _of_stack(stack: Stack) -> Composition:
+    """Return the policy that is a stack of roostd."""
+    return Composition(
+        name=stack.name,
+        order=stack.order.value,
+        placement=placement_of(stack),
+        gate=gate_of(stack),
+        preemption=stack.preemption.value,
+    )
+
 
 POLICIES: Mapping[str, Composition] = {
     composition.name: composition
     for composition in (
-        *ROOST,
+        *map(_of_stack, STACKS.values()),
         *(Composition(name=order, order=order) for order in NOT_PREEMPTIVE),
         *BASELINES,
         Composition(name="fifo-easy", order="fifo", gate="easy"),

@@ -6,18 +6,21 @@ Definitions: docs/simulator/README.md, docs/delay.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from typing import assert_never
 
 from roost_engine.engine import Passing
-from roost_engine.gate.dally import DallyGate
-from roost_engine.gate.delay import DelayConfig
+from roost_engine.gate.dally import DallyConfig, DallyGate
+from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import always_wait
+from roost_engine.plugins import GateNumbers
 from roost_engine.policies import GatePolicy, OpenGate
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.stacks import GateKind, Stack
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import (
     FIXED_TIMERS_S,
     TUNABLE,
     delay_config,
-    delay_gate,
     fixed_gate,
     parse_numbers,
 )
@@ -37,6 +40,8 @@ class GatePart:
         passing: which jobs may pass a job that has a reservation.
         regime: what it knows about run times.
         asks_speed: whether it learns from how fast jobs run.
+        numbers: of a gate that roostd has too: the engine's plug-ins make it from them, in place of
+            `build`.
     """
 
     source: str
@@ -45,6 +50,7 @@ class GatePart:
     passing: Passing = Passing.EASY
     regime: Regime = Regime.NONE
     asks_speed: bool = False
+    numbers: GateNumbers = None
 
 
 def _waits(timer_s: float) -> GatePart:
@@ -64,8 +70,9 @@ _RESERVES = "a job that has waited out the patience has a reservation, by all jo
 def _delay(config: DelayConfig) -> GatePart:
     return GatePart(
         source=_DELAY,
-        build=lambda information: delay_gate(config, information.tiers, information.profile_of),
+        build=lambda information: DelayGate(config, Predictors(information.speed_table())),
         asks_speed=True,
+        numbers=config,
     )
 
 
@@ -104,6 +111,7 @@ GATES: Mapping[str, GatePart] = {
         source="Sharma et al., arXiv 2401.16492, as coded: mean + 2 sigma of past waits, leases "
         "of an hour, a history of 24",
         build=lambda information: DallyGate(),
+        numbers=DallyConfig(),
     ),
     **{name: _waits(timer_s) for name, timer_s in FIXED_TIMERS_S.items()},
     "switch-wait": GatePart(
@@ -133,3 +141,20 @@ def gate_part(name: str) -> GatePart:
     if name.startswith(f"{TUNABLE}:"):
         return _delay(delay_config(parse_numbers(name)))
     return GATES[name]
+
+
+def gate_of(stack: Stack) -> str:
+    """Return the name of the gate of a stack, with its reservations.
+
+    roostd has the two apart, as `gate.kind` and `engine.patience_s`.
+    """
+    reserves = stack.patience_s < inf
+    match stack.gate:
+        case GateKind.OPEN:
+            return "patient" if reserves else "open"
+        case GateKind.DELAY:
+            return f"patient-{TUNABLE}" if reserves else TUNABLE
+        case GateKind.DALLY:
+            return "dally"
+        case _:
+            assert_never(stack.gate)

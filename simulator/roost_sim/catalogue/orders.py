@@ -6,19 +6,18 @@ Definitions: docs/simulator/policies.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from roost_engine.policies import OrderPolicy, PriorityOrder
+from roost_engine.plugins import make_order
+from roost_engine.policies import OrderPolicy
+from roost_engine.queue.orders import OrderByValue, Value
+from roost_engine.stacks import OrderKind
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import Predictions
 from roost_sim.policies.order.alignment_order import AlignmentOrder
 from roost_sim.policies.order.dominant_share import LeastShareFirst
 from roost_sim.policies.order.gittins import GittinsIndex
 from roost_sim.policies.order.job_values import (
-    OrderByValue,
     Remaining,
-    Value,
-    attained_service,
     attained_time,
-    ideal_speed_achieved,
     latest_start,
     longest_waiting,
 )
@@ -49,21 +48,31 @@ class OrderPart:
         source: its definition in a line, with the paper.
         build: makes the engine's plug-in.
         asks_speed: whether it depends on how fast jobs run.
+        kind: of an order that roostd has too: the engine's plug-ins make it, in place of `build`.
     """
 
     regime: Regime
     source: str
     build: Callable[[PolicyInformation], OrderPolicy]
     asks_speed: bool = False
+    kind: OrderKind | None = None
 
 
-def _by(value: Value, source: str, asks_speed: bool = False) -> OrderPart:
-    """Make an order that needs no run times."""
+def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderPart:
+    """Take an order from the engine."""
     return OrderPart(
         regime=Regime.NONE,
         source=source,
-        build=lambda information: OrderByValue(value),
+        build=lambda information: make_order(kind),
         asks_speed=asks_speed,
+        kind=kind,
+    )
+
+
+def _by(value: Value, source: str) -> OrderPart:
+    """Make an order that needs no run times."""
+    return OrderPart(
+        regime=Regime.NONE, source=source, build=lambda information: OrderByValue(value)
     )
 
 
@@ -78,10 +87,9 @@ _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
 _TIRESIAS = "Gu et al., Tiresias, NSDI 2019"
 
 ORDERS: Mapping[str, OrderPart] = {
-    "fifo": OrderPart(
-        regime=Regime.NONE,
-        source="submission time, then id",
-        build=lambda information: PriorityOrder(),
+    "fifo": _of_roostd(OrderKind.PRIORITY, "submission time, then id"),
+    "priority": _of_roostd(
+        OrderKind.PRIORITY, "Slurm's priority, then submission; jobs of a trace have no priority"
     ),
     "sjf": OrderPart(
         regime=Regime.ORACLE,
@@ -103,7 +111,7 @@ ORDERS: Mapping[str, OrderPart] = {
         source=f"fewest remaining GPU-seconds first; {_TIRESIAS}",
         build=lambda information: OrderByValue(remaining(information).service),
     ),
-    "las": _by(attained_service, f"least attained GPU-seconds first; {_TIRESIAS}, continuous"),
+    "las": _of_roostd(OrderKind.LAS, f"least attained GPU-seconds first; {_TIRESIAS}, continuous"),
     "least-run-time": _by(attained_time, "least attained seconds first, as Blox has Tiresias"),
     "tiresias": _by(
         ServiceLevels(TIRESIAS_LIMITS_GPU_S).value,
@@ -122,8 +130,8 @@ ORDERS: Mapping[str, OrderPart] = {
     "latest-start": _by(
         latest_start, "Sharma et al., arXiv 2401.16492, its Gandiva: latest start first"
     ),
-    "s-rank": _by(
-        ideal_speed_achieved,
+    "s-rank": _of_roostd(
+        OrderKind.S_RANK,
         "Sharma et al., arXiv 2401.16492: least of the ideal speed achieved first",
         asks_speed=True,
     ),

@@ -6,9 +6,14 @@ Definitions, sources and differences to published simulators: docs/simulator/pla
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
+from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.stacks import BUILTIN_MODEL, NO_MODEL, PlacementKind, Stack
+from roost_formats.models import score as models
+from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.placement.best_fit import BestFit
 from roost_sim.policies.placement.first_domain import FirstDomain
@@ -50,6 +55,9 @@ class PlacementPart:
         score: makes the plug-in that scores them.
         shapes_by_job: in place of `shapes`, for a rule whose shapes depend on the job too.
         regime: what it knows about run times.
+        kind: of a rule that roostd has too: the engine's plug-ins make it, in place of
+            `candidates`.
+        model: the model that scores, by its name in roostd.yaml.
     """
 
     source: str
@@ -58,6 +66,37 @@ class PlacementPart:
     score: Callable[[PolicyInformation], ScorePolicy] = lambda information: HeuristicScore()
     shapes_by_job: Callable[[PolicyInformation], JobShapeRule] | None = None
     regime: Regime = Regime.NONE
+    kind: PlacementKind | None = None
+    model: str = NO_MODEL
+
+
+def _of_roostd(
+    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL
+) -> PlacementPart:
+    """Take a rule from the engine."""
+    return PlacementPart(
+        source=source,
+        shapes=shapes,
+        candidates=lambda information: make_candidates(kind),
+        score=lambda information: _score_of(model),
+        kind=kind,
+        model=model,
+    )
+
+
+def _score_of(model: str) -> ScorePolicy:
+    """Load a model with a clock that stands still: a slow machine must not change a result.
+
+    Raises:
+        SimError: the model, or what runs it, is not there.
+    """
+    if model == NO_MODEL:
+        return HeuristicScore()
+    try:
+        return models.load_onnx_score(models.BUILTIN_MODEL, lambda: 0.0)
+    except PolicyError as error:
+        cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
+        raise SimError(f"the model that ships with Roost: {error}{cure}") from error
 
 
 def _scattered(
@@ -138,12 +177,21 @@ _PARTS = "in the tightest shape, for which it waits; for each part, of the nodes
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
 PLACEMENTS: Mapping[str, PlacementPart] = {
-    "consolidation": PlacementPart(
-        source="Roost's heuristic on the tightest shape with capacity; never waits for a tighter",
+    "consolidation": _of_roostd(
+        PlacementKind.CONSOLIDATION,
+        "Roost's heuristic on the tightest shape with capacity; never waits for a tighter",
+        every_even_shape,
     ),
-    "strict": PlacementPart(
-        source="Roost's heuristic on the tightest shape; waits for it",
-        shapes=tightest_shapes,
+    "onnx-score": _of_roostd(
+        PlacementKind.CONSOLIDATION,
+        "as consolidation, scored by the ONNX model that ships with Roost",
+        every_even_shape,
+        BUILTIN_MODEL,
+    ),
+    "strict": _of_roostd(
+        PlacementKind.STRICT,
+        "Roost's heuristic on the tightest shape; waits for it",
+        tightest_shapes,
     ),
     "best-fit": _scattered(
         lambda information: BestFit(),
@@ -217,3 +265,12 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "plain Slurm with topology/tree: the best-fitting leaf switch, GPUs as 24.05 and later",
     ),
 }
+
+
+def placement_of(stack: Stack) -> str:
+    """Return the name of the placement rule of a stack, with its scores.
+
+    roostd has the two apart, as `placement.kind` and `policy.model`.
+    """
+    wanted = stack.placement, stack.model
+    return next(name for name, part in PLACEMENTS.items() if (part.kind, part.model) == wanted)

@@ -6,30 +6,34 @@ Definitions: docs/simulator/policies.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from roost_engine.plugins import PreemptionNumbers, make_preemption
 from roost_engine.policies import NoPreemption, PreemptPolicy
+from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.preemption.rules import (
+    DALLY_LEASE_S,
+    ROUND_S,
+    DisplaceBy,
+    LasMovesConfig,
+    Leases,
+    LeasesConfig,
+    WithMigration,
+)
+from roost_engine.queue.orders import attained_service
 from roost_sim.catalogue.orders import remaining
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.order.gittins import GittinsIndex
-from roost_sim.policies.order.job_values import attained_service, attained_time
+from roost_sim.policies.order.job_values import attained_time
 from roost_sim.policies.order.service_levels import (
     LUCID_LIMITS_GPU_S,
     TIRESIAS_LIMITS_GPU_S,
     ServiceLevels,
 )
 from roost_sim.policies.order.themis import LEASE_S as THEMIS_LEASE_S
-from roost_sim.policies.preemption.preemption_rules import (
-    DisplaceBy,
-    Leases,
-    ShortestIfItPays,
-    TimeSlices,
-    WithMigration,
-)
+from roost_sim.policies.preemption.preemption_rules import ShortestIfItPays, TimeSlices
 from roost_sim.worlds.fidelity import Regime
 
-ROUND_S = 360.0  # of Gavel; Blox takes 300 s, Lucid 60 s
-BLOX_ROUND_S = 300.0
+BLOX_ROUND_S = 300.0  # Gavel, and so `las`, takes 360 s
 LUCID_ROUND_S = 60.0
-DALLY_LEASE_S = 3600.0
 SLICE_S = 120.0  # Gandiva slices "in the order of minutes", 1 to 2
 
 
@@ -41,11 +45,30 @@ class PreemptionPart:
         source: its definition in a line, with the paper.
         build: makes the engine's plug-in.
         regime: what it knows about run times.
+        asks_speed: whether it depends on how fast jobs run.
+        numbers: of a rule that roostd has too: the engine's plug-ins make it from them, in place of
+            `build`.
     """
 
     source: str
     build: Callable[[PolicyInformation], PreemptPolicy]
     regime: Regime = Regime.NONE
+    asks_speed: bool = False
+    numbers: Callable[[PolicyInformation], PreemptionNumbers] | None = None
+
+
+def _of_roostd(
+    numbers: Callable[[PolicyInformation], PreemptionNumbers],
+    source: str,
+    asks_speed: bool = False,
+) -> PreemptionPart:
+    """Take a rule from the engine."""
+    return PreemptionPart(
+        source=source,
+        build=lambda information: make_preemption(numbers(information)),
+        asks_speed=asks_speed,
+        numbers=numbers,
+    )
 
 
 def _levels(limits_gpu_s: tuple[float, ...], round_s: float | None) -> PreemptPolicy:
@@ -112,9 +135,15 @@ _RULES: Mapping[str, PreemptionPart] = {
         "Xiao et al., OSDI 2018",
         build=lambda information: TimeSlices(SLICE_S, information.restart_s),
     ),
-    "leases": PreemptionPart(
-        source=f"after {DALLY_LEASE_S:g} s jobs compete again; Sharma et al., arXiv 2401.16492",
-        build=lambda information: Leases(DALLY_LEASE_S),
+    "leases": _of_roostd(
+        lambda information: LeasesConfig(partitions=information.partitions),
+        f"after {DALLY_LEASE_S:g} s jobs compete again; Sharma et al., arXiv 2401.16492",
+    ),
+    "network": _of_roostd(
+        lambda information: NetworkPreemptionConfig(partitions=information.partitions or ()),
+        "the jobs that the network has served best go first, for a job that has waited long, at "
+        "most two an hour; docs/preemption.md",
+        asks_speed=True,
     ),
     "themis-leases": PreemptionPart(
         source=f"after {THEMIS_LEASE_S:g} s jobs compete again; Mahajan et al., NSDI 2020",
@@ -136,7 +165,12 @@ _MIGRATING = {
     **{f"{name}-moves": name for name in ("srtf", "srtf-pays", "srsf", "las", "tiresias")},
     "gittins-moves": "gittins-2d",
 }
+_WITH_MIGRATION = {name: _with_migration(_RULES[rule]) for name, rule in _MIGRATING.items()}
 PREEMPTIONS: Mapping[str, PreemptionPart] = {
     **_RULES,
-    **{name: _with_migration(_RULES[rule]) for name, rule in _MIGRATING.items()},
+    **_WITH_MIGRATION,
+    "las-moves": _of_roostd(
+        lambda information: LasMovesConfig(partitions=information.partitions),
+        _WITH_MIGRATION["las-moves"].source,
+    ),
 }

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.domain.model import JobId
+from roost_engine.prediction.speed import NoTable, SpeedTable
+from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.information.progress import ProgressTable
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
@@ -24,6 +26,8 @@ class PolicyInformation:
         progress: the work that jobs have done, updated while the simulation runs.
         restart_s: (job, GPUs) to the seconds that a preemption and restart cost.
         cluster_gpu_count: GPUs of the cluster; 1 if there is no cluster.
+        partitions: the partitions that allow preemption of jobs with checkpoints; None: the rules
+            that ask for permission may stop every job.
     """
 
     work_s: Mapping[JobId, float]
@@ -35,3 +39,11 @@ class PolicyInformation:
     progress: ProgressTable = field(default_factory=ProgressTable)
     restart_s: Callable[[JobId, int], float] = lambda job_id, gpu_count: 0.0
     cluster_gpu_count: int = 1
+    partitions: tuple[str, ...] | None = None
+
+    def speed_table(self) -> SpeedTable:
+        """Return the speeds of the models that jobs may name; without profiles none is known."""
+        profiles = [self.profile_of[job_id] for job_id in self.profile_of]
+        if self.tiers is None or not profiles:
+            return NoTable()
+        return ProfileSpeeds.of(self.tiers, profiles)

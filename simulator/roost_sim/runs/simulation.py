@@ -161,6 +161,7 @@ def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformati
         progress=progress,
         restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,
+        partitions=(PARTITION,),
     )
 
 

@@ -26,7 +26,8 @@ def arrivals(
 ) -> Iterator[Arrival]:
     """Yield the jobs of a trace as arrivals, in order of submission.
 
-    A job runs on the number of nodes in the trace, if known and if its GPUs divide evenly.
+    A job runs on the number of nodes in the trace, if known and if its GPUs divide evenly. Every
+    job may be stopped, and loses no work by it: only its restart takes time.
 
     Args:
         trace: the jobs.
@@ -54,6 +55,7 @@ def arrivals(
             submit_s=submit_s,
             time_limit_s=limits.get(job_id),
             model=named.get(job_id, ""),
+            checkpoint_s=0.0,
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
 

@@ -13,7 +13,9 @@ from roost_engine.domain.errors import ConfigError
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
+from roost_engine.plugins import Knowledge
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.stacks import GateKind, PreemptionKind
 from roost_formats.yaml.tree import read_tree
 from roostd.config.config import (
     Config,
@@ -24,7 +26,13 @@ from roostd.config.config import (
     leaves,
     load_config,
 )
-from roostd.config.decisions import EngineSection, GateKind, GateSection, PreemptionSection
+from roostd.config.decisions import (
+    EngineSection,
+    GateSection,
+    OrderSection,
+    PlacementSection,
+    PreemptionSection,
+)
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "deploy" / "roostd.yaml"
@@ -164,11 +172,11 @@ def test_no_two_settings_share_a_variable() -> None:
 
 
 def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
-    assert Config().engine.to_core() == EngineConfig()
-    assert GateSection(kind=GateKind.DELAY).to_core() == DelayConfig()
+    assert Config().choice.engine_config() == EngineConfig()
+    assert GateSection().to_core(GateKind.DELAY) == DelayConfig()
     partitions = ("a", "b")
     expected = NetworkPreemptionConfig(partitions=partitions)
-    assert Config().preemption.to_core(["b", "a"]) == expected
+    assert Config().preemption.to_core(PreemptionKind.NETWORK, ["b", "a"]) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,11 +201,13 @@ def test_what_is_set_reaches_the_core(tmp_path: Path) -> None:
     text = "gate: {kind: delay, lease_s: 3600, prior_count: 5}\nengine: {passing: nobody}\n"
     config = load_config(write(tmp_path, text), {}).config
     expected = DelayConfig(lease_s=3600.0, timers=TimerConfig(prior_count=5.0))
-    assert config.gate.to_core() == expected
-    assert config.engine.to_core() == EngineConfig(passing=Passing.NOBODY)
+    assert config.choice.plugins((), Knowledge()).gate == expected
+    assert config.choice.engine_config() == EngineConfig(passing=Passing.NOBODY)
 
 
 _DECISIONS = [
+    *(("order", name) for name in OrderSection.model_fields),
+    *(("placement", name) for name in PlacementSection.model_fields),
     *(("gate", name) for name in GateSection.model_fields),
     *(("preemption", name) for name in PreemptionSection.model_fields),
     *(("engine", name) for name in EngineSection.model_fields),
@@ -238,9 +248,8 @@ def test_says_what_a_number_of_a_decision_may_be(tmp_path: Path, text: str, prob
 
 
 def test_nobody_waits_and_nobody_is_stopped_by_default() -> None:
-    config = Config()
-    assert config.gate.to_core() is None
-    assert config.preemption.to_core(config.preempting_partitions()) is None
+    plugins = Config().choice.plugins((), Knowledge())
+    assert (plugins.gate, plugins.preemption) == (None, None)
 
 
 def test_preemption_is_allowed_by_partition(tmp_path: Path) -> None:

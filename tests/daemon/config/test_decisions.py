@@ -7,17 +7,21 @@ from pydantic import ValidationError
 
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
+from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
+from roost_engine.stacks import GateKind, PreemptionKind
 from roostd.config.decisions import EngineSection, GateSection, PreemptionSection
 
 
 def test_an_open_gate_has_no_configuration_and_numbers_of_the_delay_gate_do_not_count() -> None:
-    assert GateSection().to_core() is None
-    assert GateSection.model_validate({"kind": "open", "delay_weight": 3.0}).to_core() is None
+    assert GateSection().to_core(GateKind.OPEN) is None
+    section = GateSection.model_validate({"delay_weight": 3.0})
+    assert section.to_core(GateKind.OPEN) is None
 
 
 def test_a_dally_gate_takes_the_authors_numbers() -> None:
     section = GateSection.model_validate({"kind": "dally", "delay_weight": 3.0})
-    assert section.to_core() == DallyConfig()
+    assert section.to_core(GateKind.DALLY) == DallyConfig()
 
 
 def test_a_delay_gate_hands_the_numbers_of_its_timers_to_the_timers() -> None:
@@ -25,7 +29,7 @@ def test_a_delay_gate_hands_the_numbers_of_its_timers_to_the_timers() -> None:
         {"kind": "delay", "limit_frac": 0.25, "window_count": 7, "prior_wait_s": 60.0}
     )
 
-    core = section.to_core()
+    core = section.to_core(GateKind.DELAY)
 
     assert isinstance(core, DelayConfig)
     assert core.limit_frac == 0.25
@@ -36,24 +40,46 @@ def test_a_delay_gate_hands_the_numbers_of_its_timers_to_the_timers() -> None:
 def test_a_delay_gate_without_a_lease_never_places_a_running_job_anew(
     lease_s: float | None, core_s: float
 ) -> None:
-    core = GateSection.model_validate({"kind": "delay", "lease_s": lease_s}).to_core()
+    core = GateSection.model_validate({"lease_s": lease_s}).to_core(GateKind.DELAY)
     assert isinstance(core, DelayConfig)
     assert core.lease_s == core_s
 
 
 def test_without_a_partition_that_allows_it_there_is_no_preemption() -> None:
-    assert PreemptionSection().to_core([]) is None
+    for kind in PreemptionKind:
+        assert PreemptionSection().to_core(kind, []) is None
+    assert PreemptionSection().to_core(PreemptionKind.NONE, ["main"]) is None
 
 
 def test_preemption_names_its_partitions_in_order_and_keeps_qos_to_the_daemon() -> None:
     section = PreemptionSection.model_validate({"budget_per_hour": 5, "qos": ["scavenger"]})
 
-    core = section.to_core(["main", "debug"])
+    core = section.to_core(PreemptionKind.NETWORK, ["main", "debug"])
 
-    assert core is not None
+    assert isinstance(core, NetworkPreemptionConfig)
     assert core.partitions == ("debug", "main")
     assert core.budget_per_hour == 5
     assert section.qos == ("scavenger",)
+
+
+@pytest.mark.parametrize("lease_s", [None, 60.0])
+def test_each_rule_has_its_own_lease_unless_one_is_given(lease_s: float | None) -> None:
+    section = PreemptionSection(lease_s=lease_s)
+
+    las, leases, network = (
+        section.to_core(kind, ["main"])
+        for kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES, PreemptionKind.NETWORK)
+    )
+
+    assert las == LasMovesConfig(partitions=("main",), lease_s=lease_s or 360.0)
+    assert leases == LeasesConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
+    assert network == NetworkPreemptionConfig(partitions=("main",), lease_s=lease_s or 3_600.0)
+
+
+def test_a_patience_may_be_without_end() -> None:
+    patience_s = EngineSection.model_validate({"patience_s": "never"}).patience_s
+    assert patience_s == inf
+    assert EngineSection().to_core(inf).patience_s == inf
 
 
 @pytest.mark.parametrize(

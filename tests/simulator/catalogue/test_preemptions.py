@@ -3,9 +3,10 @@
 import pytest
 
 from roost_engine.policies import JudgingPreemption, MovingPreemption, NoPreemption
+from roost_engine.preemption.rules import DisplaceBy, Leases
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.information.policy_information import PolicyInformation
-from roost_sim.policies.preemption.preemption_rules import DisplaceBy, Leases, TimeSlices
+from roost_sim.policies.preemption.preemption_rules import TimeSlices
 from roost_sim.worlds.fidelity import Regime
 
 NO_INFORMATION = PolicyInformation(work_s={}, seed=0)
@@ -31,7 +32,8 @@ def test_only_rules_with_migration_move_jobs() -> None:
         for name, part in PREEMPTIONS.items()
         if isinstance(part.build(NO_INFORMATION), MovingPreemption)
     }
-    assert movers == {name for name in PREEMPTIONS if name.endswith("-moves")} | {"time-slices"}
+    named = {name for name in PREEMPTIONS if name.endswith("-moves")}
+    assert movers == named | {"time-slices", "network"}  # `network` moves no job unless told to
 
 
 def test_migration_keeps_a_rules_judgement_of_plans() -> None:

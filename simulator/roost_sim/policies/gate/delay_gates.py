@@ -1,4 +1,4 @@
-"""The delay gates of the daemon, built from names of gates and simulated profiles.
+"""The numbers of the daemon's delay gate, read from names of gates.
 
 A name may carry numbers: `delay:longest_s=14400:delay_weight=0.5` is the gate of roostd with these
 keys in the gate section of its configuration. `roost-sim tune` and comparisons use such names.
@@ -8,14 +8,10 @@ Source: docs/delay.md.
 from collections.abc import Mapping
 from dataclasses import fields
 
-from roost_engine.domain.model import JobId
-from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.fixed_delay import FixedDelay
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.prediction.predictors import Predictors
 from roost_sim.errors import SimError
-from roost_sim.information.profile_speeds import ProfileSpeeds
-from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
 TUNABLE = "delay"
 _TIMER_KEYS = tuple(field.name for field in fields(TimerConfig))
@@ -32,18 +28,6 @@ FIXED_TIMERS_S: Mapping[str, float] = {
 
 class GateNumbersError(SimError):
     """The numbers in a gate's name cannot be used."""
-
-
-def delay_gate(
-    config: DelayConfig,
-    tiers: TierEfficiency | None,
-    profile_of: Mapping[JobId, JobProfile],
-) -> DelayGate:
-    """Make the production gate, with the profiles of the simulation as its speed table."""
-    profiles = [profile_of[job_id] for job_id in profile_of]
-    if tiers is None or not profiles:
-        return DelayGate(config)
-    return DelayGate(config, Predictors(ProfileSpeeds.of(tiers, profiles)))
 
 
 def fixed_gate(timer_s: float) -> FixedDelay:

@@ -55,7 +55,7 @@ class GittinsIndex:
     _indices: dict[int, float] = field(default_factory=dict)
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
-        """See job_values.Value: the highest index first, then the earliest submission."""
+        """See queue.orders.Value: the highest index first, then the earliest submission."""
         return -self._index(int(job.attained_gpu_s(at_s) // self.quantum_gpu_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:

@@ -1,34 +1,12 @@
-"""Values of jobs, by which orders and preemption rules rank them: the lowest is served first."""
+"""Values of jobs that only simulations rank by; see roost_engine.queue.orders.Value."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
+from roost_engine.policies import SortKey
 from roost_sim.information.progress import ProgressTable
-
-Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderByValue:
-    """Lowest value first, then in Slurm's order: priority, submission, id.
-
-    Attributes:
-        value: the value of a job; it must not change while the job waits.
-    """
-
-    value: Value
-
-    def key(self, job: JobRecord, at_s: float) -> SortKey:
-        """See policies.KeyedOrder."""
-        return *self.value(job, at_s), *submission_key(job.spec)
-
-    def rank(self, view: QueueView) -> Sequence[JobId]:
-        """See policies.OrderPolicy."""
-        return ranked_by_key(self, view)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +47,9 @@ class Remaining:
         return (self.seconds(job.job_id, at_s) * job.spec.gpu_count,)
 
 
-def attained_service(job: JobRecord, at_s: float) -> SortKey:
-    """See Value: GPU-seconds that a job has received."""
-    return (job.attained_gpu_s(at_s),)
-
-
 def attained_time(job: JobRecord, at_s: float) -> SortKey:
     """See Value: seconds for which a job has held GPUs, however many."""
     return (job.run_s(at_s),)
-
-
-def ideal_speed_achieved(job: JobRecord, at_s: float) -> SortKey:
-    """See Value: Dally's S, the ideal time of the work done over the run time; 0 before any run."""
-    return (job.efficiency(at_s),)
 
 
 def longest_waiting(job: JobRecord, at_s: float) -> SortKey:

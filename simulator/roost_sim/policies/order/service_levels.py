@@ -27,7 +27,7 @@ class ServiceLevels:
     limits_gpu_s: tuple[float, ...]
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
-        """See roost_sim.policies.order.job_values.Value."""
+        """See roost_engine.queue.orders.Value."""
         return bisect_right(self.limits_gpu_s, job.attained_gpu_s(at_s)), job.spec.submit_s
 
     def next_change(self, running: Sequence[JobRecord], at_s: float) -> float:

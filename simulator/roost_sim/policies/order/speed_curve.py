@@ -78,7 +78,7 @@ class MarginalGain:
     curve_of: Callable[[JobRecord], SpeedCurve]
 
     def value(self, job: JobRecord, at_s: float) -> SortKey:
-        """See roost_sim.policies.order.job_values.Value."""
+        """See roost_engine.queue.orders.Value."""
         gpus = job.spec.gpu_count
         if gpus == 1:
             return (-inf,)

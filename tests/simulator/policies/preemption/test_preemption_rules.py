@@ -1,11 +1,7 @@
 """Preemption rules: which jobs are stopped, when, and what it costs."""
 
-from math import inf
-
 import pytest
 from tests.simulator.hand_worked import Job, ends, run, starts
-
-from roost_sim.policies.preemption.preemption_rules import next_round_s
 
 
 def test_srtf_stops_the_longer_job_and_pays_for_its_restart() -> None:
@@ -121,8 +117,3 @@ def test_gandiva_moves_a_job_to_one_node_as_soon_as_it_fits_there() -> None:
 def test_gandiva_migrates_no_job_within_its_first_slice() -> None:
     jobs = run("gandiva", *_CROWDED, ("3", 100, 500, 4), nodes=2, restart_s=30.0)
     assert ends(jobs)["3"] == 600.0
-
-
-def test_rounds_begin_at_multiples() -> None:
-    assert [next_round_s(60.0, at_s) for at_s in (0.0, 59.0, 60.0)] == [60.0, 60.0, 120.0]
-    assert next_round_s(inf, 5.0) == inf

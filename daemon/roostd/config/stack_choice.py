@@ -1,0 +1,165 @@
+"""The stack in effect: the one that `stack` names, with the parts that other settings replace."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from math import inf
+from typing import TypeVar
+
+from roost_engine.engine import EngineConfig
+from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.stacks import STACKS, PreemptionKind, Stack
+from roost_formats.yaml.tree import KeyPath
+from roostd.config.decisions import (
+    NEVER,
+    EngineSection,
+    GateSection,
+    OrderSection,
+    PlacementSection,
+    PolicySection,
+    PreemptionSection,
+)
+
+_T = TypeVar("_T")
+
+_NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
+
+
+def known_stack(name: str) -> str:
+    """Return a name of a stack as it is.
+
+    Raises:
+        ValueError: no stack has this name; the message has the nearest one.
+    """
+    if name in STACKS:
+        return name
+    near = get_close_matches(name, STACKS, n=1)
+    cure = f"did you mean {near[0]}?" if near else f"there are {', '.join(STACKS)}"
+    raise ValueError(f"no stack {name}: {cure}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackChoice:
+    """Which policies decide, by the configuration.
+
+    Attributes:
+        named: the stack that the configuration names.
+        order, placement, policy, gate, preemption, engine: the sections, whose parts replace those
+            of the stack unless they are null.
+        partitions: those that allow preemption.
+    """
+
+    named: Stack
+    order: OrderSection
+    placement: PlacementSection
+    policy: PolicySection
+    gate: GateSection
+    preemption: PreemptionSection
+    engine: EngineSection
+    partitions: tuple[str, ...]
+
+    @property
+    def in_effect(self) -> Stack:
+        """The stack with the parts that the configuration gives."""
+        named = self.named
+        return Stack(
+            name=named.name,
+            order=_either(self.order.kind, named.order),
+            placement=_either(self.placement.kind, named.placement),
+            model=_either(self.policy.model, named.model),
+            gate=_either(self.gate.kind, named.gate),
+            patience_s=_either(self.engine.patience_s, named.patience_s),
+            preemption=_either(self.preemption.kind, named.preemption),
+        )
+
+    def _given(self) -> Mapping[str, tuple[KeyPath, object]]:
+        """Return the setting of each part of a stack, by the part's name: its key and its value."""
+        return {
+            "order": (("order", "kind"), self.order.kind),
+            "placement": (("placement", "kind"), self.placement.kind),
+            "model": (("policy", "model"), self.policy.model),
+            "gate": (("gate", "kind"), self.gate.kind),
+            "patience_s": (("engine", "patience_s"), self.engine.patience_s),
+            "preemption": (("preemption", "kind"), self.preemption.kind),
+        }
+
+    @property
+    def in_words(self) -> str:
+        """The name of the stack, with the parts that replace its own: "roost, gate.kind open"."""
+        stack, given = self.named, self._given()
+        others = [
+            f"{'.'.join(path)} {_said(value)}"
+            for part, (path, value) in given.items()
+            if value is not None and value != getattr(stack, part)
+        ]
+        return ", ".join((stack.name, *others))
+
+    def from_stack(self) -> Mapping[KeyPath, tuple[object, str]]:
+        """Return the value of each setting that is null and what it comes from, by its key."""
+        stack, source = self.in_effect, f"stack {self.named.name}"
+        found: dict[KeyPath, tuple[object, str]] = {
+            path: (getattr(stack, part), source)
+            for part, (path, value) in self._given().items()
+            if value is None
+        }
+        if self.preemption.lease_s is None:
+            lease_s = self.preemption.lease_of(stack.preemption)
+            found["preemption", "lease_s"] = lease_s, f"preemption.kind {stack.preemption}"
+        return found
+
+    def plugins(self, speeds: tuple[ModelSpeeds, ...], knowledge: Knowledge) -> Plugins:
+        """Return the choice of policies for the engine and for the journal."""
+        stack = self.in_effect
+        return Plugins(
+            stack=self.in_words,
+            order=stack.order,
+            placement=stack.placement,
+            gate=self.gate.to_core(stack.gate),
+            preemption=self.preemption.to_core(stack.preemption, self.partitions),
+            speeds=speeds,
+            knowledge=knowledge,
+            any_gpus=True,
+        )
+
+    def engine_config(self) -> EngineConfig:
+        """Return the numbers of the engine."""
+        return self.engine.to_core(self.in_effect.patience_s)
+
+    def problems(self) -> Iterator[tuple[KeyPath, str]]:
+        """Yield the settings that contradict the stack, each with what is wrong and the cure."""
+        kind = self.in_effect.preemption
+        if kind is PreemptionKind.NONE and self.preemption.kind is None:
+            for name in self.partitions:
+                yield (
+                    ("partitions", name, "preemption"),
+                    f"stack {self.named.name} stops no job; remove this, or set preemption.kind",
+                )
+        if kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES):
+            for name in _NETWORK_ONLY:
+                default = PreemptionSection.model_fields[name].default
+                if getattr(self.preemption, name) != default:
+                    yield (
+                        ("preemption", name),
+                        f"kind {kind} does not have it; remove it, or set preemption.kind: network",
+                    )
+
+    def notes(self) -> Iterator[str]:
+        """Yield what an operator should know of a stack that a figure made attractive."""
+        kind = self.in_effect.preemption
+        is_chosen = kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES)
+        if is_chosen and not self.partitions:
+            yield (
+                f"stack {self.named.name} stops running jobs ({kind}), and no partition allows it:"
+                " set partitions.NAME.preemption, or stack: roost-no-preemption"
+            )
+
+
+def _said(value: object) -> str:
+    if isinstance(value, float):
+        return NEVER if value == inf else f"{value:g}"
+    return str(value)
+
+
+def _either(given: _T | None, default: _T) -> _T:
+    return default if given is None else given

@@ -1,0 +1,52 @@
+"""The placement rule `strict`: a job waits for its tightest shape."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.domain.model import JobSpec, Shape
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import Hint, could_ever_fit, hints_in
+from roost_engine.placement.search import first_candidates
+
+
+@dataclass(frozen=True, slots=True)
+class TightestShapes:
+    """Proposes placements of a job's tightest shape only, so the job waits for that shape.
+
+    The tightest shape is the first one, in the job's order of preference, that the cluster could
+    ever hold; shapes on fewer nodes are as tight. Sixteen GPUs on nodes of eight are never on one
+    node, so their tightest shape has two nodes, and the job does not wait for one. See
+    policies.CandidatePolicy.
+
+    Attributes:
+        any_gpus: see placement.search.first_candidates.
+    """
+
+    any_gpus: bool = False
+
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        return first_candidates(cluster, _narrowed(cluster, job), reserved, self.any_gpus)
+
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
+        """See CandidatePolicy."""
+        return hints_in(cluster, _narrowed(cluster, job), nodes, same_gpus=not self.any_gpus)
+
+
+def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+    """Return the shapes that TightestShapes proposes; all if the cluster could never hold any."""
+    if len(job.shapes) == 1:
+        return job.shapes
+    able: list[Shape] = []
+    for shape in job.shapes:
+        is_wider = bool(able) and shape.node_count > able[0].node_count
+        if not is_wider and could_ever_fit(cluster, replace(job, shapes=(shape,))):
+            able.append(shape)
+    return tuple(able) or job.shapes
+
+
+def _narrowed(cluster: Cluster, job: JobSpec) -> JobSpec:
+    shapes = tightest(cluster, job)
+    return job if shapes == job.shapes else replace(job, shapes=shapes)

@@ -1,0 +1,79 @@
+"""Orders by the value of a job: the lowest value is offered GPUs first.
+
+Preemption rules rank running jobs by the same values, so that a job that displaces others is also
+served first.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from roost_engine.domain.model import JobId
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
+from roost_engine.prediction.speed import SpeedPredictor
+
+Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderByValue:
+    """Lowest value first, then in Slurm's order: priority, submission, id.
+
+    Attributes:
+        value: the value of a job; it must not change while the job waits.
+        name: what operators call the order.
+    """
+
+    value: Value
+    name: str = "by value"
+
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See policies.KeyedOrder."""
+        return *self.value(job, at_s), *submission_key(job.spec)
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See policies.OrderPolicy."""
+        return ranked_by_key(self, view)
+
+
+def attained_service(job: JobRecord, at_s: float) -> SortKey:
+    """See Value: GPU-seconds that a job has received.
+
+    Source: Gu et al., Tiresias, NSDI 2019, least attained service without its queues.
+    """
+    return (job.attained_gpu_s(at_s),)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedAchieved:
+    """Dally's S: the ideal time of a job's work over the time that its runs took.
+
+    Slurm reports no speed of jobs. Where none was reported, each earlier run counts with the speed
+    that is expected on its tier, relative to the closest tier that the job could have.
+    Source: Sharma et al., arXiv 2401.16492, section 3.
+
+    Attributes:
+        speed: gives the expected speeds; None: a job without reported speed has S = 0.
+    """
+
+    speed: SpeedPredictor | None = None
+
+    def value(self, job: JobRecord, at_s: float) -> SortKey:
+        """See Value: S, 0 to 1; 0 before any run."""
+        reported = job.efficiency(at_s)
+        if reported > 0 or self.speed is None:
+            return (reported,)
+        return (_expected_frac(self.speed, job, at_s),)
+
+
+def _expected_frac(speed: SpeedPredictor, job: JobRecord, at_s: float) -> float:
+    """Return the mean expected speed of a job over its runs; 0 before any run."""
+    ran_s = job.run_s_by_tier(at_s)
+    total_s = sum(ran_s)
+    if total_s <= 0:
+        return 0.0
+    speeds, closest = speed.estimate(job.spec).speeds, job.tiers[1]
+    at_closest = speeds.at(closest)
+    return sum(ran_s[tier] * min(speeds.at(tier) / at_closest, 1.0) for tier in Tier) / total_s

@@ -1,0 +1,105 @@
+"""The stacks: named choices of one policy for each decision, made for production.
+
+A stack is plain data. roostd reads its name from `stack` in roostd.yaml, the simulator has a policy
+of the same name, and both build it from here, so what was simulated is what runs. Each part has the
+same name in both programs. Page: docs/stacks.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from types import MappingProxyType
+
+
+class OrderKind(StrEnum):
+    """Which job is offered GPUs next."""
+
+    PRIORITY = "priority"  # Slurm's priority, then submission
+    LAS = "las"  # least attained GPU-seconds
+    S_RANK = "s-rank"  # least of the ideal speed achieved
+
+
+class PlacementKind(StrEnum):
+    """Which placements are proposed."""
+
+    CONSOLIDATION = "consolidation"  # of the tightest shape that has capacity now
+    STRICT = "strict"  # of the tightest shape only
+
+
+class GateKind(StrEnum):
+    """Whether jobs wait for better GPUs than are free now."""
+
+    OPEN = "open"  # no job waits
+    DELAY = "delay"  # a job waits where the expected gain outweighs the wait
+    DALLY = "dally"  # as in the code of Dally's authors
+
+
+class PreemptionKind(StrEnum):
+    """Which running jobs are stopped, where a partition allows it."""
+
+    NONE = "none"  # no job
+    NETWORK = "network"  # the jobs served best by the network, within a budget
+    LAS_MOVES = "las-moves"  # the jobs with most attained GPU-seconds; jobs also migrate
+    LEASES = "leases"  # every job whose lease has ended; it competes again
+
+
+NO_MODEL = "none"
+BUILTIN_MODEL = "builtin"
+DEFAULT_PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One policy for each decision.
+
+    Attributes:
+        name: of the stack.
+        order: which job is offered GPUs next.
+        placement: which placements are proposed.
+        model: the ONNX model that scores them: `builtin`, a path, or `none` for the heuristic.
+        gate: whether a job takes an offer.
+        patience_s: after waiting this long a job has nodes reserved for it; inf: never.
+        preemption: which running jobs are stopped for others.
+    """
+
+    name: str
+    order: OrderKind = OrderKind.PRIORITY
+    placement: PlacementKind = PlacementKind.CONSOLIDATION
+    model: str = NO_MODEL
+    gate: GateKind = GateKind.OPEN
+    patience_s: float = DEFAULT_PATIENCE_S
+    preemption: PreemptionKind = PreemptionKind.NONE
+
+
+DEFAULT = Stack(name="default", model=BUILTIN_MODEL, preemption=PreemptionKind.NETWORK)
+"""What roostd runs without a `stack` line. No job is stopped until a partition allows it."""
+
+_ALL = (
+    DEFAULT,
+    Stack(name="default-no-preemption", model=BUILTIN_MODEL),
+    # The best of those simulated that know nothing about run times: docs/results/README.md.
+    Stack(
+        name="roost",
+        order=OrderKind.LAS,
+        gate=GateKind.DELAY,
+        patience_s=inf,
+        preemption=PreemptionKind.LAS_MOVES,
+    ),
+    Stack(
+        name="roost-makespan",
+        order=OrderKind.S_RANK,
+        placement=PlacementKind.STRICT,
+        gate=GateKind.DELAY,
+        patience_s=inf,
+        preemption=PreemptionKind.LEASES,
+    ),
+    Stack(
+        name="roost-no-preemption",
+        placement=PlacementKind.STRICT,
+        gate=GateKind.DELAY,
+    ),
+)
+
+STACKS: Mapping[str, Stack] = MappingProxyType({stack.name: stack for stack in _ALL})
+"""Every stack, by name."""

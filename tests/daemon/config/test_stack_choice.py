@@ -1,0 +1,133 @@
+"""The stack that the configuration names, and the parts that other settings replace."""
+
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roost_engine.domain.errors import ConfigError
+from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.preemption.rules import LasMovesConfig
+from roost_engine.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
+from roostd.config.config import Config, load_config
+from roostd.config.stack_choice import known_stack
+
+
+def config(**settings: Any) -> Config:
+    return Config.model_validate(settings)
+
+
+def problems(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "roostd.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, {})
+    return [problem.replace(str(file), "roostd.yaml") for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS.keys())
+def test_the_name_of_a_stack_alone_puts_all_of_it_into_effect(stack: Stack) -> None:
+    name = stack.name
+    assert config(stack=name).choice.in_effect == stack
+    assert config(stack=name).choice.in_words == name
+
+
+def test_without_a_stack_line_roostd_has_the_default_stack() -> None:
+    choice = Config().choice
+    assert choice.in_effect == DEFAULT
+    assert choice.in_effect.model == "builtin"
+    assert choice.plugins((), Knowledge()) == Plugins(stack="default", any_gpus=True)
+
+
+def test_given_parts_replace_those_of_the_stack() -> None:
+    choice = config(
+        stack="roost", gate={"kind": "open"}, engine={"patience_s": 60.0}, order={"kind": "las"}
+    ).choice
+
+    assert choice.in_effect.order is OrderKind.LAS
+    assert (choice.in_effect.gate, choice.in_effect.patience_s) == (GateKind.OPEN, 60.0)
+    # The order is the stack's own.
+    assert choice.in_words == "roost, gate.kind open, engine.patience_s 60"
+
+
+def test_the_journal_gets_the_choice() -> None:
+    chosen = config(stack="roost-makespan", partitions={"a": {"preemption": True}}).choice
+
+    plugins = chosen.plugins((), Knowledge())
+
+    assert (plugins.stack, plugins.order) == ("roost-makespan", OrderKind.S_RANK)
+    assert plugins.placement is PlacementKind.STRICT
+    assert chosen.engine_config().patience_s == inf
+
+
+def test_rules_stop_jobs_of_the_partitions_that_allow_it_only() -> None:
+    allowed = config(stack="roost", partitions={"a": {"preemption": True}, "b": {}})
+    assert allowed.choice.plugins((), Knowledge()).preemption == LasMovesConfig(partitions=("a",))
+    assert config(stack="roost").choice.plugins((), Knowledge()).preemption is None
+
+
+def test_a_stack_that_may_stop_no_job_is_noted() -> None:
+    (note,) = config(stack="roost").choice.notes()
+    assert "no partition allows it" in note
+    for quiet in (Config(), config(stack="roost", partitions={"a": {"preemption": True}})):
+        assert not list(quiet.choice.notes())
+
+
+def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "roostd.yaml"
+    file.write_text("stack: roost\ngate: {kind: open}\norder: {kind: null}\n", encoding="utf-8")
+
+    shown = {key: (value, source) for key, value, source in load_config(file, {}).rows()}
+
+    assert shown["stack"] == ("roost", f"{file}:1")
+    assert shown["gate.kind"] == ("open", f"{file}:2")
+    assert shown["order.kind"] == ("las", "stack roost")
+    assert shown["policy.model"] == ("none", "stack roost")
+    assert shown["engine.patience_s"] == ("never", "stack roost")
+    assert shown["preemption.lease_s"] == ("360.0", "preemption.kind las-moves")
+    assert shown["gate.lease_s"] == ("null", "default")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("stack: rost\n", "roostd.yaml:1: stack: no stack rost: did you mean roost?"),
+        ("mode: off\nstack: 7\n", "roostd.yaml:2: stack: want str, got int"),
+        (
+            "order: {kind: lass}\n",
+            "roostd.yaml:1: order.kind: want priority, las or s-rank, got lass",
+        ),
+        (
+            "preemption: {kind: leases, moves: true}\n",
+            "roostd.yaml:1: preemption.moves: kind leases does not have it; remove it, or set"
+            " preemption.kind: network",
+        ),
+        (
+            "stack: roost\npreemption:\n  budget_per_hour: 4\n",
+            "roostd.yaml:3: preemption.budget_per_hour: kind las-moves does not have it; remove it,"
+            " or set preemption.kind: network",
+        ),
+        (
+            "stack: roost-no-preemption\npartitions:\n  a:\n    preemption: true\n",
+            "roostd.yaml:4: partitions.a.preemption: stack roost-no-preemption stops no job; remove"
+            " this, or set preemption.kind",
+        ),
+    ],
+)
+def test_what_contradicts_the_stack_is_one_problem_with_line_and_cure(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    assert problems(tmp_path, text) == [problem]
+
+
+def test_a_name_that_is_like_none_lists_all() -> None:
+    with pytest.raises(ValueError, match="no stack x: there are default, default-no-preemption"):
+        known_stack("x")
+
+
+def test_flags_and_environment_choose_a_stack_too() -> None:
+    assert load_config(None, {"ROOST_STACK": "roost"}).config.stack == "roost"
+    flags = ["stack=roost", "gate.kind=dally"]
+    choice = load_config(None, {}, flags).config.choice
+    assert choice.in_words == "roost, gate.kind dally"

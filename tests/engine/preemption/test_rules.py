@@ -1,0 +1,136 @@
+"""The rules `las-moves` and `leases`: whom they stop, and that permission binds them."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from tests.engine.conftest import HarnessFactory
+
+from roost_engine.domain.model import JobSpec
+from roost_engine.job_record import JobRecord
+from roost_engine.plugins import Policies, make_order
+from roost_engine.policies import JudgingPreemption, MovingPreemption, PreemptPolicy
+from roost_engine.preemption.rules import (
+    DisplaceBy,
+    LasMovesConfig,
+    Leases,
+    LeasesConfig,
+    WithMigration,
+    las_moves,
+    leases,
+    next_round_s,
+    widest_first,
+)
+from roost_engine.queue.orders import attained_service
+from roost_engine.slots import name_of
+from roost_engine.stacks import OrderKind
+from roost_engine.testing.builders import EngineHarness, job, node, preempted, share, waiting
+
+MAIN = ("main",)
+
+
+def saving(
+    job_id: str, gpus: int = 8, checkpoint_s: float | None = 600.0, partition: str = "main"
+) -> JobSpec:
+    """Describe a job that saves checkpoints."""
+    return replace(job(job_id, gpus=gpus, partition=partition), checkpoint_s=checkpoint_s)
+
+
+def harness(factory: HarnessFactory, policy: PreemptPolicy) -> EngineHarness:
+    nodes = [node("a", partitions=("main", "debug"))]
+    order = make_order(OrderKind.LAS)
+    return factory(nodes, policies=Policies(order=order, preemption=policy))
+
+
+def ran(job_id: str, run_s: float, gpus: int = 1) -> JobRecord:
+    record = waiting(saving(job_id, gpus))
+    record.earlier_run_s = run_s
+    return record
+
+
+def test_rules_have_the_names_that_operators_configure() -> None:
+    assert name_of(las_moves(LasMovesConfig())) == "las-moves"
+    assert name_of(leases(LeasesConfig())) == "leases"
+
+
+def test_most_attained_service_goes_first_and_only_for_a_job_that_has_had_less() -> None:
+    rule = las_moves(LasMovesConfig())
+    little, much, wide = ran("1", 100.0), ran("2", 300.0), ran("3", 50.0, gpus=8)
+    assert [job.job_id for job in rule.first_to_go([little, much, wide], 0.0)] == ["3", "2", "1"]
+    assert rule.displaces(little, much, 0.0)
+    assert not rule.displaces(much, little, 0.0)
+    assert not rule.displaces(little, little, 0.0)
+
+
+def test_a_newcomer_gets_the_gpus_at_the_end_of_the_round(
+    make_harness: HarnessFactory,
+) -> None:
+    play = harness(make_harness, las_moves(LasMovesConfig(partitions=MAIN)))
+    play.run(saving("1"))
+    play.queue(saving("2"))
+
+    assert preempted(play.advance(359.0)) == {}
+    assert preempted(play.advance(360.0)) == {"1": "2"}
+
+
+LAS_IN_MAIN, LEASES_IN_MAIN = LasMovesConfig(partitions=MAIN), LeasesConfig(partitions=MAIN)
+UNSAVED = saving("1", checkpoint_s=None)
+ELSEWHERE = saving("1", partition="debug")
+
+
+@pytest.mark.parametrize(
+    ("rule", "victim", "newcomer"),
+    [
+        (las_moves(LAS_IN_MAIN), UNSAVED, saving("2")),
+        (las_moves(LAS_IN_MAIN), ELSEWHERE, saving("2")),
+        (las_moves(LAS_IN_MAIN), saving("1"), saving("2", partition="debug")),
+        (leases(LEASES_IN_MAIN), UNSAVED, saving("2")),
+        (leases(LEASES_IN_MAIN), ELSEWHERE, saving("2")),
+    ],
+)
+def test_without_permission_no_job_is_stopped(
+    make_harness: HarnessFactory, rule: PreemptPolicy, victim: JobSpec, newcomer: JobSpec
+) -> None:
+    play = harness(make_harness, rule)
+    play.run(victim)
+    play.queue(newcomer)
+    assert preempted(play.advance(7_200.0)) == {}
+
+
+def test_a_lease_ends_for_jobs_that_may_be_stopped(make_harness: HarnessFactory) -> None:
+    play = harness(make_harness, leases(LeasesConfig(partitions=MAIN)))
+    play.run(saving("1", gpus=4), saving("2", gpus=4, checkpoint_s=None))
+
+    assert preempted(play.advance(3_599.0)) == {}
+    assert preempted(play.advance(3_600.0)) == {"1": None}
+
+
+def test_without_partitions_every_job_may_be_stopped() -> None:
+    record = waiting(job("1"))
+    assert las_moves(LasMovesConfig()).lease_s(record) == 360.0
+    assert leases(LeasesConfig()).lease_s(record) == 3_600.0
+    assert las_moves(LasMovesConfig(partitions=MAIN)).lease_s(record) == inf
+    assert leases(LeasesConfig(partitions=MAIN)).lease_s(record) == inf
+
+
+def test_migration_is_added_to_a_rule_and_keeps_its_answers() -> None:
+    plain = DisplaceBy(attained_service, safe_s=60.0, round_s=60.0)
+    moving = WithMigration.of(plain)
+    assert isinstance(moving, MovingPreemption)
+    assert not isinstance(moving, JudgingPreemption)
+    assert not isinstance(Leases(60.0), MovingPreemption)
+    assert moving.review_s(61.0) == plain.review_s(61.0) == 120.0
+    assert moving.renews_leases is False
+    assert Leases(60.0).renews_leases is True
+
+
+def test_jobs_on_most_nodes_move_first() -> None:
+    records = [ran(name, 0.0) for name in "123"]
+    for record, count in zip(records, (1, 2, 3), strict=True):
+        record.shares = tuple(share(f"n{number}", 0) for number in range(count))
+    assert [job.job_id for job in widest_first(records)] == ["3", "2"]
+
+
+def test_rounds_begin_at_multiples() -> None:
+    assert [next_round_s(60.0, at_s) for at_s in (0.0, 59.0, 60.0)] == [60.0, 60.0, 120.0]
+    assert next_round_s(inf, 5.0) == inf
