@@ -76,6 +76,7 @@ class Stack:
         nodes: Sequence[NodeKind] = DEMO_NODES,
         *,
         model_names: Sequence[str] = (),
+        counts_models: bool = False,
         lease_s: int = 20,
         settings: Mapping[str, object] | None = None,
         amend_plan: Callable[[ClusterPlan], ClusterPlan] = lambda plan: plan,
@@ -84,7 +85,8 @@ class Stack:
 
         Args:
             nodes: the nodes of the cluster.
-            model_names: GPU models that users may name.
+            model_names: GPU models that users may name: features of nodes.
+            counts_models: whether each model has a count-only gres of its name, to limit it by.
             lease_s: the lease of a waiting job.
             settings: more of roostd's configuration, by section.
             amend_plan: adds to the plan of the Slurm cluster, before it starts.
@@ -93,6 +95,7 @@ class Stack:
         self._settings = dict(settings or {})
         self.nodes = tuple(nodes)
         self._model_names = tuple(model_names)
+        self._counts_models = counts_models
         self._lease_s = lease_s
         self._exit = ExitStack()
         self._probes: dict[str, subprocess.Popen[bytes]] = {}
@@ -218,12 +221,23 @@ class Stack:
                     gpu_count=node.describe().topology.links.gpu_count,
                     cpu_count=node.cpu_count,
                     features=node.features,
+                    counted_model=self._counted_model(node),
                 )
                 for node in self.nodes
             ),
-            job_submit_lua=submit_script.render(self.folder / "heartbeat", self._spool),
+            job_submit_lua=submit_script.render(
+                self.folder / "heartbeat",
+                self._spool,
+                self._model_names,
+                counts_models=self._counts_models,
+            ),
+            cli_filter_lua=submit_script.render_cli_filter(self._model_names),
             hooks=self._hooks(),
         )
+
+    def _counted_model(self, node: NodeKind) -> str:
+        models = [name for name in node.features if name in self._model_names]
+        return models[0] if models and self._counts_models else ""
 
     @property
     def _spool(self) -> Path:

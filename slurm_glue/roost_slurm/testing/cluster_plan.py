@@ -32,6 +32,7 @@ class NodePlan:
     features: tuple[str, ...] = ()
     model: str = "a100"
     links: tuple[tuple[int, ...], ...] | None = None  # as in gres.conf Links=, -1 on the diagonal
+    counted_model: str = ""  # a count-only gres of this name, one for each GPU
     gres: str | None = None  # replaces the Gres= that follows from the above
 
     @property
@@ -40,8 +41,12 @@ class NodePlan:
         if self.gres is not None:
             return self.gres
         if self.links is not None:
-            return f"gpu:{self.model}:{self.gpu_count}"
-        return ",".join(f"gpu:g{i}:1" for i in range(self.gpu_count))
+            entries = [f"gpu:{self.model}:{self.gpu_count}"]
+        else:
+            entries = [f"gpu:g{i}:1" for i in range(self.gpu_count)]
+        if self.counted_model:
+            entries.append(f"{self.counted_model}:{self.gpu_count}")
+        return ",".join(entries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,7 @@ class ClusterPlan:
     partitions: tuple[PartitionPlan, ...] = (PartitionPlan(),)
     racks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # leaf switch -> nodes
     job_submit_lua: str | None = None  # the script's text
+    cli_filter_lua: str | None = None  # likewise
     hooks: HookPlan = field(default_factory=HookPlan)
     gres_conf: str | None = None  # replaces the gres.conf that follows from the nodes
     gres_types: str = "gpu"
@@ -105,6 +111,11 @@ class ClusterPlan:
         """Nodes n1, n2, ... that are all alike."""
         names = (f"n{number}" for number in range(1, node_count + 1))
         return cls(nodes=tuple(NodePlan(name=name, gpu_count=gpu_count) for name in names))
+
+    @property
+    def counted_models(self) -> list[str]:
+        """The names of the count-only gres."""
+        return sorted({node.counted_model for node in self.nodes if node.counted_model})
 
     @property
     def max_gpu_count(self) -> int:
@@ -194,7 +205,7 @@ def slurm_conf(
         f"PrologFlags={plan.prolog_flags}",
         f"PrologEpilogTimeout={plan.prolog_epilog_timeout_s}",
         f"KillWait={plan.kill_wait_s}",
-        f"GresTypes={plan.gres_types}",
+        f"GresTypes={','.join([plan.gres_types, *plan.counted_models])}",
         "ReturnToService=2",
         "InactiveLimit=0",
         "MaxJobCount=50000",
@@ -204,6 +215,8 @@ def slurm_conf(
         lines.append("TopologyPlugin=topology/tree")
     if plan.job_submit_lua is not None:
         lines.append("JobSubmitPlugins=lua")
+    if plan.cli_filter_lua is not None:
+        lines.append("CliFilterPlugins=cli_filter/lua")
     lines += plan.hooks.lines()
     lines += _site_lines(plan, folder, first_port + 1 + len(plan.nodes))
     lines += plan.extra_lines
@@ -239,6 +252,9 @@ def gres_conf(plan: ClusterPlan, folder: RunFolder) -> str:
             lines.append(
                 f"NodeName={node.name} Name=gpu Type={kind} File={folder.device(i)}{links}"
             )
+        if node.counted_model:
+            counted = f"Name={node.counted_model} Count={node.gpu_count} Flags=CountOnly"
+            lines.append(f"NodeName={node.name} {counted}")
     return "\n".join(lines) + "\n"
 
 

@@ -304,6 +304,8 @@ class LocalSlurm:
             (folder.etc / "topology.conf").write_text(cluster_plan.topology_conf(plan))
         if plan.job_submit_lua is not None:
             (folder.etc / "job_submit.lua").write_text(plan.job_submit_lua)
+        if plan.cli_filter_lua is not None:
+            (folder.etc / "cli_filter.lua").write_text(plan.cli_filter_lua)
 
     def _start_munged(self) -> None:
         home = self.folder.munge_socket.parent

@@ -33,6 +33,7 @@ def site(
     settings: Mapping[str, object] | None = None,
     lease_s: int = LEASE_S,
     model_names: tuple[str, ...] = (),
+    counts_models: bool = False,
     **slurm: object,
 ) -> Iterator[Stack]:
     """Run Roost on a cluster; skips the test where there is no Slurm.
@@ -42,6 +43,7 @@ def site(
         settings: more of roostd's configuration, by section.
         lease_s: the lease of a waiting job.
         model_names: GPU models that users may name.
+        counts_models: whether each of them has a count-only gres.
         slurm: fields of ClusterPlan that differ.
     """
 
@@ -50,7 +52,12 @@ def site(
 
     try:
         with Stack(
-            nodes, lease_s=lease_s, settings=settings, model_names=model_names, amend_plan=amend
+            nodes,
+            lease_s=lease_s,
+            settings=settings,
+            model_names=model_names,
+            counts_models=counts_models,
+            amend_plan=amend,
         ) as stack:
             if os.environ.get("ROOST_SITE_PLAIN") == "1":
                 stack.stop_roostd()

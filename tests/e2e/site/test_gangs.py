@@ -22,7 +22,6 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
-@pytest.mark.xfail(strict=True, reason="a pin names one index set for all nodes")
 @pytest.mark.parametrize(
     "request_", [("-N2", "--gres=gpu:1"), ("-N2", "--gres=gpu:4"), ("-N2", "-n2", "--gpus=4")]
 )
