@@ -29,6 +29,7 @@ _NODES = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 _RECORD = re.compile(r"^JobId=(\d{1,10}) ", re.MULTILINE | re.ASCII)
 _NEXT_KEY = re.compile(r"\s[A-Z][A-Za-z]*=|\n")
 _AFTER_NAME = re.compile(r"\s(?:UserId|SLUID|HetJobIdSet)=")
+_AFTER_QOS = re.compile(r"\sJobState=|\n")
 _COMMENT = re.compile(r"\sComment=|\n")
 _REQUIRED = ("JobState", "NumNodes", "ReqNodeList", "ExcNodeList")
 _TRES = ("CpusPerTres", "MemPerTres", "TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
@@ -43,15 +44,18 @@ _UNIQUE = (
 )
 _MIB = 1 << 20
 _LONGEST_NAME = 200
-# A node that carries one of these flags gets no new jobs.
+# A node that carries one of these flags gets no new jobs. A node that is powered down does: Slurm
+# wakes it for the first job that is allocated there. It does not wake a node that is powering down.
 _CLOSED = frozenset(
     {
         *("DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "BLOCKED"),
-        *("INVAL", "INVALID_REG", "MAINT", "MAINTENANCE", "NO_RESPOND", "NOT_RESPONDING"),
-        *("PERFCTRS", "POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN", "POWERING_UP", "POWER_UP"),
+        *("INVAL", "INVALID_REG", "MAINT", "MAINTENANCE"),
+        *("PERFCTRS", "POWERING_DOWN", "POWER_DOWN"),
         *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
     }
 )
+_SILENT = frozenset({"NO_RESPOND", "NOT_RESPONDING"})
+_WAKING = frozenset({"POWERED_DOWN", "POWERING_UP", "POWER_UP"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),
             comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,
-            qos=_text(row["QOS"]) if counts["QOS"] == 1 else "",
+            qos=_qos(record) if counts["QOS"] == 1 else "",
             allocated=_allocated(record),
         )
     except (HostlistError, TresError, ValueError):
@@ -214,6 +218,12 @@ def _name(record: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
+def _qos(record: str) -> str:
+    # The name of a QoS may hold blanks; JobState stands behind it on every release.
+    start = re.search(r"\sQOS=", record)
+    return _text(_until(_AFTER_QOS, record, start.end())) if start else ""
+
+
 def _allocated(record: str) -> tuple[AllocatedNode, ...]:
     start = record.find(" JOB_GRES=")
     if start < 0 or record.count(" JOB_GRES=") > 1 or record.count(" MinCPUsNode=") > 1:
@@ -238,7 +248,6 @@ def _parse_node(line: str) -> ShownNode | None:
     for key, value in _PAIR.findall(line):
         row.setdefault(key, value)
     try:
-        flags = row["State"].rstrip("*").upper().split("+")
         gres = [
             g for g in parse_gres(_without_sockets(row.get("Gres", ""))) if not _is_seat(g.kind)
         ]
@@ -246,7 +255,7 @@ def _parse_node(line: str) -> ShownNode | None:
             name=row["NodeName"],
             state=row["State"].lower(),
             reason=_reason(line),
-            is_open=not _CLOSED.intersection(flags) and "*" not in row["State"],
+            is_open=_is_open(row["State"]),
             partitions=_words(row.get("Partitions", "")),
             features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
             cpu_count=int(row.get("CPUEfctv", row["CPUTot"])),
@@ -258,6 +267,12 @@ def _parse_node(line: str) -> ShownNode | None:
         )
     except (KeyError, TresError, ValueError):
         return None
+
+
+def _is_open(state: str) -> bool:
+    flags = {flag.rstrip("*") for flag in state.upper().split("+")}
+    is_silent = "*" in state or not _SILENT.isdisjoint(flags)
+    return _CLOSED.isdisjoint(flags) and (not is_silent or not _WAKING.isdisjoint(flags))
 
 
 def parse_racks(text: str) -> dict[str, str]:

@@ -87,6 +87,7 @@ RECORD = (
     [
         ("bert", "roost:model=bert", "normal", "bert", "roost:model=bert", "normal"),
         ("my job", "a b roost:model=x", "(null)", "my job", "a b roost:model=x", ""),
+        ("bert", "x", "big jobs", "bert", "x", "big jobs"),
         ("a\nb\x1bc", "x", "q", "a?b?c", "x", "q"),
         ("x" * 300, "x", "q", "x" * 200, "x", "q"),
         # Texts that imitate keys: the job goes on, what they tell is not believed.
@@ -154,7 +155,15 @@ def test_leaf_switches_are_racks(release: str) -> None:
         ("DOWN", False),
         ("DOWN*+NOT_RESPONDING", False),
         ("IDLE+RESERVED", False),
-        ("IDLE+POWERED_DOWN", False),
+        ("IDLE+POWERED_DOWN", True),
+        ("IDLE+CLOUD+POWERED_DOWN", True),
+        ("MIXED+NOT_RESPONDING+POWERING_UP", True),
+        ("MIXED+CLOUD", True),
+        ("IDLE+NOT_RESPONDING", False),
+        ("IDLE+POWERING_DOWN", False),
+        ("MIXED+POWER_DOWN", False),
+        ("IDLE+DRAIN+POWERED_DOWN", False),
+        ("DOWN+POWERED_DOWN+NOT_RESPONDING", False),
         ("IDLE+INVALID_REG", False),
     ],
 )

@@ -4,15 +4,19 @@ import asyncio
 import re
 import time
 from collections import deque
+from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
+from tests.conftest import LocalSlurmFactory
 from tests.daemon.slurm.slurm_clusters import placement
 from tests.slurm_glue.recorded import numbers, read
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
 from roost_slurm.commands import Argv
+from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.site_plan import PowerSavingPlan
 from roostd.slurm.port import JobNotWaiting, SlurmCli
 
 RELEASE = "24.11"
@@ -255,3 +259,33 @@ async def test_a_thousand_jobs_are_renewed_in_three_calls_though_some_are_gone(
     commands.answer("update", SlurmRefused(("scontrol",), 1, "Access/permission denied"))
     with pytest.raises(SlurmRefused):
         await port.renew([JobId("5000")], 60)
+
+
+@pytest.mark.slurm
+async def test_slurm_wakes_a_node_for_the_job_that_is_pinned_there(
+    local_slurm_factory: LocalSlurmFactory,
+) -> None:
+    power_saving = PowerSavingPlan(suspend_after_s=2, always_on=("n2",))
+    cluster = local_slurm_factory(replace(ClusterPlan.uniform(2), power_saving=power_saving))
+    real = SlurmCli(conf=cluster.folder.slurm_conf)
+    deadline_s = time.monotonic() + 60.0
+    while (n1 := (await real.nodes())[0]).state != "idle+powered_down":
+        assert time.monotonic() < deadline_s, n1.state
+        assert n1.spec.usable is ("powering_down" not in n1.state)
+        await asyncio.sleep(0.1)
+    assert n1.spec.usable
+
+    job_id = JobId(cluster.submit("--begin=now+600", "--gres=gpu:1"))
+    cluster.run("scontrol", "update", f"jobid={job_id}", "AdminComment=roost:lease")
+    await real.pin(job_id, placement("n1", 3))
+
+    cluster.wait_for_state(job_id, "CONFIGURING")
+    assert [(share.node, share.gpu_indices) for share in await real.allocation(job_id)] == [
+        ("n1", (3,))
+    ]
+    while ("resume", "n1") not in cluster.power_requests():
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.1)
+    waking = (await real.nodes())[0]
+    assert "powering_up" in waking.state
+    assert waking.spec.usable
