@@ -68,9 +68,9 @@ def show_job(job_id: str) -> Argv:
     return ("scontrol", "-d", "-o", "show", "job", check_job_id(job_id))
 
 
-def show_nodes() -> Argv:
-    """Show every node."""
-    return ("scontrol", "-a", "-d", "-o", "show", "nodes")
+def show_nodes(names: Sequence[str] = ()) -> Argv:
+    """Show some nodes, or every node."""
+    return ("scontrol", "-a", "-d", "-o", "show", "nodes", *([compress(names)] if names else []))
 
 
 def show_topology() -> Argv:

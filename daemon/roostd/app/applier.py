@@ -19,7 +19,7 @@ from roostd.app.recorder import Recorder
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
-from roostd.slurm.port import JobNotWaiting, SlurmPort
+from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -49,6 +49,7 @@ class Applier:
         metrics: counts.
         emit: takes PlacementRefused and PreemptionRefused events.
         poll: schedules polls of the queue; called after Slurm was asked to start or stop a job.
+        poll_nodes: has the nodes read again; called where a chosen node is closed by now.
         concurrent_count: jobs that are worked on at the same time.
     """
 
@@ -60,10 +61,12 @@ class Applier:
         metrics: Metrics,
         emit: Callable[[Event], None],
         poll: Callable[[], None],
+        poll_nodes: Callable[[], None],
         concurrent_count: int,
     ) -> None:
         self._slurm, self._state, self._recorder = slurm, state, recorder
         self._metrics, self._emit, self._poll = metrics, emit, poll
+        self._poll_nodes = poll_nodes
         self._slots = asyncio.Semaphore(concurrent_count)
         self._gate = asyncio.Lock()
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
@@ -132,6 +135,7 @@ class Applier:
             job_ids = [job_id for job_id in leased if self._is_waiting(job_id)]
             if not job_ids:
                 return
+            self._eligible.difference_update(job_ids)
             with self._logging_failures("renew"):
                 await self._slurm.renew(job_ids, lease_s)
                 self._metrics.lease_renewals.inc(len(job_ids))
@@ -285,6 +289,8 @@ class Applier:
             await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:
             outcome = "gone" if isinstance(error, JobNotWaiting) else "refused"
+            if isinstance(error, NodeClosed):
+                self._poll_nodes()
             self._metrics.pins.labels(outcome).inc()
             _log.warning("job_not_pinned", job_id=job_id, outcome=outcome, error=str(error))
             at_s = self._state.clock.now_s()

@@ -192,6 +192,7 @@ class Daemon:
             self.metrics,
             self._emit,
             self.watch.poll,
+            self.watch.poll_nodes,
             config.slurm.concurrent_pin_count,
         )
         self.decisions = DecisionLoop(

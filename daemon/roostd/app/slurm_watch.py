@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import structlog
 
 from roost_engine.domain.errors import SlurmError, UnknownJob
-from roost_engine.domain.events import Event, NodeLost
+from roost_engine.domain.events import Event, NodeLost, QuotasSeen
 from roost_engine.domain.model import JobId
 from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
@@ -23,7 +23,7 @@ from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.spool_watch import FolderWatch
-from roostd.slurm.sync import QueueView, diff, diff_nodes, view
+from roostd.slurm.sync import QueueView, SiteView, diff, diff_nodes, view
 from roostd.state import DaemonState, Owner, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
@@ -73,6 +73,8 @@ class SlurmWatch:
         self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
         self._wake = asyncio.Event()
         self._nodes_due_s = 0.0
+        self._site = SiteView()
+        self._quotas: Mapping[str, float] = {}
 
     def leased(self) -> tuple[JobId, ...]:
         """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
@@ -91,11 +93,17 @@ class SlurmWatch:
             self._view = replace(self._view, requests={})
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
+        yield QuotasSeen(at_s=at_s, free=self._quotas)
         yield from diff(QueueView(), self._view, at_s)
 
     def poll(self) -> None:
         """Schedule a few polls soon: Slurm was asked to start or stop a job."""
         self._schedule(_POLLS_AFTER_PIN_S)
+
+    def poll_nodes(self) -> None:
+        """Read the nodes at the next poll, now: the state of one has changed."""
+        self._nodes_due_s = 0.0
+        self._wake.set()
 
     async def first_poll(self) -> None:
         """Poll once, whether or not Slurm answers."""
@@ -174,10 +182,18 @@ class SlurmWatch:
             await self._identify_slurm()
         if with_nodes or not self._nodes:
             await self._poll_nodes()
+        self._site = SiteView(
+            rules=await self._slurm.rules(), hand_over_s=self._state.config.slurm.hand_over_s
+        )
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
         self._read(self._reader, at_s)
+        # Before the starts: for a moment the amounts of jobs that have started count twice.
+        quotas = self._site.rules.free(self._snapshot.jobs)
+        if quotas != self._quotas:
+            self._quotas = quotas
+            self._emit(QuotasSeen(at_s=at_s, free=quotas))
         for event in diff(before, self._view, at_s):
             self._emit(since_submission(event) if is_first else event)
 
@@ -185,7 +201,7 @@ class SlurmWatch:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
         gpu_nodes = {node.spec.name for node in self._nodes}
         before = self._view
-        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s)
+        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
         self._update_owners()
         self._update_unmanaged(reader, before)
         self._update_comments()

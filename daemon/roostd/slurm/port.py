@@ -62,6 +62,14 @@ class JobNotWaiting(SlurmError):
         self.job_id, self.state = job_id, state
 
 
+class NodeClosed(SlurmError):
+    """A chosen node takes no job any more; `state` is its state, "idle+drain"."""
+
+    def __init__(self, name: str, state: str) -> None:
+        super().__init__(f"node {name} is {state}")
+        self.name, self.state = name, state
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmNode:
     """A node of Slurm's.
@@ -140,6 +148,7 @@ class SlurmPort(Protocol):
 
         Raises:
             JobNotWaiting: the job is gone, held or no longer pending.
+            NodeClosed: a node was drained or failed since the last poll; the job is unchanged.
             SlurmRefused: Slurm refuses; the job is unchanged.
             SlurmTimeout: Slurm does not answer, and the job is unchanged.
         """
@@ -315,7 +324,7 @@ class SlurmCli:
         self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
     ) -> None:
         """See SlurmPort."""
-        detail = await self._waiting(job_id)
+        detail, _ = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
         check_repinnable(job_id, detail, placement, await self.traits())
         try:
@@ -389,6 +398,17 @@ class SlurmCli:
         if detail.state is not SlurmJobState.PENDING or detail.is_held:
             raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
         return detail
+
+    async def _check_open(self, placement: Placement) -> None:
+        """Check that the nodes still take jobs: the last poll of all nodes may be seconds old.
+
+        Raises:
+            NodeClosed: one does not.
+        """
+        text = await self._run(commands.show_nodes(placement.nodes))
+        for node in parse_nodes(text):
+            if not node.is_open:
+                raise NodeClosed(node.name, node.state)
 
     def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
         """Check that a job's request is the one that the engine placed.

@@ -7,6 +7,7 @@ id was given to another job, or a job was requeued and runs again elsewhere.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.events import (
@@ -23,10 +24,12 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, NodeS
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
+from roostd.slurm.held_back import HeldBackJobs, HoldingBack
 from roostd.slurm.jobs import NO_GPUS, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.request import shares_of
+from roostd.slurm.rules import SiteRules
 
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
 Request: TypeAlias = tuple[JobSpec, float]
@@ -50,6 +53,8 @@ class QueueView:
         settle_until_s: engine time before which a requeued job must not start.
         requests: the request of every running job, and engine time of its start; None: the job is
             not under Roost.
+        runs: of every running job, what Slurm's own rules know of it.
+        held_back: the jobs that one of Slurm's rules holds back; they are in `blocked` too.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -60,6 +65,34 @@ class QueueView:
     numbers: Mapping[int, JobId] = field(default_factory=dict)
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     requests: Mapping[JobId, Request | None] = field(default_factory=dict)
+    runs: Mapping[JobId, "RunFacts"] = field(default_factory=dict)
+    held_back: HeldBackJobs = field(default_factory=HeldBackJobs)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What Slurm's own rules know of a running job.
+
+    Attributes:
+        end_s: engine time at which its time limit ends it; None: it has none.
+        preempt_class: see events.JobStarted.
+    """
+
+    end_s: float | None = None
+    preempt_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteView:
+    """What a view needs of the site beside the queue.
+
+    Attributes:
+        rules: Slurm's own rules.
+        hand_over_s: a job that they have held back this long is left to plain Slurm.
+    """
+
+    rules: SiteRules = field(default_factory=SiteRules)
+    hand_over_s: float = inf
 
 
 def view(
@@ -68,6 +101,7 @@ def view(
     gpu_nodes: Collection[NodeName],
     before: QueueView,
     at_s: float,
+    site: SiteView = SiteView(),
 ) -> QueueView:
     """Return the view of a snapshot.
 
@@ -77,8 +111,9 @@ def view(
         gpu_nodes: nodes with GPUs; what jobs hold on other nodes is left out.
         before: the view before this one.
         at_s: engine time.
+        site: Slurm's own rules.
     """
-    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s)
+    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, site)
     # Tasks that left their array's record come first: they may have been placed already.
     for job in sorted(snapshot.jobs, key=lambda job: (len(job.task_ids) > 1, job.number)):
         if job.is_holding:
@@ -147,7 +182,16 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
         if not is_same or before.running.get(job_id) != shares:
             unreported = after.requests.get(job_id) if job_id not in before.lives else None
             job, since_s = unreported or (None, None)
-            yield JobStarted(at_s=at_s, job_id=job_id, shares=shares, job=job, since_s=since_s)
+            facts = after.runs.get(job_id, RunFacts())
+            yield JobStarted(
+                at_s=at_s,
+                job_id=job_id,
+                shares=shares,
+                job=job,
+                since_s=since_s,
+                end_s=facts.end_s,
+                preempt_class=facts.preempt_class,
+            )
 
 
 def _requests(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
@@ -169,9 +213,12 @@ class _Reading:
         gpu_nodes: frozenset[NodeName],
         before: QueueView,
         at_s: float,
+        site: SiteView,
     ) -> None:
         self._details, self._reader, self._gpu_nodes = snapshot.details, reader, gpu_nodes
-        self._before, self._at_s = before, at_s
+        self._before, self._at_s, self._at_epoch_s = before, at_s, snapshot.at_epoch_s
+        self._site, self._rules = site, site.rules
+        self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
         self._startable = _startable_task_counts(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
         self._running: dict[JobId, tuple[NodeShare, ...]] = {}
@@ -181,6 +228,7 @@ class _Reading:
         self._numbers: dict[int, JobId] = {}
         self._settle_until: dict[JobId, float] = {}
         self._requests: dict[JobId, Request | None] = {}
+        self._runs: dict[JobId, RunFacts] = {}
 
     def result(self) -> QueueView:
         """Return the view of the records added so far."""
@@ -193,6 +241,8 @@ class _Reading:
             numbers=self._numbers,
             settle_until_s=self._settle_until,
             requests=self._requests,
+            runs=self._runs,
+            held_back=self._holding_back.result(),
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -210,7 +260,14 @@ class _Reading:
             self._running[job_id] = shares
             self._lives[job_id] = life
             self._requests[job_id] = self._request(job, job_id, detail)
+            self._runs[job_id] = self._run_facts(job)
         self._numbers[job.number] = job_id
+
+    def _run_facts(self, job: QueuedJob) -> RunFacts:
+        end_s = None
+        if job.start_epoch_s is not None and job.time_limit_s is not None:
+            end_s = self._reader.to_engine_s(job.start_epoch_s) + job.time_limit_s
+        return RunFacts(end_s, self._rules.preempt_class(job))
 
     def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
         """Return the request of a running job; read once, as reading all at each poll is slow."""
@@ -248,11 +305,40 @@ class _Reading:
         if why_blocked is not None:
             self._blocked[job_id] = why_blocked
             return
+        if spec.binding and self._is_held_back(job, job_id):
+            return
+        spec = self._with_rules(spec, job)
         settle_until_s = self._settle_until_s(job, job_id)
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
         self._waiting[job_id] = self._with_steady_priority(spec, job)
+
+    def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Note a job that Slurm would not start; after a while it is left to plain Slurm."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        detail = self._details.get(job.number)
+        held = self._holding_back.judge(job, detail, job_id, is_same)
+        if held is None:
+            return False
+        if self._at_s - held.since_s >= self._site.hand_over_s:
+            self._unmanaged[job_id] = f"left to Slurm, which holds it back: {held.reason}"
+        else:
+            self._blocked[job_id] = f"Slurm would not start it: {held.reason}"
+        return True
+
+    def _with_rules(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Add to a request what Slurm's own rules say of the job."""
+        rules = self._rules
+        partition = rules.partitions.get(spec.partition)
+        closed = rules.closed_nodes(job, self._at_epoch_s)
+        return replace(
+            spec,
+            priority_tier=partition.tier if partition is not None else 0,
+            quotas=rules.quotas(job, self._details.get(job.number)) if spec.binding else (),
+            preempts=tuple(sorted(rules.preempts(job))),
+            excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),
+        )
 
     def _why_blocked(self, job: QueuedJob) -> str | None:
         if job.priority == 0:

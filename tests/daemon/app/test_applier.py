@@ -55,17 +55,27 @@ class Site:
         self.slurm = SlurmStandIn([node("n1"), node("n2")], now=lambda: NOW_S)
         self.parts = Parts("n1", "n2", **settings)
         self.metrics = Metrics(CollectorRegistry())
-        self.look_count = 0
+        self.look_count = self.node_look_count = 0
         self.use(self.slurm, recorder or no_disk())
 
     def use(self, slurm: SlurmPort, recorder: Recorder) -> None:
         parts = self.parts
         self.applier = Applier(
-            slurm, parts.state, recorder, self.metrics, parts.emitted.append, self._look, 4
+            slurm,
+            parts.state,
+            recorder,
+            self.metrics,
+            parts.emitted.append,
+            self._look,
+            self._look_at_nodes,
+            4,
         )
 
     def _look(self) -> None:
         self.look_count += 1
+
+    def _look_at_nodes(self) -> None:
+        self.node_look_count += 1
 
     def submit(self, *, gpus: int = 2, binding: bool = True) -> tuple[JobId, Place]:
         """Submit a job that the engine places at once; returns the engine's action."""
