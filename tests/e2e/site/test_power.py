@@ -27,7 +27,6 @@ def stack(cluster: Stack) -> Iterator[Stack]:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.xfail(strict=True, reason="a node without power is no candidate")
 def test_a_waiting_job_wakes_a_node(stack: Stack) -> None:
     slurm = stack.slurm
     occupy(stack, "n1")
