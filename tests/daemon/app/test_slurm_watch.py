@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 
-from roost_engine.domain.events import JobQueued, NodeSeen
+from roost_engine.domain.events import JobQueued, NodeSeen, QuotasSeen
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
 from roost_slurm import spool
@@ -82,8 +82,8 @@ async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
     site.slurm.submit(gpus_per_node=2)
     await site.look()
     world = list(site.watch.cluster_events())
-    assert [type(event) for event in world] == [NodeSeen, JobQueued]
-    assert [event.at_s for event in world] == [100.0, 100.0]
+    assert [type(event) for event in world] == [NodeSeen, QuotasSeen, JobQueued]
+    assert [event.at_s for event in world] == [100.0] * 3
 
 
 async def test_while_slurm_does_not_answer_nothing_is_told_and_the_fault_is_shown(

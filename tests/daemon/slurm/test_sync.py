@@ -17,11 +17,15 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
+from roost_slurm.partitions import Partition
+from roost_slurm.reservations import Reservation
+from roost_slurm.scheduling import Scheduling
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
-from roostd.slurm.sync import QueueView, diff, diff_nodes, view
+from roostd.slurm.rules import SiteRules
+from roostd.slurm.sync import QueueView, SiteView, diff, diff_nodes, view
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 BOOKWORM = SlurmVersion(22, 5, 8)
@@ -34,7 +38,7 @@ class Watcher:
     def __init__(self, version: SlurmVersion = BOOKWORM) -> None:
         self.now_s = 1000.0
         self.slurm = SlurmStandIn(NODES, now=lambda: self.now_s, version=version)
-        self.view = QueueView()
+        self.view, self.site = QueueView(), SiteView()
         self.reader = JobReader(
             to_engine_s=lambda epoch_s: epoch_s,
             mode_of=lambda partition: Mode.ENFORCE,
@@ -45,7 +49,7 @@ class Watcher:
     async def poll(self) -> tuple[Event, ...]:
         before, snapshot = self.view, await self.slurm.queue()
         names = [NodeName("n1"), NodeName("n2")]
-        self.view = view(snapshot, self.reader, names, before, self.now_s)
+        self.view = view(snapshot, self.reader, names, before, self.now_s, self.site)
         return diff(before, self.view, self.now_s)
 
     async def kinds(self) -> list[tuple[str, str]]:
@@ -286,3 +290,63 @@ async def test_nodes_are_seen_changed_and_lost() -> None:
     events = diff_nodes([old, changed], now, 7.0)
     assert [type(event) for event in events] == [NodeLost, NodeSeen, NodeSeen]
     assert diff_nodes([each.spec for each in now], now, 8.0) == ()
+
+
+# -- Slurm's own rules -------------------------------------------------------------------------
+
+
+async def test_a_job_that_slurm_would_not_start_is_withdrawn_and_left_to_slurm_in_time(
+    watcher: Watcher,
+) -> None:
+    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    watcher.site = SiteView(rules=down, hand_over_s=30.0)
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobWithdrawn)
+    assert event.reason.startswith("Slurm would not start it: PartitionDown")
+    assert job_id in watcher.view.blocked
+
+    watcher.now_s += 29.0
+    assert await watcher.poll() == ()
+    watcher.now_s += 1.0
+    await watcher.poll()
+    assert "PartitionDown" in watcher.view.unmanaged[job_id]
+
+
+async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
+    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    watcher.site = SiteView(rules=down, hand_over_s=30.0)
+    watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    watcher.site = SiteView(hand_over_s=30.0)
+    assert await watcher.kinds() == [("JobQueued", "1")]
+
+
+async def test_rules_become_part_of_a_request(watcher: Watcher) -> None:
+    partitions = {
+        "main": Partition(name="main", tier=5),
+        "low": Partition(name="low", tier=1, preempt_modes=frozenset({"REQUEUE"})),
+    }
+    window = Reservation(name="maint", start_epoch_s=2000.0, end_epoch_s=9000.0, nodes=("n2",))
+    scheduling = Scheduling(preempt_type="preempt/partition_prio")
+    watcher.site = SiteView(
+        rules=SiteRules(partitions=partitions, reservations=(window,), scheduling=scheduling)
+    )
+    watcher.slurm.submit(gpus=2)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobQueued)
+    assert event.job.priority_tier == 5
+    assert event.job.preempts == ("partition:low",)
+    assert event.job.excluded_nodes == ("n2",)
+
+
+async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> None:
+    low = Partition(name="main", tier=1, preempt_modes=frozenset({"REQUEUE"}))
+    scheduling = Scheduling(preempt_type="preempt/partition_prio")
+    watcher.site = SiteView(rules=SiteRules(partitions={"main": low}, scheduling=scheduling))
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    await watcher.pin(job_id, "n2", 3, 4)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobStarted)
+    assert event.preempt_class == "partition:main"
