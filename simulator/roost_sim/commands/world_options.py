@@ -84,6 +84,13 @@ _OPTIONS = (
         show_default=True,
         help="How many jobs say what model they train; the delay gate asks.",
     ),
+    click.option(
+        "--speed-reports/--no-speed-reports",
+        "reports_speed",
+        default=True,
+        show_default=True,
+        help="Report how fast jobs run, or not, as under Slurm.",
+    ),
 )
 
 
@@ -104,6 +111,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         compute_scale: float,
         congestion: float,
         named_frac: float,
+        reports_speed: bool,
         **others: object,
     ) -> _Result:
         if full_speed and speed is not None:
@@ -115,6 +123,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             compute_scale=compute_scale,
             congestion=congestion,
             named_frac=named_frac,
+            reports_speed=reports_speed,
         )
         return command(*args, world=world, **others)
 

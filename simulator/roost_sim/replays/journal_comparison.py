@@ -188,6 +188,7 @@ def _simulate(
         policy.build(information),
         policy.engine_config(config),
         shapes=shapes,
+        may_stop_any=True,
         start_delay_s=delay_s,
         progress=information.progress,
     )
@@ -209,6 +210,7 @@ def _information(history: History, seed: int) -> PolicyInformation:
         limits=lambda: limits_s,
         restart_s=measured_restart_s,
         cluster_gpu_count=max(history.gpu_count(), 1),
+        partitions=tuple(sorted({job.spec.partition for job in history.jobs})),
     )
 
 

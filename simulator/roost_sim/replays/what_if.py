@@ -25,6 +25,7 @@ from roost_sim.worlds.restart_cost import RestartRule, restart_s
 from roost_sim.worlds.world import FullSpeed
 
 Shapes = Callable[[tuple[Shape, ...]], tuple[Shape, ...]]
+_Bind = Callable[[JobSpec], JobSpec]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +108,7 @@ def simulate_history(
     config: EngineConfig,
     *,
     shapes: Shapes = lambda asked: asked,
+    may_stop_any: bool = False,
     start_delay_s: float = 0.0,
     progress: ProgressTable | None = None,
 ) -> Simulated:
@@ -117,6 +119,7 @@ def simulate_history(
         policies: the engine's plug-ins.
         config: the engine's numbers.
         shapes: selects, of the shapes that a job accepts, those that the policy would use.
+        may_stop_any: whether jobs that state no checkpoint may be stopped too.
         start_delay_s: from a placement to the start.
         progress: the table that the policies read; None: they read none.
     """
@@ -124,8 +127,14 @@ def simulate_history(
     engine = Engine(replace(config, ended_job_count=record_count), policies)
     work_s = work_of(history)
     jobs = [job for job in history.jobs if _takes_part(job)]
-    arrivals = [_arrival(job, work_s[job.spec.job_id], shapes) for job in jobs]
-    outside = sorted((*history.outside, *_job_events(jobs, shapes)), key=_at_s)
+
+    def bound(spec: JobSpec) -> JobSpec:
+        """The request with `binding` set, also where roostd ran in shadow or advise."""
+        checkpoint_s = 0.0 if may_stop_any else spec.checkpoint_s
+        return replace(spec, binding=True, shapes=shapes(spec.shapes), checkpoint_s=checkpoint_s)
+
+    arrivals = [_arrival(job, work_s[job.spec.job_id], bound) for job in jobs]
+    outside = sorted((*history.outside, *_job_events(jobs, bound)), key=_at_s)
     driver = Driver(
         engine,
         FullSpeed(),
@@ -245,27 +254,22 @@ def _takes_part(job: RecordedJob) -> bool:
     return job.fate is not Fate.LEFT or job.ended_s > job.arrived_s
 
 
-def _arrival(job: RecordedJob, work_s: float, shapes: Shapes) -> Arrival:
+def _arrival(job: RecordedJob, work_s: float, bound: _Bind) -> Arrival:
     return Arrival(
-        spec=_bound(job.spec, shapes),
+        spec=bound(job.spec),
         work_s=work_s,
         gpu_count=job.spec.gpu_count,
         reported_s=job.arrived_s,
     )
 
 
-def _job_events(jobs: Sequence[RecordedJob], shapes: Shapes) -> Iterator[Event]:
+def _job_events(jobs: Sequence[RecordedJob], bound: _Bind) -> Iterator[Event]:
     """Yield the changes of requests, and the ends of jobs that were cancelled while they waited."""
     for job in jobs:
         for change in job.changes:
-            yield replace(change, job=_bound(change.job, shapes))
+            yield replace(change, job=bound(change.job))
         if job.fate is Fate.LEFT:
             yield JobEnded(at_s=job.ended_s, job_id=job.spec.job_id)
-
-
-def _bound(spec: JobSpec, shapes: Shapes) -> JobSpec:
-    """The request with `binding` set, also where roostd ran in shadow or advise."""
-    return replace(spec, binding=True, shapes=shapes(spec.shapes))
 
 
 def measured_restart_s(job_id: JobId, gpu_count: int) -> float:

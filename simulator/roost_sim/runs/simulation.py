@@ -102,7 +102,7 @@ def simulate(run: Run) -> Report:
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
-        reports_speed=run.policy.asks_speed,
+        reports_speed=run.policy.asks_speed and run.world.reports_speed,
         progress=information.progress,
         on_hold=_both(holds, run.on_hold),
     )

@@ -75,6 +75,8 @@ class WorldSpec:
             measured, and as in Dally.
         congestion: divides the bandwidth of every tier above the nodes; 1 or more.
         named_frac: fraction of the jobs that name the model they train, 0 to 1; gates use it.
+        reports_speed: whether policies that ask for the speed of running jobs are told; no policy
+            is under Slurm.
     """
 
     speed: Speed = Speed.MEASURED
@@ -83,6 +85,7 @@ class WorldSpec:
     compute_scale: float = 1.0
     congestion: float = 1.0
     named_frac: float = 1.0
+    reports_speed: bool = True
 
     def __post_init__(self) -> None:
         if not self.compute_scale > 0:

@@ -100,6 +100,33 @@ async def test_a_job_with_checkpoints_is_stopped_for_another_and_runs_again(
     assert JobQueued in assert_replays(settings)
 
 
+async def test_a_stack_named_in_the_configuration_stops_jobs_by_its_own_rule(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    settings = config(
+        tmp_path,
+        stack="roost",
+        partitions={"main": {"mode": "enforce", "preemption": True}},
+        preemption={"lease_s": 0.2},
+        engine={"refusal_backoff_s": 0.05},
+    )
+    async with running(slurm, settings) as daemon:
+        (kept,) = slurm.submit(gpus=4)
+        (victim,) = slurm.submit(gpus=4, comment=SAVES)
+        await daemon.until_running(kept, victim)
+        assert daemon.daemon.state.engine.policy_names == {
+            "order": "las",
+            "gate": "delay",
+            "score": "heuristic",
+            "preemption": "las-moves",
+        }
+        (newcomer,) = slurm.submit(gpus=4)
+        await daemon.until_running(newcomer)
+        assert slurm.state(victim) is SlurmJobState.PENDING
+        assert slurm.state(kept) is SlurmJobState.RUNNING, "it names no checkpoint"
+    assert JobQueued in assert_replays(settings)
+
+
 @pytest.mark.parametrize("comment", ["", "roost:checkpoint=soon"])
 async def test_a_job_without_a_checkpoint_interval_is_not_stopped(
     slurm: SlurmStandIn, settings: Config, comment: str

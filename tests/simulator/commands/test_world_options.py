@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from tests.simulator.program import document, run
+
+from roost_sim.commands.world_options import world_options
+from roost_sim.worlds.world_spec import WorldSpec
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,19 @@ def test_a_world_that_cannot_be_is_refused(
     result = run("run", "--trace", trace, "--cluster", cluster, *options)
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+def test_reports_of_speeds_can_be_left_out() -> None:
+    worlds: list[WorldSpec] = []
+
+    @click.command()
+    @world_options
+    def command(world: WorldSpec) -> None:
+        worlds.append(world)
+
+    for arguments in ([], ["--no-speed-reports"]):
+        assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert [world.reports_speed for world in worlds] == [True, False]
 
 
 def test_a_regime_sets_what_its_switches_do_not(trace: Path, cluster: Path) -> None:

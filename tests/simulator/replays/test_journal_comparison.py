@@ -72,6 +72,16 @@ async def test_a_daemons_journal_under_another_policy(tmp_path: Path) -> None:
     assert found.unplaced == 0
 
 
+@pytest.mark.parametrize("rule", ["las-moves", "leases", "las"])
+def test_a_rule_may_stop_jobs_that_state_no_checkpoint(tmp_path: Path, rule: str) -> None:
+    with WrittenJournal(tmp_path) as journal:
+        jobs = arrival("1", 0.0, 5_000.0, 8), arrival("2", 10.0, 100.0, 8)
+        journal.simulate(cluster(1), *jobs)
+
+    found = compared(journal.path, f"las+consolidation+open+{rule}")
+    assert found.simulated.preemptions == 1
+
+
 @pytest.mark.parametrize("policy", [*POLICIES, *(f"fifo+consolidation+{gate}" for gate in GATES)])
 def test_every_policy_gets_what_it_asks_for(three_jobs: Path, policy: str) -> None:
     found = compared(three_jobs, policy)

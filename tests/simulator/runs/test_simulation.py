@@ -38,6 +38,14 @@ def test_an_oracle_knows_what_the_fidelity_allows() -> None:
     assert simulate(replace(oracle, world=field)).regime is Regime.PREDICTED
 
 
+def test_speeds_are_reported_to_policies_that_ask_if_the_world_has_reports() -> None:
+    silent = replace(TWO.world, reports_speed=False)
+    asks = replace(TWO, policy=find_policy("s-rank"))
+    reported = simulate(asks).outcome.event_count
+    # One report for each of the two jobs when it starts.
+    assert simulate(replace(asks, world=silent)).outcome.event_count == reported - 2
+
+
 def test_every_interval_in_which_a_job_held_gpus_is_observed() -> None:
     held: list[tuple[int, float, float]] = []
 
