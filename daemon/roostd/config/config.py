@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -27,7 +26,6 @@ from roost_engine.stacks import DEFAULT, STACKS
 from roost_formats.yaml.problems import describe
 from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
 from roostd.config.decisions import (
-    NEVER,
     EngineSection,
     GateSection,
     OrderSection,
@@ -44,6 +42,7 @@ from roostd.config.values import (
     LoopbackPort,
     Seconds,
     Section,
+    in_words,
     is_loopback,
 )
 
@@ -302,7 +301,7 @@ class LoadedConfig:
         for path, value in leaves(self.config):
             given = value, self.sources.get(path, "default")
             shown, source = from_stack.get(path, given)
-            yield ".".join(path), _shown(shown), source
+            yield ".".join(path), in_words(shown), source
 
 
 def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
@@ -402,17 +401,3 @@ def _put(values: dict[str, object], path: KeyPath, value: object) -> None:
         parent = lookup(values, path[:-1])
     assert isinstance(parent, dict)
     parent[path[-1]] = value
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return str(value).lower()
-        case float() if value == inf:
-            return NEVER
-        case tuple() | dict():
-            return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else "{}"
-        case _:
-            return str(value)

@@ -7,9 +7,9 @@ core's own plain dataclasses. The defaults of both are the same; a test compares
 from collections.abc import Sequence
 from dataclasses import fields
 from math import inf
-from typing import Annotated, TypeAlias, assert_never
+from typing import Annotated, assert_never
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.dally import DallyConfig
@@ -19,16 +19,7 @@ from roost_engine.plugins import GateNumbers, PreemptionNumbers
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
 from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
-from roostd.config.values import AbsolutePath, Seconds, Section
-
-NEVER = "never"  # in place of a number of seconds
-
-
-def _or_never(value: object) -> object:
-    return inf if value == NEVER else value
-
-
-Patience: TypeAlias = Annotated[float, BeforeValidator(_or_never), Field(gt=0)]
+from roostd.config.values import AbsolutePath, Seconds, SecondsOrNever, Section
 
 
 class OrderSection(Section):
@@ -69,7 +60,7 @@ class EngineSection(Section):
         description="which jobs may pass the first one that has waited out its patience and does"
         " not fit: easy (jobs that do not delay it, by all time limits) or nobody",
     )
-    patience_s: Patience | None = Field(
+    patience_s: SecondsOrNever | None = Field(
         default=None,
         description="after waiting this long a job has nodes reserved for it; never: it has none;"
         " null: the stack's",

@@ -12,7 +12,6 @@ from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.stacks import STACKS, PreemptionKind, Stack
 from roost_formats.yaml.tree import KeyPath
 from roostd.config.decisions import (
-    NEVER,
     EngineSection,
     GateSection,
     OrderSection,
@@ -20,6 +19,7 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
+from roostd.config.values import NEVER
 
 _T = TypeVar("_T")
 

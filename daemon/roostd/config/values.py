@@ -1,10 +1,13 @@
 """The types of settings, and the base class of all sections of the configuration."""
 
 import ipaddress
+from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+NEVER = "never"  # in place of a number of seconds
 
 
 def _host_port(text: str) -> str:
@@ -35,15 +38,35 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _or_never(value: object) -> object:
+    return inf if value == NEVER else value
+
+
 HostPort = Annotated[str, AfterValidator(_host_port)]
 LoopbackPort = Annotated[str, AfterValidator(_loopback)]
 AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 LogFormat: TypeAlias = Literal["logfmt", "json"]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+SecondsOrNever = Annotated[float, BeforeValidator(_or_never), Field(gt=0)]
 
 
 class Section(BaseModel):
     """Base of all sections: frozen; unknown keys are refused and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+def in_words(value: object) -> str:
+    """Return a value as `check-config --show` prints it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float() if value == inf:
+            return NEVER
+        case tuple() | dict():
+            return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else "{}"
+        case _:
+            return str(value)

@@ -12,7 +12,9 @@ from roostd.config.values import (
     HostPort,
     LoopbackPort,
     Seconds,
+    SecondsOrNever,
     Section,
+    in_words,
     is_loopback,
 )
 
@@ -90,3 +92,35 @@ def test_a_section_converts_nothing_takes_no_other_key_and_is_never_changed() ->
             Sample.model_validate(values)
     with pytest.raises(ValidationError, match="frozen"):
         Sample().count = 2
+
+
+@pytest.mark.parametrize(
+    ("value", "accepted"),
+    [("never", True), (5, True), (0, False), (math.nan, False), ("soon", False), (True, False)],
+)
+def test_seconds_may_be_never(value: object, accepted: bool) -> None:
+    class Sample(Section):
+        patience_s: SecondsOrNever
+
+    def accepts() -> bool:
+        try:
+            return Sample.model_validate({"patience_s": value}).patience_s > 0
+        except ValidationError:
+            return False
+
+    assert accepts() is accepted
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (math.inf, "never"),
+        (("a", "b"), "[a, b]"),
+        ({}, "{}"),
+        (2.5, "2.5"),
+    ],
+)
+def test_values_are_shown_as_the_file_has_them(value: object, words: str) -> None:
+    assert in_words(value) == words

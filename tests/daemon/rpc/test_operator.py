@@ -23,6 +23,7 @@ from roost_engine.policies import GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
+from roostd.config.config import Config
 from roostd.state import Owner
 from roostd.telemetry.probe_messages import read_hello
 
@@ -103,6 +104,20 @@ async def test_status_and_explain_name_the_policy_of_every_slot_and_its_faults(
     assert faults.pop("gate") == (1, "it has a bug")
     assert set(faults.values()) == {(0, "")}
     assert list(told.slots) == list(status.slots)
+
+
+async def test_status_and_explain_name_the_stack_and_the_parts_that_replace_its_own(
+    cluster: Served,
+) -> None:
+    settings = {"stack": "roost-no-preemption", "gate": {"kind": "open"}}
+    cluster.state.config = Config.model_validate(settings)
+    cluster.feed(JobQueued(at_s=100.0, job=builders.job("1", gpus=2)))
+
+    status = await cluster.operator().GetStatus(pb.GetStatusRequest())
+    told = await cluster.operator().ExplainJob(pb.ExplainJobRequest(job_id="1"))
+
+    assert status.stack == told.stack == "roost-no-preemption, gate.kind open"
+    assert status.placement == "strict"
 
 
 async def test_a_node_shows_who_holds_what_and_the_probe_s_values_in_gres_order(
