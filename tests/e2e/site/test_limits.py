@@ -61,6 +61,13 @@ def submit_many(stack: Stack, *options: str, user: str | None = None) -> list[st
     return [stack.slurm.submit(*options, user=user) for _ in range(BLOCKED_COUNT)]
 
 
+def reserve(stack: Stack, node: str) -> str:
+    """Reserve a node from 2.5 minutes from now on; return the reservation's name."""
+    starts = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 150))
+    words = (f"nodes={node}", f"starttime={starts}", "duration=60", "users=root", "flags=maint")
+    return stack.slurm.run("scontrol", "create", "reservation", *words).split()[-1]
+
+
 @PIN_BLOCKS_GPUS
 def test_a_limit_of_one_user_leaves_the_rest_of_the_cluster_to_others(stack: Stack) -> None:
     blocked = submit_many(stack, "-q", "four", "--gres=gpu:2", user=ALICE)
@@ -101,30 +108,29 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why it waits")
 
 
-@pytest.mark.parametrize("node", [pytest.param("n1", marks=PIN_IGNORES_NODE_STATE), "n2"])
-def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(
-    stack: Stack, node: str
-) -> None:
-    starts = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 150))
-    words = (f"nodes={node}", f"starttime={starts}", "duration=60", "users=root", "flags=maint")
-    stack.slurm.run("scontrol", "create", "reservation", *words)
-    job_ids = [stack.slurm.submit("--gres=gpu:2", "-t", "10") for _ in range(4)]
-    assert_runs(stack, *job_ids)
-    assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
+@PIN_IGNORES_NODE_STATE
+def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(stack: Stack) -> None:
+    for node in ("n1", "n2"):
+        name = reserve(stack, node)
+        job_ids = [stack.slurm.submit("--gres=gpu:2", "-t", "10") for _ in range(4)]
+        assert_runs(stack, *job_ids)
+        assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
+        stack.slurm.run("scancel", *job_ids)
+        stack.slurm.run("scontrol", "delete", f"reservationname={name}")
 
 
 def test_a_job_that_ends_before_a_reservation_uses_its_node(stack: Stack) -> None:
-    occupy(stack, "n2", time_limit="60")
-    starts = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 150))
-    words = ("nodes=n1", f"starttime={starts}", "duration=60", "users=root", "flags=maint")
-    stack.slurm.run("scontrol", "create", "reservation", *words)
+    occupy(stack, "n2")
+    reserve(stack, "n1")
     assert_runs(stack, stack.slurm.submit("--gres=gpu:2", "-t", "1"))
 
 
 @PIN_IGNORES_NODE_STATE
-@pytest.mark.parametrize("node", ["n1", "n2"])
-def test_a_node_drained_just_before_gets_no_job(stack: Stack, node: str) -> None:
-    stack.slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")
-    job_ids = [stack.slurm.submit("--gres=gpu:2") for _ in range(4)]
-    assert_runs(stack, *job_ids)
-    assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
+def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
+    for node in ("n1", "n2"):
+        stack.slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")
+        job_ids = [stack.slurm.submit("--gres=gpu:2") for _ in range(4)]
+        assert_runs(stack, *job_ids)
+        assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
+        stack.slurm.run("scancel", *job_ids)
+        stack.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")

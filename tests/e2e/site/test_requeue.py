@@ -47,12 +47,7 @@ def test_it_starts_again_on_an_empty_cluster(stack: Stack, gpu_count: int) -> No
         assert_runs(stack, job_id, within_s=AGAIN_S)
 
 
-KEEPS_TYPES = pytest.mark.xfail(
-    strict=True, reason="22.05 refuses other types for a job that has had some"
-)
-
-
-@pytest.mark.parametrize("where", [pytest.param("its GPUs", marks=KEEPS_TYPES), "its node"])
+@pytest.mark.parametrize("where", ["its GPUs", "its node"])
 def test_it_starts_elsewhere_where_its_old_gpus_are_taken(stack: Stack, where: str) -> None:
     job_id = stack.slurm.submit("--gres=gpu:2")
     assert_runs(stack, job_id)
