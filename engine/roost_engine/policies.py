@@ -22,7 +22,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, hints_in
-from roost_engine.placement.search import first_candidates
+from roost_engine.placement.search import first_candidates, may_have_any_gpus
 
 # -- order -------------------------------------------------------------------------------------
 
@@ -241,7 +241,8 @@ class ShapeByShape:
     """The candidates of the first of the job's shapes that has any: Roost's own rule.
 
     Args:
-        any_gpus: see placement.search.first_candidates.
+        any_gpus: whether a job may have other GPUs on each of its nodes, see
+            placement.search.may_have_any_gpus.
     """
 
     def __init__(self, any_gpus: bool = False) -> None:
@@ -249,11 +250,13 @@ class ShapeByShape:
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return first_candidates(cluster, job, reserved, self.any_gpus)
+        return first_candidates(cluster, job, reserved, self.any_gpus and may_have_any_gpus(job))
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, job, nodes, same_gpus=not self.any_gpus)
+        return hints_in(
+            cluster, job, nodes, same_gpus=not (self.any_gpus and may_have_any_gpus(job))
+        )
 
 
 # -- score -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, could_ever_fit, hints_in
-from roost_engine.placement.search import first_candidates
+from roost_engine.placement.search import first_candidates, may_have_any_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +21,20 @@ class TightestShapes:
     policies.CandidatePolicy.
 
     Attributes:
-        any_gpus: see placement.search.first_candidates.
+        any_gpus: see policies.ShapeByShape.
     """
 
     any_gpus: bool = False
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return first_candidates(cluster, _narrowed(cluster, job), reserved, self.any_gpus)
+        any_gpus = self.any_gpus and may_have_any_gpus(job)
+        return first_candidates(cluster, _narrowed(cluster, job), reserved, any_gpus)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(cluster, _narrowed(cluster, job), nodes, same_gpus=not self.any_gpus)
+        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
+        return hints_in(cluster, _narrowed(cluster, job), nodes, same_gpus=same_gpus)
 
 
 def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:

@@ -18,6 +18,7 @@ from roost_engine.domain.topology import LinkMatrix
 from roost_engine.placement.gang_scopes import FewNodes, ManyNodes
 from roost_engine.placement.gangs import find_gangs
 from roost_engine.placement.search import find_candidates, first_candidates
+from roost_engine.policies import ShapeByShape
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 
 KINDS = {
@@ -196,6 +197,10 @@ def test_a_required_node_is_in_a_gang_without_a_set_in_common() -> None:
     assert "a2" in placement.nodes
 
 
-def test_a_gang_that_only_has_certain_indices_gets_no_others() -> None:
-    asked = replace(job("1", gpus=2, nodes=2), fixed_indices=(0, 1))
-    assert not first_candidates(halves("a1", "a2"), asked, any_gpus=True)
+def test_a_job_with_other_shapes_or_fixed_indices_waits_for_gpus_in_common() -> None:
+    single = job("1", gpus=2, nodes=2)
+    cluster, policy = halves("a1", "a2"), ShapeByShape(any_gpus=True)
+    assert policy.propose(cluster, single, NO_NODES, 0.0)
+    assert not policy.propose(cluster, replace(single, fixed_indices=(0, 1)), NO_NODES, 0.0)
+    several = replace(single, shapes=(shape(8), shape(4, 2)))
+    assert not policy.propose(halves("a1", "a2"), several, NO_NODES, 0.0)
