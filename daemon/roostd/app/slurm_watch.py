@@ -182,10 +182,10 @@ class SlurmWatch:
             await self._identify_slurm()
         if with_nodes or not self._nodes:
             await self._poll_nodes()
+        is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         self._site = SiteView(
             rules=await self._slurm.rules(), hand_over_s=self._state.config.slurm.hand_over_s
         )
-        is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
         self._read(self._reader, at_s)

@@ -251,7 +251,7 @@ class SlurmCli:
 
     async def rules(self) -> SiteRules:
         """See SlurmPort."""
-        return await self._rules.read()
+        return await self._rules.read({job.qos for job in self._dumped if job.qos})
 
     async def ping(self) -> None:
         """See SlurmPort."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -16,15 +16,20 @@ from roost_slurm.licenses import parse_licenses
 from roost_slurm.partitions import parse_partitions
 from roost_slurm.qos import parse_qos
 from roost_slurm.reservations import parse_reservations
-from roost_slurm.scheduling import Scheduling, parse_scheduling
+from roost_slurm.scheduling import parse_scheduling
 from roostd.slurm.rules import SiteRules
 
 _log = structlog.get_logger(__name__)
 
 # A QoS' flags and preemption change seldom, and are the only question that goes to slurmdbd.
 _QOS_AGE_S = 60.0
-_CONTROLLER_PARTS: tuple[tuple[str, Callable[[], Argv], Callable[[str], Any]], ...] = (
-    ("scheduling", commands.show_config, parse_scheduling),
+# What people change while jobs wait. Each answer takes slurmctld a few milliseconds.
+_CHANGING_AGE_S = 1.0
+_Part: TypeAlias = tuple[str, Callable[[], Argv], Callable[[str], Any]]
+_SCHEDULING: _Part = ("scheduling", commands.show_config, parse_scheduling)
+_ACCOUNTING: _Part = ("accounting", commands.show_assoc_mgr, parse_assoc_mgr)
+_QOS_TRAITS: _Part = ("qos_traits", commands.show_qos, parse_qos)
+_CHANGING_PARTS: tuple[_Part, ...] = (
     ("partitions", commands.show_partitions, parse_partitions),
     ("reservations", commands.show_reservations, parse_reservations),
     ("licenses", commands.show_licenses, parse_licenses),
@@ -36,7 +41,8 @@ class RulesReader:
 
     Args:
         ask: runs a command and returns its output.
-        interval_s: returns the least time between two readings.
+        interval_s: returns the least time between two readings of all parts; what people change
+            while jobs wait is read once a second.
         epoch: the wall clock.
     """
 
@@ -49,37 +55,47 @@ class RulesReader:
         self._ask, self._interval_s, self._epoch = ask, interval_s, epoch
         self._lock = asyncio.Lock()
         self._rules = SiteRules()
-        self._read_s = self._qos_read_s = float("-inf")
+        self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
         self._failing: set[str] = set()
 
-    async def read(self) -> SiteRules:
+    async def read(self, qos_names: Collection[str] = ()) -> SiteRules:
         """Return the rules, as old as the interval at most.
 
         A part that cannot be read stays as it was; it is logged once, until it can be read again.
         The parts are asked for one after the other, to leave the commands' slots to pins.
+
+        Args:
+            qos_names: of the jobs in the queue; an unknown one makes the rules count as outdated.
         """
         async with self._lock:
-            if time.monotonic() - self._read_s < self._interval_s():
+            now_s, interval_s = time.monotonic(), self._interval_s()
+            if now_s - self._changing_read_s < min(interval_s, _CHANGING_AGE_S):
                 return self._rules
-            self._read_s = time.monotonic()
+            self._changing_read_s = now_s
             rules = replace(self._rules, read_epoch_s=self._epoch())
-            for part, argv_of, parse in _CONTROLLER_PARTS:
-                rules = await self._with(rules, part, argv_of(), parse)
-            if _uses_accounting(rules.scheduling):
-                argv = commands.show_assoc_mgr()
-                rules = await self._with(rules, "accounting", argv, parse_assoc_mgr)
-                if self._read_s - self._qos_read_s >= _QOS_AGE_S:
-                    self._qos_read_s = self._read_s
-                    rules = await self._with(rules, "qos_traits", commands.show_qos(), parse_qos)
+            for part in _CHANGING_PARTS:
+                rules = await self._with(rules, part)
+            has_new_qos = self._read_s > 0 and not rules.qos_traits.keys() >= set(qos_names)
+            if now_s - self._read_s >= interval_s or (has_new_qos and _uses_accounting(rules)):
+                self._read_s = now_s
+                rules = await self._with_limits(rules, has_new_qos)
             self._rules = rules
             return rules
 
-    async def _with(
-        self, rules: SiteRules, part: str, argv: Argv, parse: Callable[[str], Any]
-    ) -> SiteRules:
-        """Return the rules with one part read anew."""
+    async def _with_limits(self, rules: SiteRules, has_new_qos: bool) -> SiteRules:
+        rules = await self._with(rules, _SCHEDULING)
+        if _uses_accounting(rules):
+            rules = await self._with(rules, _ACCOUNTING)
+            if has_new_qos or self._read_s - self._qos_read_s >= _QOS_AGE_S:
+                self._qos_read_s = self._read_s
+                rules = await self._with(rules, _QOS_TRAITS)
+        return rules
+
+    async def _with(self, rules: SiteRules, one: _Part) -> SiteRules:
+        """Return the rules with one part as it is now."""
+        part, argv_of, parse = one
         try:
-            text = await self._ask(argv)
+            text = await self._ask(argv_of())
         except SlurmError as error:
             if part not in self._failing:
                 _log.warning("site_rules_unreadable", part=part, error=str(error))
@@ -90,5 +106,6 @@ class RulesReader:
         return replace(rules, **{part: await asyncio.to_thread(parse, text)})
 
 
-def _uses_accounting(scheduling: Scheduling) -> bool:
+def _uses_accounting(rules: SiteRules) -> bool:
+    scheduling = rules.scheduling
     return scheduling.enforces_limits or scheduling.preempt_type == "preempt/qos"

@@ -71,6 +71,17 @@ async def test_rules_are_read_once_an_interval_and_slurmdbd_is_asked_less_often(
     assert slurm.asked.count(QOS) == 1
 
 
+async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("roostd.slurm.rules_reader._CHANGING_AGE_S", 0.0)
+    slurm = Slurm("24.11")
+    reader = slurm.reader(lambda: 3_600.0)
+    known = (await reader.read()).qos_traits.keys()
+    await reader.read(known)
+    assert slurm.asked.count(QOS) == 1
+    await reader.read({*known, "high"})
+    assert slurm.asked.count(QOS) == 2
+
+
 async def test_site_without_accounting_is_not_asked_for_it() -> None:
     slurm = Slurm("24.11")
     slurm.instead[CONFIG] = read("24.11", "show_config.txt")

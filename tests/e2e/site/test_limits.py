@@ -105,7 +105,7 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     blocked = submit_many(stack, "-p", "narrow", "-N2", "--gres=gpu:1")
     other = stack.slurm.submit("--gres=gpu:8")
     assert_runs(stack, other)
-    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why it waits")
+    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 40.0)
 
 
 @PIN_IGNORES_NODE_STATE
