@@ -1,13 +1,13 @@
 #!/bin/bash
 # build.sh SUITE [TARGET...]: build roost/TARGET:SUITE from this checkout; targets are slurm, which is
-# the default, and systemd.
+# the default, systemd, and site, which holds roost/slurm and what tests/e2e/site needs beside.
 #
 # Roost's wheel and its dependencies are fetched by the host's pip, with the host's own index and
 # certificates, for the Python of the image; the image is then built without a package index.
 # Downloads are kept in build/compose, so that a second build is a matter of seconds.
 set -euo pipefail
 
-suite=${1:?usage: build.sh SUITE [slurm|systemd]...}
+suite=${1:?usage: build.sh SUITE [slurm|systemd|site]...}
 targets=("${@:2}")
 [ $# -gt 1 ] || targets=(slurm)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -68,6 +68,17 @@ $(requirements "$wheel")"
     fi
 }
 
+fetch_test_wheels() {
+    local wanted
+    wanted="Python $(python_version): pytest pytest-asyncio pytest-timeout pytest-xdist"
+    [ "$(cat "$context/wanted-by-tests" 2>/dev/null)" != "$wanted" ] || return 0
+    rm -rf "$context/test-dependencies"
+    # shellcheck disable=SC2086 # a list on purpose
+    quietly "$python" -m pip download --dest "$context/test-dependencies" \
+        --python-version "$(python_version)" --only-binary=:all: ${wanted#*: }
+    echo "$wanted" >"$context/wanted-by-tests"
+}
+
 copy_files() { # what the image gets beside Roost
     rm -rf "$context/files"
     install -D -m 755 "$here/container.sh" "$context/files/usr/local/sbin/roost-container"
@@ -82,8 +93,13 @@ mkdir -p "$context"
 fetch_wheels
 copy_files
 for target in "${targets[@]}"; do
+    dockerfile=(--build-arg "BASE=roost/base:$suite" --file "$here/Dockerfile" --target "$target")
+    if [ "$target" = site ]; then
+        fetch_test_wheels
+        dockerfile=(--build-arg "BASE=roost/base:$suite" --build-arg "ROOST=roost/slurm:$suite"
+            --file "$here/Dockerfile.site")
+    fi
     # The host's network, since the engine that engine.sh starts has no other that leads out.
-    quietly docker build --network host --build-arg "BASE=roost/base:$suite" --target "$target" \
-        --tag "roost/$target:$suite" --file "$here/Dockerfile" "$context"
+    quietly docker build --network host "${dockerfile[@]}" --tag "roost/$target:$suite" "$context"
 done
 say "${targets[*]} for $suite built in $((SECONDS - started)) s"

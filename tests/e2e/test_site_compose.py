@@ -1,0 +1,70 @@
+"""The tests of Slurm as a site runs it, on newer releases: in one container each, on loopback."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.containers import PYTHON, Engine
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200)]
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = "tests/e2e/site"
+# slurmdbd of 26.05 fails with that suite's libmariadb (error 5027), so no accounting there.
+WITHOUT_ACCOUNTING = ("estimates", "gangs", "models", "power", "requeue", "tiers", "waits")
+# Slurm 24.11 and 26.05; 22.05 is the release that `make test` has.
+SUITES = {
+    "trixie": [FOLDER],
+    "sid": [f"{FOLDER}/test_{name}.py" for name in WITHOUT_ACCOUNTING],
+}
+WORKERS = 3  # the tests mostly wait
+COMMAND = f"tar x && exec {PYTHON} -m pytest -p no:cacheprovider -n {WORKERS} --dist loadfile"
+
+
+@pytest.fixture(scope="module")
+def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """The tests of all releases, which run at once."""
+    engine.build(SUITES, "slurm", "site")
+    argv = ("tar", "c", "-C", str(ROOT), "--exclude=__pycache__", "tests", "pyproject.toml")
+    tree = subprocess.run(argv, capture_output=True, check=True).stdout
+    # A network that leads nowhere; with none at all no name resolves, not even localhost.
+    network = f"roost-site-{os.getpid()}"
+    engine.run("docker", "network", "create", "--internal", network)
+    running = {suite: start(engine, suite, tree, network) for suite in SUITES}
+    yield running
+    for process in running.values():
+        process.kill()
+        process.wait()
+    for suite in SUITES:
+        engine.run("docker", "rm", "--force", f"{network}-{suite}", check=False)
+    engine.run("docker", "network", "rm", network)
+
+
+def start(engine: Engine, suite: str, tree: bytes, network: str) -> subprocess.Popen[bytes]:
+    # Its cluster binds to the address of the host's name, which must be the loopback.
+    place = ("--hostname", "localhost", "--network", network, "--name", f"{network}-{suite}")
+    process = subprocess.Popen(
+        (
+            *("docker", "run", "--rm", "--interactive", "--init", *place, f"roost/site:{suite}"),
+            *("sh", "-c", f"{COMMAND} {' '.join(SUITES[suite])}"),
+        ),
+        env=engine.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdin is not None
+    process.stdin.write(tree)
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+@pytest.mark.parametrize("suite", list(SUITES))
+def test_a_site_is_served_as_on_the_oldest_release(
+    runs: dict[str, subprocess.Popen[bytes]], suite: str
+) -> None:
+    told = runs[suite].communicate()[0].decode(errors="replace")
+    assert runs[suite].returncode == 0, told
