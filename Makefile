@@ -60,7 +60,7 @@ proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
 proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
 	@git diff --exit-code -- proto
 
-compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on two releases of Slurm
+compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
 	@$(BIN)/python -m pytest -m compose tests/e2e
 
 bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
