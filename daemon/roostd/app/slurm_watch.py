@@ -35,6 +35,8 @@ _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 _RETRY_S = 2.0  # while Slurm does not answer
 SPOOL_FILE = "events"
+_TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
+_TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
 class SlurmWatch:
@@ -175,7 +177,10 @@ class SlurmWatch:
             self._state.slurm_fault = ""
         self._metrics.slurm_poll_s.observe(time.monotonic() - began_s)
         if with_nodes:
-            self._nodes_due_s = time.monotonic() + self._state.config.slurm.poll_interval_s
+            interval_s = self._state.config.slurm.poll_interval_s
+            if self._view.waiting and any(map(_is_in_transition, self._nodes)):
+                interval_s = min(interval_s, _TRANSITION_S)
+            self._nodes_due_s = time.monotonic() + interval_s
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
@@ -320,3 +325,10 @@ class SlurmWatch:
 
     def _is_enforced(self, partitions: str) -> bool:
         return self._state.config.mode_of(partitions.partition(",")[0]) is Mode.ENFORCE
+
+
+def _is_in_transition(node: SlurmNode) -> bool:
+    """Whether a node that no job may use is expected to be usable soon."""
+    if node.spec.usable or node.state.startswith("down"):
+        return False
+    return any(word in node.state for word in _TRANSITIONS)

@@ -16,7 +16,7 @@ from roost_slurm.stamp import parse_stamp
 from roostd.slurm.reasons import ReasonClass, reason_class
 from roostd.slurm.rules import SiteRules
 
-RETRY_S = 10.0
+RETRY_S = 5.0
 
 Kin: TypeAlias = tuple[int, str, str, str, str]  # user, account, QoS, partition, licenses
 

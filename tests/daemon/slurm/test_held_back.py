@@ -63,11 +63,11 @@ def test_slurms_word_after_a_pin_counts_for_all_jobs_alike() -> None:
 def test_a_held_back_job_is_tried_again_and_keeps_its_time() -> None:
     views = Views()
     views.judge(10.0, pending(1, "AssocGrpGRES"))
-    assert views.judge(15.0, pending(1, "BeginTime")) != [None]
-    assert views.judge(21.0, pending(1, "BeginTime")) == [None]
-    (again,) = views.judge(22.0, pending(1, "AssocGrpGRES"))
+    assert views.judge(14.0, pending(1, "BeginTime")) != [None]
+    assert views.judge(16.0, pending(1, "BeginTime")) == [None]
+    (again,) = views.judge(17.0, pending(1, "AssocGrpGRES"))
     assert again is not None
-    assert (again.since_s, again.until_s) == (10.0, 22.0 + RETRY_S)
+    assert (again.since_s, again.until_s) == (10.0, 17.0 + RETRY_S)
 
 
 def test_the_time_of_a_job_held_back_long_ago_begins_again() -> None:

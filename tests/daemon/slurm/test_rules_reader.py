@@ -78,7 +78,7 @@ async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     known = (await reader.read()).qos_traits.keys()
     await reader.read(known)
     assert slurm.asked.count(QOS) == 1
-    await reader.read({*known, "high"})
+    await reader.read({*known, "a new one"})
     assert slurm.asked.count(QOS) == 2
 
 

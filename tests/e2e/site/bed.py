@@ -116,7 +116,9 @@ def assert_runs(stack: Stack, *job_ids: str, within_s: float = SOON_S) -> None:
     """All of these jobs run in time; a failure shows the queue."""
     slurm, deadline_s = stack.slurm, time.monotonic() + within_s
     while any(slurm.state(job_id) != "RUNNING" for job_id in job_ids):
-        assert time.monotonic() < deadline_s, f"not within {within_s:g} s:\n{queue(slurm)}"
+        assert time.monotonic() < deadline_s, (
+            f"not within {within_s:g} s:\n{queue(slurm)}\n{stack.log('roostd')[-5000:]}"
+        )
         time.sleep(0.1)
 
 
