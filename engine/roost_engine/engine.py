@@ -236,13 +236,14 @@ class Engine:
                 try_count += 1
                 if self._try(job_id, record, group, at_s, reserved, actions):
                     continue
-            if record.queued_s > impatient_s and not standing.wants(record):
+            is_head = standing.is_head(record, at_s)
+            if record.queued_s > impatient_s and not is_head:
                 continue
             if self.config.passing is Passing.NOBODY:
                 self._reserved = EVERY_NODE
                 return
             if reservation is None:
-                reservation = self._reserve(record, at_s, actions)
+                reservation = self._reserve(record, is_head, at_s, actions)
                 self._reserved = reserved = cleared | reservation.nodes
             if queue.is_settled(reserved):
                 break
@@ -259,8 +260,10 @@ class Engine:
         group.refresh_hints(self.cluster, self.policies.candidates)
         return group.is_blocked(reserved)
 
-    def _reserve(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation:
-        if self._standing.wants(record):
+    def _reserve(
+        self, record: JobRecord, is_head: bool, at_s: float, actions: list[Action]
+    ) -> Reservation:
+        if is_head:
             pinned = self._standing.pin_head(record, at_s, actions)
             if pinned is not None:
                 return pinned

@@ -141,7 +141,7 @@ class JobTable:
     def _limit_fixed(self, record: JobRecord, at_s: float) -> None:
         """Limit the time that a waiting job waits for the only GPU indices that it can have."""
         job = record.spec
-        if not job.fixed_indices:
+        if not job.fixed_indices or record.standing is not None:
             record.hand_over_at_s = None
         elif job.binding and record.state is JobState.WAITING:
             if record.hand_over_at_s is None:

@@ -34,8 +34,12 @@ class StandingPins:
     ) -> None:
         self._table, self._candidates = table, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
-        self.is_on = table.config.standing_pins
+        self.is_on, self._is_final = (
+            table.config.standing_pins,
+            table.config.standing_pins_are_final,
+        )
         self._head: JobId | None = None
+        self._awaited_head: JobId | None = None  # an alarm rings when it may be pinned
         self._is_head_found = False
         self._preemptors: dict[JobId, None] = {}
         self._failures: dict[JobId, int] = {}  # preemptors without enough victims, by freed_count
@@ -53,9 +57,23 @@ class StandingPins:
         pins = [self._pin_of(job_id) for job_id in (self._head, *self._preemptors) if job_id]
         return any(pin is not None and name in pin.placement.nodes for pin in pins)
 
-    def wants(self, record: JobRecord) -> bool:
-        """Return whether a job without capacity would be pinned as the first in order."""
-        return self.is_on and record.is_binding and not self._is_head_found
+    def is_head(self, record: JobRecord, at_s: float) -> bool:
+        """Return whether a job without capacity is the first in order, and to be pinned by now.
+
+        Asked in order, so that only the first one that is binding can be.
+        """
+        if not self.is_on or not record.is_binding or self._is_head_found:
+            return False
+        self._is_head_found = True
+        if not self._is_final or record.standing is not None:
+            return True
+        if self._head not in (None, record.job_id) and self._pin_of(self._head) is not None:
+            return False  # one final pin at a time
+        due_s = record.queued_s + self._table.config.standing_pin_after_s
+        if at_s < due_s and self._awaited_head != record.job_id:
+            self._awaited_head = record.job_id
+            self._table.alarm(due_s, record.job_id)
+        return at_s >= due_s
 
     def pin_head(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation | None:
         """Pin the first job in order without capacity to the GPUs where it runs soonest.
@@ -64,7 +82,6 @@ class StandingPins:
             Its reservation; None: no running job has to end for it, or the gate wants a closer
             place than can be foreseen.
         """
-        self._is_head_found = True
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
             if record.standing is not None and record.standing.is_preempting:
@@ -72,6 +89,8 @@ class StandingPins:
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
         pin, now = record.standing, self._table.cluster.freed_count
+        if pin is not None and self._is_final:
+            return self._final(record, pin, at_s, actions)
         if pin is None or pin.freed_count != now or not self._is_possible(pin.placement):
             pin = self._soonest(record, at_s)
             if pin is None:
@@ -80,6 +99,18 @@ class StandingPins:
             pin = self._pin(record, pin, at_s, actions)
         self._head = record.job_id
         return Reservation(self._nodes([pin.placement]), pin.start_s)
+
+    def _final(
+        self, record: JobRecord, pin: StandingPin, at_s: float, actions: list[Action]
+    ) -> Reservation | None:
+        """Return the reservation of a final pin; release a job that lost its GPUs."""
+        if self._is_possible(pin.placement):
+            return Reservation(self._nodes([pin.placement]), pin.start_s)
+        why = (
+            f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
+        )
+        self._table.release_to_slurm(record.job_id, record, why, at_s, actions)
+        return None
 
     def end_pass(self, at_s: float, actions: list[Action]) -> None:
         """Pin jobs for which Slurm preempts, and unpin a job that is no longer the first."""
@@ -154,7 +185,7 @@ class StandingPins:
                 self._failures.clear()
             self._failures[job_id] = freed_count
             return
-        if not self.is_on:
+        if not self.is_on or self._is_final:
             why = "Slurm may stop other jobs for it"
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
             return
@@ -228,6 +259,8 @@ class StandingPins:
         return True
 
     def _unpin_head(self, actions: list[Action]) -> None:
+        if self._is_final:
+            return
         job_id, self._head = self._head, None
         record = None if job_id is None else self._table.jobs.get(job_id)
         if record is None or record.standing is None or record.state is not JobState.WAITING:
@@ -244,8 +277,8 @@ class StandingPins:
         pins = (self._pin_of(job_id) for job_id in self._preemptors)
         return self._nodes(pin.placement for pin in pins if pin is not None)
 
-    def _pin_of(self, job_id: JobId) -> StandingPin | None:
-        record = self._table.jobs.get(job_id)
+    def _pin_of(self, job_id: JobId | None) -> StandingPin | None:
+        record = None if job_id is None else self._table.jobs.get(job_id)
         return None if record is None else record.standing
 
     def _nodes(self, placements: Iterable[Placement]) -> NodeSet:

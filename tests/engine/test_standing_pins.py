@@ -7,7 +7,13 @@ import pytest
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.actions import Action, PinStanding, Unpin
-from roost_engine.domain.events import GpuHealthChanged, JobStarted, JobWithdrawn, NodeSeen
+from roost_engine.domain.events import (
+    GpuHealthChanged,
+    JobChanged,
+    JobStarted,
+    JobWithdrawn,
+    NodeSeen,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
@@ -240,3 +246,59 @@ def test_a_job_for_which_slurm_does_not_preempt_is_handed_over(
     harness.queue(preemptor("2"))
     assert not let_go(harness.advance(59.0))
     assert "did not stop" in let_go(harness.advance(60.0))["2"]
+
+
+# -- where a pin is final ----------------------------------------------------------------------
+
+FINAL = EngineConfig(standing_pins=True, standing_pins_are_final=True, standing_pin_after_s=10.0)
+
+
+@pytest.fixture
+def final_pins(make_harness: HarnessFactory) -> EngineHarness:
+    """Node a is full until 100 s, node b until 50 s; a pin cannot be taken back."""
+    harness = make_harness([node("a"), node("b")], bridges(), config=FINAL)
+    run(harness, "1", 8, 100.0)
+    run(harness, "2", 8, 50.0)
+    return harness
+
+
+def test_a_final_pin_is_made_after_a_wait(final_pins: EngineHarness) -> None:
+    assert not pins(final_pins.queue(job("3", gpus=2)))
+    assert not pins(final_pins.advance(9.9))
+    assert pins(final_pins.advance(10.0))["3"].placement.nodes == ("b",)
+
+
+def test_a_final_pin_stays_and_no_second_job_is_pinned(final_pins: EngineHarness) -> None:
+    final_pins.queue(job("3", gpus=2))
+    final_pins.advance(10.0)
+    actions = (*final_pins.queue(job("4", gpus=4, priority=7)), *final_pins.advance(30.0))
+    assert not unpinned(actions)
+    assert not pins(actions)
+    final_pins.start_elsewhere("3", share("b", 0, 1))
+    assert "4" in pins(final_pins.queue(job("5")))
+
+
+def test_fixed_indices_of_a_pinned_job_leave_its_pin_alone(final_pins: EngineHarness) -> None:
+    spec = job("3", gpus=2)
+    final_pins.queue(spec)
+    final_pins.advance(10.0)
+    final_pins.feed(JobChanged(at_s=11.0, job=replace(spec, fixed_indices=(0, 1))))
+    assert not let_go(final_pins.advance(45.0))
+    assert final_pins.engine.record(JobId("3")).standing is not None
+    final_pins.end("2")
+    assert final_pins.gpus("3") == ("b:0", "b:1")
+
+
+def test_a_job_whose_final_place_is_lost_is_handed_to_slurm(final_pins: EngineHarness) -> None:
+    final_pins.queue(job("3", gpus=2))
+    final_pins.advance(10.0)
+    drained = NodeSeen(at_s=final_pins.now_s, node=replace(node("b"), usable=False))
+    assert "cannot be pinned again" in let_go(final_pins.feed(drained))["3"]
+
+
+def test_a_job_that_preempts_is_handed_to_slurm_where_pins_are_final(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4), config=FINAL)
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    assert "2" in let_go(harness.queue(preemptor("2")))

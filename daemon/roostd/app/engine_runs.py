@@ -82,7 +82,8 @@ class EngineRuns:
         return replace(
             config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,
-            standing_pins=config.slurm.standing_pins and state.can_pin_again,
+            standing_pins=config.slurm.standing_pins,
+            standing_pins_are_final=not state.can_pin_again,
         )
 
     def _load_score(self) -> ScorePolicy:

@@ -156,8 +156,8 @@ class Slurm(Section):
     )
     standing_pins: bool = Field(
         default=True,
-        description="the next job waits in Slurm for GPUs that are still busy, where the release"
-        " allows it (24.11 and newer)",
+        description="the next job waits in Slurm for GPUs that are still busy; before 24.11 only"
+        " after 10 s, and it stays there",
     )
     command_timeout_s: Seconds = Field(
         default=10.0, description="after which a command counts as hung"

@@ -31,6 +31,9 @@ class EngineConfig:
         ended_job_count: how many ended jobs are remembered, so that they can be explained.
         standing_pins: whether a waiting job may be pinned to GPUs that are still busy: the first
             job in order without capacity is, and with it each job for which Slurm preempts.
+        standing_pins_are_final: a release of Slurm accepts one pin a job and cannot take it back.
+            Then a job is pinned so only after it has waited, one at a time, and stays where it is.
+        standing_pin_after_s: how long, where pins are final.
     """
 
     passing: Passing = Passing.EASY
@@ -43,3 +46,5 @@ class EngineConfig:
     window_count: int = 1000
     ended_job_count: int = 1000
     standing_pins: bool = False
+    standing_pins_are_final: bool = False
+    standing_pin_after_s: float = 10.0

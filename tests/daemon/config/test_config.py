@@ -179,11 +179,14 @@ def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
     assert Config().preemption.to_core(PreemptionKind.NETWORK, ["b", "a"]) == expected
 
 
+PINS = {"standing_pins", "standing_pins_are_final", "standing_pin_after_s"}
+
+
 @pytest.mark.parametrize(
     ("section", "core", "said_elsewhere"),
     [
-        # What depends on Slurm: slurm.hand_over_s, slurm.standing_pins.
-        (EngineSection, EngineConfig, {"hand_over_s", "standing_pins"}),
+        # What depends on Slurm: slurm.hand_over_s, slurm.standing_pins, and its release.
+        (EngineSection, EngineConfig, {"hand_over_s", *PINS}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
         # Which partitions: partitions.NAME.preemption.
