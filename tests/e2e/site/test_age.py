@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
-from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, is_before, occupy, queue, site, until
+from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, site, until
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
@@ -50,11 +50,6 @@ def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> N
     assert found[managed] == pytest.approx(found[unmanaged], rel=0.1), queue(stack.slurm)
 
 
-@pytest.mark.xfail(
-    is_before("24.11"),
-    strict=True,
-    reason="Slurm reserves nothing for a job whose begin time is ahead",
-)
 def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:
     stream = ("-J", "stream", "-c", str(STREAM_CPU_COUNT), "-t", "1")
     durations_s = cycle((2, 3, 5, 7))  # so that never all CPUs are free at once

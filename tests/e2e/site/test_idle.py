@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, is_before, site
+from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, site
 
 from roost_demo.stack import Stack
 from roost_slurm.hostlist import expand
@@ -115,10 +115,6 @@ def _can_run(job: Job, free: Counter[str], used: Counter[str], licence_count: in
     return fitting >= job.node_count and within_limit and not (job.takes_licence and licence_count)
 
 
-@pytest.mark.xfail(
-    strict=is_before("24.11"),  # newer releases are near the bound, on either side of it
-    reason="151 GPU s idle in 27 s on 22.05, plain Slurm 29 GPU s in 18 s",
-)
 def test_gpus_are_hardly_longer_idle_than_without_roost(stack: Stack) -> None:
     idle_gpu_s, took_s = run_mixture(stack.slurm)
     stack.stop_roostd()

@@ -22,12 +22,6 @@ from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-PIN_BLOCKS_GPUS = pytest.mark.xfail(
-    strict=True, reason="a job that Slurm may not start takes GPUs in the engine, pin after pin"
-)
-PIN_IGNORES_NODE_STATE = pytest.mark.xfail(
-    strict=True, reason="the pin names the node, and nothing looks there again for 10 s"
-)
 BLOCKED_COUNT = 10  # of two GPUs each: more than the cluster has
 
 
@@ -68,7 +62,6 @@ def reserve(stack: Stack, node: str) -> str:
     return stack.slurm.run("scontrol", "create", "reservation", *words).split()[-1]
 
 
-@PIN_BLOCKS_GPUS
 def test_a_limit_of_one_user_leaves_the_rest_of_the_cluster_to_others(stack: Stack) -> None:
     blocked = submit_many(stack, "-q", "four", "--gres=gpu:2", user=ALICE)
     other = stack.slurm.submit("-q", "four", "--gres=gpu:4", user=BOB)
@@ -77,7 +70,6 @@ def test_a_limit_of_one_user_leaves_the_rest_of_the_cluster_to_others(stack: Sta
     assert [stack.slurm.state(job_id) for job_id in blocked].count("RUNNING") == 2
 
 
-@PIN_BLOCKS_GPUS
 def test_jobs_that_wait_for_a_licence_leave_their_gpus_to_others(stack: Stack) -> None:
     holder = stack.slurm.submit("-L", "ansys", "-c1")
     stack.slurm.wait_for_state(holder, "RUNNING")
@@ -88,7 +80,6 @@ def test_jobs_that_wait_for_a_licence_leave_their_gpus_to_others(stack: Stack) -
     assert_runs(stack, blocked[0], within_s=15.0)
 
 
-@PIN_BLOCKS_GPUS
 def test_jobs_of_a_partition_that_is_down_leave_their_gpus_to_others(stack: Stack) -> None:
     stack.slurm.run("scontrol", "update", "partitionname=side", "state=down")
     blocked = submit_many(stack, "-p", "side", "--gres=gpu:2")
@@ -98,7 +89,6 @@ def test_jobs_of_a_partition_that_is_down_leave_their_gpus_to_others(stack: Stac
     assert_runs(stack, blocked[0], within_s=15.0)
 
 
-@PIN_BLOCKS_GPUS
 def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_others(
     stack: Stack,
 ) -> None:
@@ -108,7 +98,6 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 40.0)
 
 
-@PIN_IGNORES_NODE_STATE
 def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(stack: Stack) -> None:
     for node in ("n1", "n2"):
         name = reserve(stack, node)
@@ -125,7 +114,6 @@ def test_a_job_that_ends_before_a_reservation_uses_its_node(stack: Stack) -> Non
     assert_runs(stack, stack.slurm.submit("--gres=gpu:2", "-t", "1"))
 
 
-@PIN_IGNORES_NODE_STATE
 def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
     for node in ("n1", "n2"):
         stack.slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")

@@ -10,7 +10,6 @@ from tests.e2e.site.bed import (
     SOON_S,
     assert_runs,
     cleared_afterwards,
-    is_before,
     site,
     until,
 )
@@ -25,11 +24,6 @@ LOW = {"qos": ("-q", "low"), "partition_prio": ("-p", "main")}
 HIGH = {"qos": ("-q", "high"), "partition_prio": ("-p", "urgent")}
 LOW_S = 8  # longer than an urgent job may wait
 BACK_S = REQUEUE_DELAY_S + LOW_S + 20.0  # Slurm lets a requeued job wait for REQUEUE_DELAY_S
-NO_PREEMPTION = pytest.mark.xfail(
-    is_before("24.11"),
-    strict=True,
-    reason="Slurm preempts nothing for a job whose begin time is ahead",
-)
 
 
 @pytest.fixture(scope="module", params=list(LOW))
@@ -80,7 +74,6 @@ def victims(stack: Stack, low: dict[str, int]) -> list[str]:
     return [job_id for job_id in low if stack.slurm.state(job_id) == "PENDING"]
 
 
-@NO_PREEMPTION
 def test_an_urgent_job_starts_at_once_and_its_victim_later(
     stack: Stack, low: dict[str, int], kind: str
 ) -> None:
@@ -102,7 +95,6 @@ def test_no_job_is_lost_where_roostd_dies_before_a_preemption(
     assert_all_completed(stack.slurm, low | {urgent: 8})
 
 
-@NO_PREEMPTION
 @pytest.mark.parametrize("kind", ["qos"], indirect=True)
 def test_no_job_is_lost_where_roostd_dies_after_a_preemption(
     stack: Stack, low: dict[str, int], kind: str

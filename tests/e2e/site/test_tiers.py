@@ -29,7 +29,6 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
-@pytest.mark.xfail(strict=True, reason="the order of the queue is by priority alone")
 def test_jobs_of_a_higher_tier_start_first(stack: Stack) -> None:
     holders = [occupy(stack, node.name) for node in stack.nodes]
     lower = [submit(stack.slurm, "--gres=gpu:8", command="sleep 2") for _ in range(2)]
