@@ -407,7 +407,7 @@ class Engine:
         """Release the jobs to Slurm that one of its limits has kept waiting for long enough."""
         table, hand_over_s = self._table, self.config.hand_over_s
         if table.queue.next_hand_over_s(hand_over_s) <= at_s:
-            for job_id, limit in table.queue.handed_over(at_s - hand_over_s):
+            for job_id, limit in table.queue.take_overdue(at_s - hand_over_s):
                 why = f"Slurm's limit {limit} has kept it waiting for {hand_over_s:g} s"
                 table.release_to_slurm(job_id, table.jobs[job_id], why, at_s, actions)
 

@@ -102,6 +102,8 @@ class JobRecord:
         nvlink_frac, pcie_frac, nic_frac: how busy its links have been in this run, by LinksSeen;
             None: not reported.
         safe_until_s: engine time before which it is not asked to stop, or not asked again.
+        limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
+            none does.
         awaited: running jobs that must stop before it can be placed.
     """
 
@@ -121,6 +123,7 @@ class JobRecord:
     not_before_s: float = 0.0
     start_deadline_s: float = 0.0
     hand_over_at_s: float | None = None
+    limited_since_s: float | None = None
     started_s: float | None = None
     ended_s: float | None = None
     earlier_run_s: float = 0.0
@@ -220,6 +223,7 @@ class JobRecord:
             not_before_s=self.not_before_s,
             pause_reason=self.reason if pauses else "",
             hand_over_at_s=self.hand_over_at_s,
+            limited_since_s=self.limited_since_s,
         )
 
     def continue_wait(self, wait: WaitSoFar, at_s: float) -> None:
@@ -227,6 +231,7 @@ class JobRecord:
         self.queued_s = min(wait.since_s, max(at_s, self.spec.eligible_s))
         self.declined_s, self.refusal_count = wait.declined_s, wait.refusal_count
         self.not_before_s, self.hand_over_at_s = wait.not_before_s, wait.hand_over_at_s
+        self.limited_since_s = wait.limited_since_s
 
     def note_declined(self, tier: Tier, at_s: float) -> None:
         """Note that it has declined GPUs of this tier, in the hope of closer ones."""

@@ -342,9 +342,10 @@ class JobTable:
         """
         record = self.jobs[job_id]
         if group.limit:
-            hand_over_s = max(group.limit_since_s, record.queued_s) + self.config.hand_over_s
+            until_s = None
+            if record.limited_since_s is not None and self.config.hand_over_s < inf:
+                until_s = record.limited_since_s + self.config.hand_over_s
             reason = f"waits for Slurm's limit {group.limit}"
-            until_s = hand_over_s if hand_over_s < inf else None
             self.wait(job_id, record, reason, until_s, actions)
         elif group.last_failure is not None:
             self.wait_for_capacity(job_id, record, group.last_failure, actions)

@@ -80,6 +80,8 @@ class WaitSoFar:
         pause_reason: why the job pauses, for a human.
         hand_over_at_s: when the job is released to plain Slurm if it has not got the only GPU
             indices that it can have; None: it can have any.
+        limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
+            none does.
     """
 
     since_s: float
@@ -88,6 +90,7 @@ class WaitSoFar:
     not_before_s: float = 0.0
     pause_reason: str = ""
     hand_over_at_s: float | None = None
+    limited_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class Group:
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
         limit: the quota of Slurm's that has too little left for one more job; "" for none.
-        limit_since_s: engine time from which that has been so.
+        limit_since_s: engine time from which that has been so for one of the jobs at least.
     """
 
     number: int
@@ -189,6 +189,8 @@ class JobQueue:
         self._entries[job_id] = group, key
         insort(group.job_ids, (key, job_id))
         group.since_s[job_id] = since_s
+        if group.limit:
+            self._note_limited(group, record, at_s)
         heappush(group.ages, (since_s, job_id))
         if left is not None:
             self._forget_if_empty(left)
@@ -223,10 +225,16 @@ class JobQueue:
 
     def limit(self, group: Group, quota: str, at_s: float) -> None:
         """Hold a group back until a quota of Slurm's has more left."""
-        if not group.limit:
-            group.limit_since_s = at_s
         group.limit = quota
         self._limited[group.number] = group
+        for job_id in group.since_s:
+            self._note_limited(group, self._jobs[job_id], at_s)
+
+    def _note_limited(self, group: Group, record: JobRecord, at_s: float) -> None:
+        """Note since when a job of a group is held back; a wait may be older than this queue."""
+        if record.limited_since_s is None:
+            record.limited_since_s = max(at_s, record.queued_s)
+        group.limit_since_s = min(group.limit_since_s, record.limited_since_s)
 
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
@@ -234,26 +242,30 @@ class JobQueue:
             if not quotas.exhausted_by(group.sample):
                 del self._limited[group.number]
                 group.limit, group.limit_since_s = "", inf
+                for job_id in group.since_s:
+                    self._jobs[job_id].limited_since_s = None
                 self._is_due = True
 
     def next_hand_over_s(self, hand_over_s: float) -> float:
-        """Return when take_handed_over() has jobs next, if no limit is lifted; inf: never."""
+        """Return when take_overdue() may have jobs next, if no limit is lifted; inf: never."""
         if not self._limited:
             return inf
-        return hand_over_s + min(
-            max(group.limit_since_s, min(group.since_s.values(), default=inf))
-            for group in self._limited.values()
-        )
+        return hand_over_s + min(group.limit_since_s for group in self._limited.values())
 
-    def handed_over(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
-        """Return the jobs that a quota has held back since `limit_s` or longer, and the quota."""
-        return [
-            (job_id, group.limit)
-            for group in self._limited.values()
-            if group.limit_since_s <= limit_s
-            for job_id, since_s in group.since_s.items()
-            if since_s <= limit_s
-        ]
+    def take_overdue(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
+        """Return the jobs that a quota has held back since `limit_s` or longer, and the quota.
+
+        The caller takes them out of the queue.
+        """
+        found: list[tuple[JobId, str]] = []
+        for group in self._limited.values():
+            if group.limit_since_s > limit_s:
+                continue
+            since = {job_id: self._jobs[job_id].limited_since_s or 0.0 for job_id in group.since_s}
+            found += [(job_id, group.limit) for job_id in since if since[job_id] <= limit_s]
+            later = (since_s for since_s in since.values() if since_s > limit_s)
+            group.limit_since_s = min(later, default=inf)
+        return found
 
     def recall_all(self) -> None:
         """Forget which groups had no capacity and which jobs were set aside."""

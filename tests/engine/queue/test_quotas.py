@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.actions import Action
-from roost_engine.domain.events import QuotasSeen
+from roost_engine.domain.events import JobQueued, QuotasSeen
 from roost_engine.domain.model import JobId, JobSpec, QuotaUse
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
@@ -85,6 +85,36 @@ def test_a_job_that_came_later_is_handed_over_later(make_harness: HarnessFactory
     harness.queue(limited("2"))
     assert set(let_go(harness.advance(40.0))) == {"1"}
     assert set(let_go(harness.advance(50.0))) == {"2"}
+
+
+def test_a_fresh_engine_continues_the_time_until_the_hand_over(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], config=EngineConfig(hand_over_s=30.0))
+    report(harness, {LIMIT: 0.0})
+    harness.queue(limited("1"))
+    harness.advance(20.0)
+    wait = harness.engine.record(JobId("1")).wait
+
+    fresh = make_harness([node("a")], config=EngineConfig(hand_over_s=30.0))
+    fresh.now_s = 20.0
+    report(fresh, {LIMIT: 0.0})
+    fresh.feed(JobQueued(at_s=20.0, job=limited("1"), wait=wait))
+    fresh.queue(limited("2"))
+    assert set(let_go(fresh.advance(30.0))) == {"1"}
+    assert set(let_go(fresh.advance(50.0))) == {"2"}
+
+
+def test_the_time_begins_again_when_the_limit_was_lifted(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], config=EngineConfig(hand_over_s=30.0))
+    report(harness, {LIMIT: 0.0})
+    harness.queue(limited("1"), limited("2"))
+    harness.advance(20.0)
+    report(harness, {LIMIT: 2.0})
+    harness.start("1")
+    report(harness, {LIMIT: 0.0})
+    harness.queue(limited("3"))
+    assert not let_go(harness.advance(49.0))
 
 
 def test_no_nodes_are_reserved_for_a_limited_job(make_harness: HarnessFactory) -> None:
