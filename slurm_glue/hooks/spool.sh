@@ -2,6 +2,7 @@
 # PrologSlurmctld and EpilogSlurmctld: tells roostd that a job has started or ended. Plain sh,
 # because it runs for every job on the controller, as SlurmUser, which often cannot reach root's
 # Python.
+ROOST_SLURM=/usr/local/bin/roost-slurm
 RUNTIME_FOLDER=/run/roost
 PATH=/usr/bin:/bin
 spool=$RUNTIME_FOLDER/spool/events
@@ -10,8 +11,18 @@ id=${SLURM_ARRAY_TASK_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 case $id in '' | *[!0-9_]*) exit 0 ;; esac
 # A pipe would block, a link lead elsewhere, and the file is not emptied while roostd is down.
-if [ -e "$spool" ] || [ -h "$spool" ]; then
-    [ -f "$spool" ] && [ ! -h "$spool" ] && [ "$(wc -c <"$spool")" -lt 4194304 ] || exit 0
+if [ ! -e "$spool" ] && [ ! -h "$spool" ] ||
+    { [ -f "$spool" ] && [ ! -h "$spool" ] && [ "$(wc -c <"$spool")" -lt 4194304 ]; }; then
+    { echo "$word $id" >>"$spool"; } 2>/dev/null
 fi
-{ echo "$word $id" >>"$spool"; } 2>/dev/null
+[ "$word" = end ] && [ -x "$ROOST_SLURM" ] || exit 0
+# Without roostd, jobs that are pinned to busy GPUs would wait for just these. One run at a time
+# gives them their own requests back; in a session of its own, so that slurmctld waits for nothing.
+beat=0
+{ [ -f "$RUNTIME_FOLDER/heartbeat" ] && read -r _ _ beat _ <"$RUNTIME_FOLDER/heartbeat"; } 2>/dev/null
+case $beat in '' | *[!0-9]*) beat=0 ;; esac
+[ "$beat" -lt "$(($(date +%s) - 15))" ] || exit 0
+unset PYTHONHOME PYTHONPATH LD_PRELOAD LD_LIBRARY_PATH
+setsid flock -n "$0" timeout -k 0.5 6 "$ROOST_SLURM" unpin --runtime-folder "$RUNTIME_FOLDER" \
+    </dev/null >/dev/null 2>&1 &
 exit 0

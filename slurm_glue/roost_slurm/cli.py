@@ -1,8 +1,8 @@
 """`roost-slurm`: makes Slurm's files, and is what Slurm's hooks call.
 
 Exit codes: 0 done; 1 `config --check` found differences, or `check` a setting missing that Roost
-needs (with --strict also one that it recommends); 2 wrong input, nothing was written. `hook` always
-exits 0.
+needs (with --strict also one that it recommends); 2 wrong input, nothing was written, or Slurm does
+not answer. `hook` always exits 0.
 """
 
 import argparse
@@ -23,6 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["hook"]:
         return _hook(arguments[1:])
     args = _parser().parse_args(arguments)
+    if args.command == "unpin":
+        return _unpin(args)
     return _check(args) if args.command == "check" else _config(args)
 
 
@@ -47,6 +49,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
+    unpin = commands.add_parser(
+        "unpin", help="while roostd is dead: let Slurm start waiting jobs that are pinned, anywhere"
+    )
+    unpin.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
     check = commands.add_parser("check", help="look whether slurm.conf has what Roost needs")
     check.add_argument("--models", action="store_true", help="users name GPU models in requests")
     check.add_argument("--strict", action="store_true", help="recommended settings count as needed")
@@ -135,6 +141,28 @@ def _check(args: argparse.Namespace) -> int:
         print(finding)
     counts = [args.strict or f.level is site_check.Level.NEEDED for f in findings]
     return MISSING if any(counts) else 0
+
+
+def _unpin(args: argparse.Namespace) -> int:
+    import syslog
+
+    from roost_slurm import orphaned_pins
+    from roost_slurm.versions import UnknownVersion
+
+    job_ids: list[str] = []
+    try:
+        for job_id in orphaned_pins.unpin_orphans(args.runtime_folder):
+            job_ids.append(job_id)
+            print(job_id)
+    except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
+        print(f"roost-slurm unpin: {error}", file=sys.stderr)
+        syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {error}")
+        return BAD_INPUT
+    finally:
+        if job_ids:
+            told = f"roost-slurm unpin: roostd is dead, unpinned {' '.join(job_ids)}"
+            syslog.syslog(syslog.LOG_WARNING, told)
+    return 0
 
 
 def _shown_config() -> str:

@@ -58,6 +58,11 @@ def queue() -> Argv:
     return ("squeue", "--noheader", "--all", "--array", "-O", FORMAT)
 
 
+def pending_queue() -> Argv:
+    """Dump the waiting jobs alone, as queue() does."""
+    return (*queue(), "--states=PENDING")
+
+
 def show_jobs() -> Argv:
     """Show every job in detail."""
     return ("scontrol", "-d", "-o", "show", "jobs")

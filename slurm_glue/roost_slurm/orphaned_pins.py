@@ -1,0 +1,167 @@
+"""Pins that outlive roostd: waiting jobs get their own requests back, so that Slurm starts them.
+
+A job with a standing pin is eligible and waits for exact GPUs. roostd moves the pin when a sooner
+place comes free; without roostd the job would wait for these GPUs alone, or for ever where their
+node is lost. EpilogSlurmctld runs this as SlurmUser at the end of jobs, while the heartbeat is
+stale. A job under a lease is left alone: it is eligible only from the end of the lease on.
+"""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from roost_slurm import commands, heartbeat
+from roost_slurm.commands import Argv
+from roost_slurm.squeue import QueuedJob, parse_queue
+from roost_slurm.stamp import Stamp, parse_stamp
+from roost_slurm.tres import TresError, parse_gres, typed_indices
+from roost_slurm.versions import parse_version, traits_of
+
+MOST_JOBS = 50  # in one run; the next job that ends brings the next run
+DEADLINE_S = 5.0  # of a whole run; the hook ends it after 6 s
+BETWEEN_S = 10  # the lease between the two updates of a job on several nodes
+_REQUEST = frozenset((*commands.REQUEST_FIELDS, "CpusPerTres"))
+_SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class RunCommand(Protocol):
+    """Runs one of Slurm's commands."""
+
+    def __call__(self, argv: Argv, timeout_s: float) -> str:
+        """Return the command's output.
+
+        Raises:
+            OSError: it cannot be run.
+            subprocess.SubprocessError: it failed, or took longer.
+        """
+        ...
+
+
+def run_command(argv: Argv, timeout_s: float) -> str:
+    """Run one of Slurm's commands; see RunCommand."""
+    env = {"PATH": _SEARCH_PATH, **commands.ENVIRONMENT}
+    if conf := os.environ.get("SLURM_CONF"):
+        env["SLURM_CONF"] = conf
+    return subprocess.run(
+        argv,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=True,
+    ).stdout
+
+
+def unpin_orphans(
+    runtime_folder: Path,
+    run: RunCommand = run_command,
+    *,
+    wall_clock: Callable[[], float] = time.time,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[str]:
+    """Give the waiting jobs that roostd left pinned their own requests back. Yields their ids.
+
+    Nothing happens while roostd is alive, and on releases that cannot take back types.
+
+    Raises:
+        OSError, subprocess.SubprocessError, UnknownVersion: Slurm does not answer.
+    """
+    ends_s = clock() + DEADLINE_S
+
+    def ask(argv: Argv) -> str:
+        left_s = ends_s - clock()
+        if left_s <= 0:
+            raise subprocess.TimeoutExpired(argv, DEADLINE_S)
+        return run(argv, left_s)
+
+    if not is_roostd_gone(runtime_folder, wall_clock()):
+        return
+    if not traits_of(parse_version(ask(commands.version()))).can_untype:
+        return
+    dump = parse_queue(ask(commands.pending_queue()))
+    orphans = [job for job in dump.jobs if is_orphan(job, wall_clock())]
+    orphans.sort(key=lambda job: (-job.priority, job.number))
+    for job in orphans[:MOST_JOBS]:
+        if not is_roostd_gone(runtime_folder, wall_clock()):
+            return  # it has come back, and takes care of them itself
+        try:
+            for argv in restore_calls(job):
+                ask(argv)
+        except subprocess.CalledProcessError:
+            continue  # it has started or ended, or its request is refused: the others count
+        yield job.job_ids[0]
+
+
+def is_roostd_gone(runtime_folder: Path, now_epoch_s: float) -> bool:
+    """Return whether roostd is dead for as long as job_submit.lua needs to notice it.
+
+    A daemon that stops removes its heartbeat, and may be about to start again: then the folder, in
+    which it replaced the file until the end, tells the time of the last beat.
+    """
+    try:
+        text = (runtime_folder / "heartbeat").read_text(encoding="ascii", errors="replace")
+        return not heartbeat.parse(text).is_fresh(now_epoch_s)
+    except heartbeat.HeartbeatError:
+        return True
+    except OSError:
+        try:
+            removed_s = runtime_folder.stat().st_mtime
+        except OSError:
+            return True
+        return abs(now_epoch_s - removed_s) > heartbeat.FRESH_S
+
+
+def is_orphan(job: QueuedJob, now_epoch_s: float) -> bool:
+    """Return whether a job is eligible and still has the request that a pin gave it.
+
+    Where a user has changed a pinned job's request since, the job keeps it.
+    """
+    stamp = parse_stamp(job.admin_comment)
+    eligible_s = job.eligible_epoch_s
+    if not job.is_pending or stamp is None or not stamp.was or len(job.job_ids) != 1:
+        return False
+    if eligible_s is None or eligible_s > now_epoch_s:
+        return False
+    asks, was = _request(job.tres), _request(stamp.was)
+    if asks == was:  # only the nodes were chosen, or the request is restored already
+        return job.required_nodes != dict(stamp.was).get("ReqNodeList", "")
+    return bool(_typed(asks))
+
+
+def restore_calls(job: QueuedJob) -> tuple[Argv, ...]:
+    """Build the updates that restore an orphan's request. The job keeps its age: see commands.
+
+    Slurm cuts a job that starts in the same instant to the nodes of the update, so a job on several
+    nodes whose user named nodes is leased between two updates.
+    """
+    was = dict((parse_stamp(job.admin_comment) or Stamp()).was)
+    argv = commands.unpin(
+        job.job_ids[0],
+        request=list(_request(was.items()).items()),
+        required_nodes=was.get("ReqNodeList", ""),
+        lease_s=BETWEEN_S,
+    )
+    if "-" in was.get("NumNodes", ""):  # Slurm takes no range without an upper end
+        argv = (*argv, f"NumNodes={was['NumNodes']}")
+    argv = commands.without_start(argv)
+    if job.node_count > 1 and "ReqNodeList" in was:
+        return commands.in_two_steps(argv, BETWEEN_S)
+    return (argv,)
+
+
+def _request(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in fields if name in _REQUEST}
+
+
+def _typed(request: Mapping[str, str]) -> tuple[int, ...]:
+    """Return the GPU indices that a request names; Slurm may go on showing types with count 0."""
+    try:
+        entries = [entry for value in request.values() for entry in parse_gres(value)]
+    except TresError:
+        return ()
+    return typed_indices(entry for entry in entries if entry.count)
