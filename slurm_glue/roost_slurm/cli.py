@@ -155,8 +155,9 @@ def _unpin(args: argparse.Namespace) -> int:
             job_ids.append(job_id)
             print(job_id)
     except (OSError, subprocess.SubprocessError, UnknownVersion) as error:
-        print(f"roost-slurm unpin: {error}", file=sys.stderr)
-        syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {error}")
+        why = str(getattr(error, "stderr", None) or error).strip()
+        print(f"roost-slurm unpin: {why}", file=sys.stderr)
+        syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: {why}")
         return BAD_INPUT
     finally:
         if job_ids:

@@ -117,15 +117,22 @@ def is_roostd_gone(runtime_folder: Path, now_epoch_s: float) -> bool:
 
 
 def is_orphan(job: QueuedJob, now_epoch_s: float) -> bool:
-    """Return whether a job is eligible and still has the request that a pin gave it.
+    """Return whether a job waits by a pin and without a lease."""
+    return is_eligible(job, now_epoch_s) and waits_pinned(job)
 
-    Where a user has changed a pinned job's request since, the job keeps it.
+
+def is_eligible(job: QueuedJob, now_epoch_s: float) -> bool:
+    """Return whether neither a lease nor another job keeps a waiting job from starting."""
+    return job.eligible_epoch_s is not None and job.eligible_epoch_s <= now_epoch_s
+
+
+def waits_pinned(job: QueuedJob) -> bool:
+    """Return whether a waiting job still has the request that a pin gave it.
+
+    A request that its user has changed since is the user's.
     """
     stamp = parse_stamp(job.admin_comment)
-    eligible_s = job.eligible_epoch_s
     if not job.is_pending or stamp is None or not stamp.was or len(job.job_ids) != 1:
-        return False
-    if eligible_s is None or eligible_s > now_epoch_s:
         return False
     asks, was = _request(job.tres), _request(stamp.was)
     if asks == was:  # only the nodes were chosen, or the request is restored already
@@ -159,7 +166,7 @@ def _request(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _typed(request: Mapping[str, str]) -> tuple[int, ...]:
-    """Return the GPU indices that a request names; Slurm may go on showing types with count 0."""
+    """Return the GPU indices that a request names; a count of 0 names none."""
     try:
         entries = [entry for value in request.values() for entry in parse_gres(value)]
     except TresError:

@@ -71,8 +71,9 @@ class Applier:
         self._gate = asyncio.Lock()
         self._queues: dict[JobId, list[Callable[[], Awaitable[None]]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pinned: dict[JobId, Placement] = {}
+        self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
+        self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._unannounced_reasons: dict[JobId, str] = {}
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
@@ -105,6 +106,22 @@ class Applier:
             case Preempt():
                 self._enqueue(action.job_id, lambda: self._preempt(action, ticket))
 
+    def adopt(self, pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
+        """Take over what an earlier daemon has left in Slurm, before the engine decides.
+
+        A job that the engine pins keeps its age; any other pinned job gets its own request back
+        and a lease: as soon as the engine lets it wait, at the second renewal at the latest.
+
+        Args:
+            pinned: waiting jobs that have the request of a pin.
+            eligible: waiting jobs without a lease.
+        """
+        self._pinned |= dict.fromkeys(pinned)
+        self._undecided |= self._pinned.keys()
+        self._eligible |= set(eligible)
+        if self._pinned:
+            _log.info("pins_found", count=len(self._pinned))
+
     def requeued(self, job_id: JobId) -> None:
         """Restore the user's request of a job that ran and waits again, and lease the job.
 
@@ -127,12 +144,20 @@ class Applier:
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Renew the leases of all waiting jobs, in one call.
 
+        A job that waits with a pin that the engine does not want gets its own request back, and its
+        lease with it.
+
         Args:
             leased: jobs that only their lease keeps from starting, by the last poll.
         """
         lease_s = round(self._state.config.slurm.lease_s)
         async with self._gate:
-            job_ids = [job_id for job_id in leased if self._is_waiting(job_id)]
+            waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
+            for job_id in waiting:
+                if job_id in self._pinned.keys() - self._undecided:
+                    self._enqueue(job_id, partial(self._unpin, job_id))
+            self._undecided.clear()
+            job_ids = [job_id for job_id in waiting if job_id not in self._pinned]
             if not job_ids:
                 return
             self._eligible.difference_update(job_ids)
@@ -323,15 +348,22 @@ class Applier:
         return record.state is JobState.PLACING and record.placement == action.placement
 
     async def _unpin(self, job_id: JobId) -> None:
-        """Take back the pin of a job that Slurm did not start, and lease the job again."""
+        """Take back the pin of a job that Slurm did not start, and lease the job again.
+
+        Where Slurm does not answer, the next renewal of the leases tries again.
+        """
         if job_id not in self._pinned or self._standing_pin(job_id) is not None:
             return  # it never had one, or it is pinned again already
         lease_s = round(self._state.config.slurm.lease_s)
         self._eligible.discard(job_id)
         with self._logging_failures("unpin"):
-            reason = await self._slurm.unpin(job_id, lease_s)
+            try:
+                reason = await self._slurm.unpin(job_id, lease_s)
+            except JobNotWaiting:
+                self._pinned.pop(job_id, None)
+                raise
+            self._pinned.pop(job_id, None)
             _log.warning("job_unpinned", job_id=job_id, slurm_reason=reason)
-        self._pinned.pop(job_id, None)
 
     async def _preempt(self, action: Preempt, ticket: int) -> None:
         """Ask Slurm to stop a job. The queue shows when it has: see `requeued`."""
@@ -380,7 +412,8 @@ class Applier:
         lease_s = round(self._state.config.slurm.lease_s)
         with self._logging_failures("let_go"):
             self._eligible.discard(job_id)
-            if self._pinned.pop(job_id, None) is not None or self._keeps_types(job_id):
+            if job_id in self._pinned or self._keeps_types(job_id):
+                self._pinned.pop(job_id, None)
                 await self._slurm.unpin(job_id, lease_s)
             await self._slurm.release([job_id])
 

@@ -5,7 +5,7 @@ import contextlib
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 import structlog
@@ -184,6 +184,7 @@ class Daemon:
             self._emit,
             self._release_needless,
             config.paths.runtime_dir / SPOOL_FOLDER,
+            self._adopt,
         )
         self.applier = Applier(
             slurm,
@@ -217,6 +218,9 @@ class Daemon:
 
     def _release_needless(self, job_ids: Sequence[JobId]) -> None:
         self.applier.release_needless(job_ids)
+
+    def _adopt(self, pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
+        self.applier.adopt(pinned, eligible)
 
     async def _serve(self) -> None:
         try:

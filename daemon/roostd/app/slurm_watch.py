@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import heapq
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import structlog
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen
 from roost_engine.domain.model import JobId
+from roost_slurm.orphaned_pins import is_eligible, waits_pinned
 from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
@@ -60,9 +61,11 @@ class SlurmWatch:
         emit: Callable[[Event], None],
         release: Callable[[Sequence[JobId]], None],
         spool_folder: Path,
+        adopt: Callable[[Iterable[JobId], Iterable[JobId]], None] = lambda pinned, eligible: None,
     ) -> None:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
-        self._release = release
+        self._release, self._adopt = release, adopt
+        self._found_pinned: frozenset[JobId] = frozenset()
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = QueueView()
@@ -193,6 +196,8 @@ class SlurmWatch:
         )
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
+        if is_first:
+            self._find_pins()
         self._read(self._reader, at_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         quotas = self._site.rules.free(self._snapshot.jobs)
@@ -215,6 +220,24 @@ class SlurmWatch:
         self._state.job_ids.update(self._view.numbers)
         self._sort_leases()
 
+    def _find_pins(self) -> None:
+        """Report the waiting jobs that an earlier daemon has left pinned or eligible.
+
+        On releases that cannot take back types a pinned job keeps them: JobReader reads them.
+        """
+        if not self._state.can_pin_again:
+            return
+        jobs = [job for job in self._snapshot.jobs if job.is_pending]
+        pinned = [JobId(job_id) for job in jobs if waits_pinned(job) for job_id in job.job_ids]
+        eligible = [
+            JobId(job_id)
+            for job in jobs
+            if parse_stamp(job.admin_comment) and is_eligible(job, self._snapshot.at_epoch_s)
+            for job_id in job.job_ids
+        ]
+        self._found_pinned = frozenset(pinned)
+        self._adopt(pinned, eligible)
+
     def _sort_leases(self) -> None:
         """Separate the leases to renew from those of jobs that Roost will not place."""
         leased, needless = list[JobId](), list[JobId]()
@@ -234,12 +257,15 @@ class SlurmWatch:
 
         Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
         was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
-        finds at its start in a partition that it does not enforce is left as it is.
+        finds at its start in a partition that it does not enforce is left as it is, unless it is
+        pinned: it would wait for just these GPUs.
         """
         if job.restart_count and job_id not in {*self._leased, *self._needless}:
             return False
         if self._is_enforced(job.partition):
             return job.number in self._snapshot.details
+        if job_id in self._found_pinned:
+            return True
         return not self._ever_enforced.isdisjoint(job.partition.split(","))
 
     def _update_owners(self) -> None:

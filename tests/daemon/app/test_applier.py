@@ -37,7 +37,7 @@ from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
-from roost_slurm import squeue
+from roost_slurm import commands, squeue
 from roostd.app.applier import Applier
 from roostd.app.recorder import Recorder
 from roostd.ops.metrics import Metrics
@@ -585,3 +585,85 @@ async def test_taking_back_a_pin_that_never_was_asks_slurm_nothing() -> None:
     await site.done()
     assert len(site.slurm.argvs) == count
     assert site.parts.state.engine.record(job_id).standing is not None
+
+
+def adopted(site: BusySite, job_id: JobId) -> None:
+    """Pin a job as an earlier daemon would have, and have the applier find it."""
+    argv = commands.pin(
+        job_id,
+        nodes=["n2"],
+        gpu_indices=[2, 3],
+        asks_per_node=True,
+        admin_comment="roost:lease was=TresPerNode:gres/gpu:2",
+        prefix="gres/",
+    )
+    site.slurm.update(job_id, **dict(word.split("=", 1) for word in argv[3:]))
+    site.applier.adopt([job_id], [job_id])
+
+
+async def test_a_job_found_pinned_that_is_next_is_pinned_again_and_keeps_its_age() -> None:
+    site = BusySite()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    adopted(site, job_id)
+    site.step(JobQueued(at_s=101.0, job=job(job_id, gpus=2)))
+    await site.applier.renew([job_id])
+    await site.done()
+    await site.applier.renew([job_id])
+    await site.done()
+
+    (argv,) = [argv for argv in site.slurm.argvs if f"jobid={job_id}" in argv]
+    assert "ReqNodeList=n1" in argv
+    assert not [word for word in argv if word.startswith("StartTime")]
+
+
+async def test_a_job_found_pinned_that_is_not_next_gets_its_request_back_and_a_lease() -> None:
+    site = BusySite()
+    site.queue(priority=9)
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    adopted(site, job_id)
+    site.step(JobQueued(at_s=101.0, job=job(job_id, gpus=2)))
+    await site.done()
+
+    (argv,) = [argv for argv in site.slurm.argvs if f"jobid={job_id}" in argv]
+    assert {"TresPerNode=gres/gpu:2", "ReqNodeList=", "StartTime=now+60"} <= set(argv)
+
+
+async def test_a_job_found_pinned_of_which_the_engine_hears_nothing_is_unpinned_too() -> None:
+    site = BusySite()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    adopted(site, job_id)
+    site.slurm.inject("unpin", Fault.LOST_BEFORE)
+    await site.applier.renew([job_id])  # the engine may not have got to it yet
+    assert site.slurm.argvs == []
+    for _ in range(2):  # Slurm does not answer the first time
+        await site.applier.renew([job_id])
+        await site.done()
+    (argv,) = site.slurm.argvs
+    assert "TresPerNode=gres/gpu:2" in argv
+    await site.applier.renew([job_id])
+    assert site.slurm.argvs[-1] == commands.renew([job_id], 60)
+
+
+async def test_a_job_found_pinned_that_roost_will_not_place_is_unpinned_before_its_release() -> (
+    None
+):
+    site = BusySite()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    adopted(site, job_id)
+    site.applier.release_needless([job_id])
+    await site.done()
+    unpinned, released = site.slurm.argvs
+    assert "TresPerNode=gres/gpu:2" in unpinned
+    assert released == commands.let_go([job_id])
+
+
+async def test_a_job_found_eligible_is_pinned_without_a_new_begin() -> None:
+    site = BusySite()
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.slurm.update(job_id, StartTime="now")
+    site.applier.adopt([], [job_id])
+    site.step(JobQueued(at_s=101.0, job=job(job_id, gpus=2)))
+    await site.done()
+    (argv,) = site.slurm.argvs
+    assert "ReqNodeList=n1" in argv
+    assert not [word for word in argv if word.startswith("StartTime")]

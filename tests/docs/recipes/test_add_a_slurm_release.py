@@ -81,6 +81,7 @@ def test_the_page_has_a_column_for_each_release() -> None:
 def test_only_the_readers_of_slurm_ask_for_traits() -> None:
     assert modules_naming(r"\btraits_of\(") == {
         "slurm_glue/roost_slurm/versions.py",
+        "slurm_glue/roost_slurm/orphaned_pins.py",
         "daemon/roostd/app/slurm_watch.py",
         "daemon/roostd/slurm/port.py",
         "daemon/roostd/testing/slurm_stand_in.py",
