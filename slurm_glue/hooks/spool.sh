@@ -17,12 +17,14 @@ if [ ! -e "$spool" ] && [ ! -h "$spool" ] ||
 fi
 [ "$word" = end ] && [ -x "$ROOST_SLURM" ] || exit 0
 # Without roostd, jobs that are pinned to busy GPUs would wait for just these. One run at a time
-# gives them their own requests back; in a session of its own, so that slurmctld waits for nothing.
+# gives them their own requests back. slurmctld does not wait for it, but kills what this script
+# leaves in its own session. It sets no SLURM_CONF: where the commands do not find slurm.conf by
+# themselves, export it here.
 beat=0
 { [ -f "$RUNTIME_FOLDER/heartbeat" ] && read -r _ _ beat _ <"$RUNTIME_FOLDER/heartbeat"; } 2>/dev/null
 case $beat in '' | *[!0-9]*) beat=0 ;; esac
 [ "$beat" -lt "$(($(date +%s) - 15))" ] || exit 0
 unset PYTHONHOME PYTHONPATH LD_PRELOAD LD_LIBRARY_PATH
-setsid flock -n "$0" timeout -k 0.5 6 "$ROOST_SLURM" unpin --runtime-folder "$RUNTIME_FOLDER" \
-    </dev/null >/dev/null 2>&1 &
+setsid -w sh -c 'flock -n "$1" timeout -k 0.5 6 "$2" unpin --runtime-folder "$3" &' \
+    sh "$0" "$ROOST_SLURM" "$RUNTIME_FOLDER" </dev/null >/dev/null 2>&1
 exit 0

@@ -212,6 +212,9 @@ class Stack:
     def _start_slurm(self) -> None:
         self._make_spool()
         self.slurm = self._exit.enter_context(LocalSlurm(self._amend_plan(self._plan())))
+        hook = self.folder / "epilog-slurmctld.sh"  # slurmctld does not tell it its slurm.conf
+        export = f"export SLURM_CONF={self.slurm.folder.slurm_conf}\nPATH="
+        hook.write_text(hook.read_text().replace("PATH=", export, 1))
 
     def _plan(self) -> ClusterPlan:
         return ClusterPlan(
