@@ -9,7 +9,7 @@ from rich.text import Text
 from roost_engine.stacks import DEFAULT
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_job import allocated
-from roostctl.cmd_jobs import place, user
+from roostctl.cmd_jobs import place, planned, user
 from roostctl.cmd_status import slot_fault
 from roostctl.complete import job_ids
 from roostctl.documents.explain import explain_document
@@ -53,6 +53,8 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
 def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
     yield prose(_state(found.job))
+    if found.job.HasField("standing"):
+        yield prose(_standing(found.job.standing))
     yield from map(prose, _comment_and_estimates(found))
     yield from (Text(line, "red") for line in _failed_slots(found))
     if found.candidates:
@@ -132,6 +134,8 @@ def _achieved(found: pb.Achieved) -> Iterator[str]:
 def _state(job: pb.Job) -> str:
     waited, why = duration(job.waited_s), safe_text(job.reason).rstrip(".")
     match job.state:
+        case pb.JOB_STATE_WAITING if job.HasField("standing"):
+            return f"It has waited {waited}. Why: it {why or 'waits in Slurm'}."
         case pb.JOB_STATE_WAITING:
             if job.HasField("wait_left_s"):
                 until = f"It will be decided in {duration(job.wait_left_s)} at the latest."
@@ -155,16 +159,38 @@ def _state(job: pb.Job) -> str:
             return f"It has waited {waited}." + (f" {why}." if why else "")
 
 
+def _standing(pin: pb.StandingPin) -> str:
+    """Return where a job waits in Slurm, since when, and when it is expected to start."""
+    at, since = place(pin.shares), duration(pin.age_s)
+    if pin.slurm_chooses_gpus:
+        nodes = node_list([share.node for share in pin.shares])
+        at = f"{nodes}: Slurm chooses the GPUs, likely {at}"
+    waits = f"It waits in Slurm since {since}, on {at}."
+    if pin.is_preempting:
+        return f"{waits} Slurm is to stop the jobs there."
+    if not pin.HasField("start_left_s"):
+        return f"{waits} A job there has no time limit: the start is not known."
+    left = duration(pin.start_left_s)
+    return f"{waits} By the time limits of the jobs there it starts in {left} at the latest."
+
+
 def _choice(found: pb.Explanation) -> list[tuple[str, Cell]]:
     job = found.job
     return [
-        ("Chosen", place(job.planned)),
+        ("Chosen", planned(job)),
+        *_chosen_by_slurm(job),
         ("Allocated", allocated(job)),
         ("Links", _links(job)),
         ("Decided", f"{duration(found.decided_ago_s)} ago by {or_absent(found.policy)}"),
         *_stack(found),
         *_fallback(found),
     ]
+
+
+def _chosen_by_slurm(job: pb.Job) -> list[tuple[str, Cell]]:
+    if not job.slurm_chooses_gpus:
+        return []
+    return [("GPUs", "Slurm chooses them on these nodes: no indices were free on all of them")]
 
 
 def _stack(found: pb.Explanation) -> list[tuple[str, Cell]]:

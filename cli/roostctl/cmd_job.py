@@ -6,7 +6,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.cmd_jobs import links, place, state, user
+from roostctl.cmd_jobs import links, place, planned, state, user, where
 from roostctl.complete import job_ids
 from roostctl.documents.jobs import OneJobDocument, job_document
 from roostctl.options import Options, json_option, pass_options
@@ -43,12 +43,14 @@ def _facts(job: pb.Job) -> list[tuple[str, Cell]]:
         ("Reason", or_absent(job.reason)),
         ("GPUs", str(job.gpu_count)),
         ("Waited", duration(job.waited_s)),
-        ("Planned", place(job.planned)),
+        ("Planned", planned(job)),
         ("Allocated", allocated(job)),
         ("Links", links(job)),
     ]
     if job.HasField("wait_left_s"):
         facts.insert(5, ("Decided within", duration(job.wait_left_s)))
+    if job.HasField("standing"):
+        facts.insert(5, ("Waits for", where(job)))
     return facts
 
 
@@ -56,11 +58,21 @@ def allocated(job: pb.Job) -> Text:
     """Return what Slurm allocated to the job, and whether that is what was planned."""
     text = Text(place(job.allocated))
     if job.planned and job.allocated:
-        if _as_sets(job.planned) == _as_sets(job.allocated):
+        if _is_as_planned(job):
             text.append(" (as planned)", "green")
         else:
             text.append(" (not as planned)", "red")
     return text
+
+
+def _is_as_planned(job: pb.Job) -> bool:
+    if job.slurm_chooses_gpus:
+        return _counts(job.planned) == _counts(job.allocated)
+    return _as_sets(job.planned) == _as_sets(job.allocated)
+
+
+def _counts(shares: Iterable[pb.NodeAllocation]) -> dict[str, int]:
+    return {share.node: len(share.gpu_indices) for share in shares}
 
 
 def _as_sets(shares: Iterable[pb.NodeAllocation]) -> set[tuple[str, frozenset[int]]]:

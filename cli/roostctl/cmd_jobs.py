@@ -43,6 +43,7 @@ def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | 
     """List the jobs that ask for GPUs.
 
     Shows their state, their place and why they wait.
+    A place is busy while the job waits in Slurm for GPUs that others hold.
     LINKS is the link score of a job's GPUs and the best that any set of this size could have.
     """
     with options.connect() as operator:
@@ -73,7 +74,7 @@ def _row(job: pb.Job) -> tuple[Cell, ...]:
         str(job.gpu_count),
         duration(job.waited_s),
         links(job),
-        place(job.allocated or job.planned),
+        where(job),
         reason(job),
     )
 
@@ -113,6 +114,21 @@ def place(shares: Sequence[pb.NodeAllocation]) -> str:
         by_indices.setdefault(tuple(sorted(share.gpu_indices)), []).append(share.node)
     groups = (f"{node_list(nodes)}:{index_list(key)}" for key, nodes in by_indices.items())
     return " ".join(groups) or ABSENT
+
+
+def where(job: pb.Job) -> str:
+    """Format the GPUs of a job: those that it has, waits for in Slurm, or is about to get."""
+    if job.allocated:
+        return place(job.allocated)
+    if job.HasField("standing"):
+        likely = ", likely" if job.standing.slurm_chooses_gpus else ""
+        return f"{place(job.standing.shares)} (busy{likely})"
+    return planned(job)
+
+
+def planned(job: pb.Job) -> str:
+    """Format the GPUs that were chosen for a job; "(likely)" where Slurm chooses them itself."""
+    return place(job.planned) + (" (likely)" if job.slurm_chooses_gpus else "")
 
 
 def reason(job: pb.Job) -> str:

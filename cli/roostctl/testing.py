@@ -321,6 +321,7 @@ def build_job(
     wait_left_s: float | None = None,
     link_scores: tuple[int, int] | None = None,
     user_id: int | None = 60001,
+    standing: pb.StandingPin | None = None,
 ) -> pb.Job:
     """Make a job.
 
@@ -334,6 +335,7 @@ def build_job(
         link_scores: its own and the best possible.
         user_id: by default one without a login name, so that goldens show the number; None: the
             daemon does not know the user.
+        standing: where it waits in Slurm.
     """
     planned = [pb.NodeAllocation(node=n, gpu_indices=i) for n, i in (shares or {}).items()]
     has_run = state in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_ENDED)
@@ -347,6 +349,7 @@ def build_job(
         waited_s=0.42 if has_run else 75.0,
         planned=planned,
         allocated=planned if has_run else [],
+        standing=standing,
     )
     if wait_left_s is not None:
         job.wait_left_s = wait_left_s

@@ -62,3 +62,43 @@ def test_features_are_shown_on_request_for_five_candidates(
     heads, *rows = run("explain", "1", "--features").stdout.splitlines()[-3:]
     assert heads.split() == ["INPUT", "#1", "#2", "#3", "#4", "#5"]
     assert [row.split()[2] for row in rows] == ["0.000", "-"]  # link_frac, tier_frac
+
+
+def build_pin(**fields: object) -> pb.StandingPin:
+    shares = [pb.NodeAllocation(node="n1", gpu_indices=[4, 5])]
+    return pb.StandingPin(shares=shares, age_s=75.0, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("pin", "text"),
+    [
+        (
+            build_pin(start_left_s=600.0),
+            "It waits in Slurm since 1 m 15 s, on n1:4-5. By the time limits of the jobs there it"
+            " starts in 10 m 00 s at the latest.",
+        ),
+        (build_pin(), "on n1:4-5. A job there has no time limit: the start is not known."),
+        (build_pin(is_preempting=True), "on n1:4-5. Slurm is to stop the jobs there."),
+        (
+            build_pin(slurm_chooses_gpus=True, start_left_s=0.0),
+            "on n1: Slurm chooses the GPUs, likely n1:4-5. By",
+        ),
+    ],
+)
+def test_a_job_with_a_standing_pin_says_where_it_waits_and_until_when(
+    operator: FakeOperator, run: Run, pin: pb.StandingPin, text: str
+) -> None:
+    job = build_job("1", pb.JOB_STATE_WAITING, reason="is next.", wait_left_s=600.0, standing=pin)
+    told = " ".join(explained(run, operator, job, pb.Explanation()).split())
+    assert text in told
+    assert "Why: it is next." in told
+    assert "It will be decided" not in told
+
+
+def test_gpus_that_slurm_chooses_are_called_likely(operator: FakeOperator, run: Run) -> None:
+    job = build_job("1", shares={"n1": [0], "n2": [3]})
+    job.slurm_chooses_gpus = True
+    found = pb.Explanation(policy="heuristic", candidates=[build_candidate(["n1"], [0], 1.0, 0)])
+    text = explained(run, operator, job, found)
+    assert "Chosen     n1:0 n2:3 (likely)" in text
+    assert "GPUs       Slurm chooses them on these nodes" in text

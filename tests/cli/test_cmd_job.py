@@ -46,3 +46,20 @@ def test_an_allocation_of_other_gpus_is_marked() -> None:
     assert allocated(job).plain == "n1:0,2 (not as planned)"
     del job.planned[:]
     assert allocated(job).plain == "n1:0,2"  # without a plan there is nothing to compare
+
+
+def test_of_gpus_that_slurm_chooses_the_number_on_each_node_was_planned() -> None:
+    job = build_job("1", shares={"n1": [0, 1]})
+    job.slurm_chooses_gpus = True
+    job.allocated[0].gpu_indices[:] = [0, 2]
+    assert allocated(job).plain == "n1:0,2 (as planned)"
+    job.allocated[0].gpu_indices[:] = [0, 2, 3]
+    assert allocated(job).plain == "n1:0,2-3 (not as planned)"
+
+
+def test_the_gpus_for_which_a_job_waits_in_slurm_are_shown(
+    operator: FakeOperator, run: Run
+) -> None:
+    pin = pb.StandingPin(shares=[pb.NodeAllocation(node="n1", gpu_indices=[4, 5])])
+    operator.add_job(build_job("1", pb.JOB_STATE_WAITING, standing=pin))
+    assert fact(run("job", "1").stdout, "Waits for") == "n1:4-5 (busy)"

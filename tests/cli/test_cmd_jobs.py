@@ -3,7 +3,7 @@
 from tests.cli.conftest import Run
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.cmd_jobs import links, place, reason, state, user
+from roostctl.cmd_jobs import links, place, reason, state, user, where
 from roostctl.testing import FakeOperator, build_job
 
 
@@ -46,3 +46,21 @@ def test_ended_jobs_are_listed_with_all_only(cluster: FakeOperator, run: Run) ->
     assert run("jobs", "--all").stdout.splitlines()[-1] == (
         "5 jobs: 1 running, 1 waiting, 1 let go, 1 placing, 1 ended."
     )
+
+
+def test_the_place_of_a_job_that_waits_in_slurm_is_busy() -> None:
+    shares = [pb.NodeAllocation(node="n1", gpu_indices=[0, 1])]
+    pin = pb.StandingPin(shares=shares)
+    waits = build_job("1", pb.JOB_STATE_WAITING, standing=pin)
+    assert where(waits) == "n1:0-1 (busy)"
+    waits.standing.slurm_chooses_gpus = True
+    assert where(waits) == "n1:0-1 (busy, likely)"
+
+
+def test_a_place_of_which_slurm_chooses_the_gpus_is_likely_until_the_job_runs() -> None:
+    job = build_job("1", pb.JOB_STATE_PLACING, shares={"n1": [0, 1]})
+    assert where(job) == "n1:0-1"
+    job.slurm_chooses_gpus = True
+    assert where(job) == "n1:0-1 (likely)"
+    job.allocated.add(node="n1", gpu_indices=[2, 3])
+    assert where(job) == "n1:2-3"

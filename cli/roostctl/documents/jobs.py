@@ -13,6 +13,16 @@ class AllocationDocument(TypedDict):
     gpu_indices: list[int]
 
 
+class StandingPinDocument(TypedDict):
+    """The GPUs for which a job waits in Slurm while other jobs hold them."""
+
+    shares: list[AllocationDocument]
+    slurm_chooses_gpus: bool
+    age_s: float | None
+    start_left_s: float | None
+    is_preempting: bool
+
+
 class JobDocument(TypedDict):
     """One job."""
 
@@ -28,6 +38,8 @@ class JobDocument(TypedDict):
     allocated: list[AllocationDocument]
     link_score: int | None
     best_link_score: int | None
+    slurm_chooses_gpus: bool
+    standing: StandingPinDocument | None
 
 
 class JobsDocument(TypedDict):
@@ -59,6 +71,18 @@ def job_document(job: pb.Job) -> JobDocument:
         "allocated": [_allocation_document(share) for share in job.allocated],
         "link_score": whole(job, "link_score"),
         "best_link_score": whole(job, "best_link_score"),
+        "slurm_chooses_gpus": job.slurm_chooses_gpus,
+        "standing": _standing_document(job.standing) if job.HasField("standing") else None,
+    }
+
+
+def _standing_document(pin: pb.StandingPin) -> StandingPinDocument:
+    return {
+        "shares": [_allocation_document(share) for share in pin.shares],
+        "slurm_chooses_gpus": pin.slurm_chooses_gpus,
+        "age_s": finite(pin.age_s),
+        "start_left_s": real(pin, "start_left_s"),
+        "is_preempting": pin.is_preempting,
     }
 
 

@@ -13,6 +13,9 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
         counts[record.state] += 1
     for name, count in counts.items():
         metrics.jobs.labels(name).set(count)
+    records = [record for _, record in state.engine.records()]
+    metrics.standing_pins.set(sum(record.standing is not None for record in records))
+    metrics.held_back.set(state.held_back_count)
     cluster = state.engine.cluster
     free = cluster.free_count()
     total = int(cluster.gpu_count[: len(cluster)][cluster.usable[: len(cluster)]].sum())

@@ -215,6 +215,8 @@ class SlurmWatch:
         self._update_owners()
         self._update_unmanaged(reader, before)
         self._update_comments()
+        held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
+        self._state.held_back_count = len(held_back)
         self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)

@@ -52,7 +52,7 @@ class Metrics:
         """Add the requests to Slurm and their outcomes."""
         self.pins = self._counter(
             "pins",
-            "Placements carried out in Slurm, by outcome: pinned, refused, gone",
+            "Placements carried out in Slurm, by outcome: pinned, standing, refused, gone",
             ["outcome"],
         )
         self.pin_s = self._histogram("pin", "Time that Slurm took to accept a pin")
@@ -83,6 +83,12 @@ class Metrics:
     def _add_levels(self) -> None:
         """Add the present numbers of jobs, nodes, GPUs and queued events."""
         self.jobs = self._gauge("jobs", "Jobs by state", ["state"])
+        self.standing_pins = self._gauge(
+            "standing_pins", "Jobs that wait in Slurm for GPUs that other jobs hold"
+        )
+        self.held_back = self._gauge(
+            "jobs_held_back", "Waiting jobs that one of Slurm's own rules holds back"
+        )
         self.nodes = self._gauge("nodes", "Nodes that Slurm names")
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
         self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")

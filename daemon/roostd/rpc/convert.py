@@ -1,6 +1,7 @@
 """The engine's view in the words of operator.proto. No decisions, no I/O."""
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
 from roost_engine.domain.actions import Decision, Exclusions, Place
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
-from roost_engine.job_record import JobRecord, JobState, KnownJob
+from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
 from roost_engine.plugins import HEURISTICS
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
@@ -252,10 +253,24 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
         decision = place.decision.get()
         message.link_score = int(decision.link_scores[0])
         message.best_link_score = decision.best_link_score
-    until_s = record.until_s if isinstance(record, JobRecord) else None
-    if record.state is JobState.WAITING and until_s is not None:
-        message.wait_left_s = max(until_s - now_s, 0.0)
+        message.slurm_chooses_gpus = not place.placement.is_exact
+    if isinstance(record, JobRecord) and record.state is JobState.WAITING:
+        if record.until_s is not None:
+            message.wait_left_s = max(record.until_s - now_s, 0.0)
+        if record.standing is not None:
+            message.standing.CopyFrom(_standing(record.standing, now_s))
     return message
+
+
+def _standing(pin: StandingPin, now_s: float) -> pb.StandingPin:
+    is_bounded = pin.start_s < inf
+    return pb.StandingPin(
+        shares=_planned(pin.placement),
+        slurm_chooses_gpus=not pin.placement.is_exact,
+        age_s=max(now_s - pin.decision.get().at_s, 0.0),
+        start_left_s=max(pin.start_s - now_s, 0.0) if is_bounded else None,
+        is_preempting=pin.is_preempting,
+    )
 
 
 def _why_not_roost_s(record: KnownJob, left: UnmanagedJob | None, *, is_planned: bool) -> str:

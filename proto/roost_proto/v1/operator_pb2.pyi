@@ -589,6 +589,8 @@ class Job(_message.Message):
     LINK_SCORE_FIELD_NUMBER: _builtins.int
     BEST_LINK_SCORE_FIELD_NUMBER: _builtins.int
     WAIT_LEFT_S_FIELD_NUMBER: _builtins.int
+    STANDING_FIELD_NUMBER: _builtins.int
+    SLURM_CHOOSES_GPUS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """"123", or "123_7" for task 7 of an array."""
     user_id: _builtins.int
@@ -607,6 +609,8 @@ class Job(_message.Message):
     """Seconds until the job is decided at the latest; absent if it waits without a deadline, until
     something changes, or does not wait.
     """
+    slurm_chooses_gpus: _builtins.bool
+    """Only the nodes in `planned` were chosen: Slurm chooses the GPUs there, likely the ones given."""
     @_builtins.property
     def planned(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
         """The placement that roostd chose; empty before the choice."""
@@ -614,6 +618,10 @@ class Job(_message.Message):
     @_builtins.property
     def allocated(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
         """The GPUs that Slurm allocated; empty before the job runs."""
+
+    @_builtins.property
+    def standing(self) -> Global___StandingPin:
+        """Where the job waits in Slurm, by a standing pin; absent for a job under a lease."""
 
     def __init__(
         self,
@@ -630,10 +638,12 @@ class Job(_message.Message):
         link_score: _builtins.int | None = ...,
         best_link_score: _builtins.int | None = ...,
         wait_left_s: _builtins.float | None = ...,
+        standing: Global___StandingPin | None = ...,
+        slurm_chooses_gpus: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "standing", b"standing", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "slurm_chooses_gpus", b"slurm_chooses_gpus", "standing", b"standing", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_link_score: _TypeAlias = _typing.Literal["best_link_score"]  # noqa: Y015
     _WhichOneofArgType__best_link_score: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score"]  # noqa: Y015
@@ -653,6 +663,48 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__wait_left_s) -> _WhichOneofReturnType__wait_left_s | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class StandingPin(_message.Message):
+    """The GPUs for which a job waits in Slurm while other jobs hold them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARES_FIELD_NUMBER: _builtins.int
+    SLURM_CHOOSES_GPUS_FIELD_NUMBER: _builtins.int
+    AGE_S_FIELD_NUMBER: _builtins.int
+    START_LEFT_S_FIELD_NUMBER: _builtins.int
+    IS_PREEMPTING_FIELD_NUMBER: _builtins.int
+    slurm_chooses_gpus: _builtins.bool
+    """Only the nodes were chosen: Slurm chooses the GPUs there, likely the ones given."""
+    age_s: _builtins.float
+    """Seconds since these GPUs were chosen."""
+    start_left_s: _builtins.float
+    """Seconds until they are free at the latest, by the time limits of the jobs there; absent where
+    one of these has no limit.
+    """
+    is_preempting: _builtins.bool
+    """Slurm is to stop the jobs that hold them."""
+    @_builtins.property
+    def shares(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]: ...
+    def __init__(
+        self,
+        *,
+        shares: _abc.Iterable[Global___NodeAllocation] | None = ...,
+        slurm_chooses_gpus: _builtins.bool = ...,
+        age_s: _builtins.float = ...,
+        start_left_s: _builtins.float | None = ...,
+        is_preempting: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_start_left_s", b"_start_left_s", "start_left_s", b"start_left_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_start_left_s", b"_start_left_s", "age_s", b"age_s", "is_preempting", b"is_preempting", "shares", b"shares", "slurm_chooses_gpus", b"slurm_chooses_gpus", "start_left_s", b"start_left_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__start_left_s: _TypeAlias = _typing.Literal["start_left_s"]  # noqa: Y015
+    _WhichOneofArgType__start_left_s: _TypeAlias = _typing.Literal["_start_left_s", b"_start_left_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start_left_s) -> _WhichOneofReturnType__start_left_s | None: ...
+
+Global___StandingPin: _TypeAlias = StandingPin  # noqa: Y015
 
 @_typing.final
 class ExplainJobRequest(_message.Message):

@@ -32,3 +32,18 @@ def test_a_deadline_that_is_due_now_is_zero_and_no_deadline_is_null() -> None:
 
 def test_root_is_user_zero() -> None:
     assert job_document(build_job("1", user_id=0))["user_id"] == 0
+
+
+def test_a_standing_pin_without_an_expected_start_has_null_there() -> None:
+    pin = pb.StandingPin(
+        shares=[pb.NodeAllocation(node="n1", gpu_indices=[4])], age_s=3.0, is_preempting=True
+    )
+    document = job_document(build_job("1", pb.JOB_STATE_WAITING, standing=pin))
+    assert document["standing"] == {
+        "shares": [{"node": "n1", "gpu_indices": [4]}],
+        "slurm_chooses_gpus": False,
+        "age_s": 3.0,
+        "start_left_s": None,
+        "is_preempting": True,
+    }
+    assert job_document(build_job("1"))["standing"] is None

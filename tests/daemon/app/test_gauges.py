@@ -6,6 +6,8 @@ from tests.daemon.app.parts import Parts, no_disk
 
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, NodeName
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roostd.app.gauges import set_gauges, status_line
 from roostd.ops.metrics import Metrics
@@ -86,3 +88,17 @@ def test_the_status_line_counts_jobs_and_tells_every_fault() -> None:
 
     parts.state.slurm_fault, parts.state.journal_fault = "no answer", "disk full"
     assert status_line(parts.state) == "2 jobs wait, 1 placed; no answer; disk full"
+
+
+def test_jobs_that_wait_in_slurm_and_jobs_that_its_rules_hold_back_are_counted() -> None:
+    parts = Parts("n1")
+    gauges = Gauges(parts)
+    assert [gauges.value("standing_pins"), gauges.value("jobs_held_back")] == [0, 0]
+    engine = parts.state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+    engine.step(NodeSeen(at_s=100.0, node=node("n1")))
+    for name in "123":
+        engine.step(JobQueued(at_s=100.0, job=job(name, gpus=8)))
+    shares = (share("n1", *range(8)),)
+    engine.step(JobStarted(at_s=101.0, job_id=JobId("1"), shares=shares))
+    parts.state.held_back_count = 4
+    assert [gauges.value("standing_pins"), gauges.value("jobs_held_back")] == [1, 4]

@@ -1,7 +1,7 @@
 """Looks at Slurm: events for the engine, leases to renew or to end, and what people may ask."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ from roost_engine.domain.events import JobQueued, NodeSeen, QuotasSeen
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
 from roost_slurm import spool
+from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
+from roost_slurm.versions import SlurmVersion
 from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
 from roostd.slurm.comment import JobComment
+from roostd.slurm.rules import SiteRules
 from roostd.state import Owner
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -211,3 +214,65 @@ async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_p
     event = site.parts.emitted[-1]
     assert isinstance(event, JobQueued)
     assert event.job.job_id == job_id
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        pytest.param(SlurmVersion(24, 11, 5), [(["1"], ["1", "2"])], id="24.11"),
+        pytest.param(SlurmVersion(22, 5, 8), [], id="22.05"),
+    ],
+)
+async def test_what_an_earlier_daemon_left_is_found_once_before_any_release(
+    tmp_path: Path, version: SlurmVersion, found: list[tuple[list[str], list[str]]]
+) -> None:
+    slurm = SlurmStandIn([node("n1")], now=lambda: 1_000.0, version=version, lease_s=None)
+    slurm.submit(gpus_per_node=8)
+    slurm.lease_s = 60
+    ids = [slurm.submit(gpus_per_node=2)[0] for _ in range(3)]
+    for job_id in ids[:2]:
+        slurm.update(job_id, StartTime="now")
+    slurm.update(
+        ids[0],
+        AdminComment="roost:lease was=TresPerNode:gres/gpu:2",
+        TresPerNode="gres/gpu:g1:1,gres/gpu:g2:1",
+        ReqNodeList="n1",
+    )
+    calls: list[object] = []
+
+    def adopt(pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
+        calls.append(([*pinned], [*eligible]))
+
+    parts = Parts(mode="shadow")
+    watch = SlurmWatch(
+        slurm,
+        parts.state,
+        Metrics(CollectorRegistry()),
+        parts.emitted.append,
+        lambda job_ids: calls.append(list(job_ids)),
+        tmp_path,
+        adopt,
+    )
+    await watch.first_poll()
+    await watch.first_poll()
+    names = {ids[0]: "1", ids[1]: "2"}
+    adopted = [
+        tuple([names[job_id] for job_id in part] for part in call)
+        for call in calls
+        if isinstance(call, tuple)
+    ]
+    assert adopted == found
+    # Not enforced here: only the pinned job, which would wait for two GPUs alone, is released.
+    released = [call for call in calls if isinstance(call, list)]
+    assert released == [ids[:1] if found else []] * 2
+    assert not found or isinstance(calls[0], tuple)
+
+
+async def test_jobs_that_slurms_rules_hold_back_are_counted(site: Site) -> None:
+    site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    assert site.state.held_back_count == 0
+    closed = Partition(name="main", state="DOWN")
+    site.slurm.site_rules = SiteRules(partitions={"main": closed})
+    await site.look()
+    assert site.state.held_back_count == 1

@@ -1,5 +1,7 @@
 """The engine's view in the words of operator.proto: jobs left to Slurm, waits, UUIDs, problems."""
 
+from dataclasses import replace
+
 import pytest
 from tests.daemon.rpc.probes import hello, sample
 from tests.daemon.rpc.served import ManualClock
@@ -211,3 +213,45 @@ def test_uuids_are_told_in_the_order_asked_or_not_at_all(state: DaemonState) -> 
     assert convert.uuids(state, N1, [3, 1]) == ["GPU-n1-3", "GPU-n1-1"]
     assert convert.uuids(state, N1, [3, 4]) == []
     assert convert.uuids(state, NodeName("n9"), [0]) == []
+
+
+def standing(state: DaemonState, end_s: float | None) -> pb.Job:
+    """A job that waits in Slurm since 100 s, at 130 s; the jobs on all GPUs end at `end_s`."""
+    state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+    state.engine.step(NodeSeen(at_s=100.0, node=node("n1", 4, cpu_count=8)))
+    shares = (share("n1", *range(4)),)
+    state.engine.step(JobStarted(at_s=100.0, job_id=NINE, shares=shares, end_s=end_s))
+    state.engine.step(JobQueued(at_s=100.0, job=job("1", gpus=2)))
+    assert isinstance(state.clock, ManualClock)
+    state.clock.at_s = 130.0
+    return convert.job(state, ONE)
+
+
+def test_a_job_with_a_standing_pin_tells_where_and_since_when_it_waits(state: DaemonState) -> None:
+    pin = standing(state, 400.0).standing
+    assert [(one.node, list(one.gpu_indices)) for one in pin.shares] == [("n1", [0, 1])]
+    assert (pin.age_s, pin.start_left_s) == (30.0, 270.0)
+    assert not pin.slurm_chooses_gpus
+    assert not pin.is_preempting
+
+
+def test_no_start_is_expected_after_a_job_without_a_time_limit(state: DaemonState) -> None:
+    told = standing(state, None)
+    assert told.HasField("standing")
+    assert not told.standing.HasField("start_left_s")
+
+
+def test_a_job_under_a_lease_has_no_standing_pin(state: DaemonState) -> None:
+    start(state, ONE, 0, 1)
+    assert not convert.job(state, ONE).HasField("standing")
+
+
+def test_gpus_that_slurm_chooses_itself_are_said_to_be_so(state: DaemonState) -> None:
+    standing(state, 400.0)
+    record = state.engine.record(ONE)
+    assert record.standing is not None
+    scattered = replace(record.standing.placement, gpu_indices=(), indices_by_node=((2, 3),))
+    record.standing = replace(record.standing, placement=scattered)
+    pin = convert.job(state, ONE).standing
+    assert pin.slurm_chooses_gpus
+    assert list(pin.shares[0].gpu_indices) == [2, 3]
