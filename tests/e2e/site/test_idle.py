@@ -10,6 +10,7 @@ from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, site
 
 from roost_demo.stack import Stack
 from roost_slurm.hostlist import expand
+from roost_slurm.testing.cluster_plan import PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 
@@ -19,6 +20,7 @@ LIMIT = 4  # GPUs that a user may have in the QoS "four"
 PIN_S = 0.6  # from a submission or an end to the start of the next job; 0.3 to 0.5 s measured
 FACTOR = 1.5
 TIMEOUT_S = 90.0
+CPUS_ALONE = 6  # of a job without GPUs; all jobs of the mixture together find enough CPUs
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,13 @@ class Job:
     run_s: int
     is_limited: bool = False
     takes_licence: bool = False
+    partition: str = "main"
 
     def options(self) -> list[str]:
-        gpus = [f"-N{self.node_count}", f"--gres=gpu:{self.gpus_per_node}", "-t", "1"]
+        gpus = f"--gres=gpu:{self.gpus_per_node}" if self.gpus_per_node else f"-c{CPUS_ALONE}"
+        where = [f"-N{self.node_count}", gpus, "-t", "1", "-p", self.partition]
         qos = ["-q", "four"] if self.is_limited else []
-        return [*gpus, *qos, *(["-L", "ansys"] if self.takes_licence else [])]
+        return [*where, *qos, *(["-L", "ansys"] if self.takes_licence else [])]
 
 
 MIXTURE = (
@@ -44,13 +48,22 @@ MIXTURE = (
     *(Job(BOB, 1, 1, 2, takes_licence=True) for _ in range(3)),
     *(Job(ALICE, 2, 2, 2) for _ in range(2)),
     *(Job(BOB, 1, 4, 2, is_limited=True) for _ in range(3)),
-    *(Job(ALICE, 1, (3, 1, 6)[i % 3], 2) for i in range(6)),
+    *(Job(ALICE, 1, (3, 1, 6)[i % 3], 2) for i in range(4)),
+    *(Job(BOB, 1, 2, 2, partition="side") for _ in range(2)),  # also of Roost, on the same nodes
+    *(Job(ALICE, 1, 2, 2, partition="outside") for _ in range(2)),  # Slurm's alone, same nodes
+    *(Job(BOB, 1, 0, 3) for _ in range(3)),
 )
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
-    with site(licenses="ansys:1", accounting=AccountingPlan(), priority=PriorityPlan()) as stack:
+    with site(
+        licenses="ansys:1",
+        accounting=AccountingPlan(),
+        priority=PriorityPlan(),
+        partitions=(PartitionPlan(), PartitionPlan(name="side"), PartitionPlan(name="outside")),
+        settings={"partitions": {"outside": {"mode": "off"}}},
+    ) as stack:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
         accounting.add_qos("four", MaxTRESPerUser=f"gres/gpu={LIMIT}")
