@@ -95,7 +95,7 @@ class SlurmWatch:
         at_s = self._state.clock.now_s()
         self._note_enforced()
         if self._reader is not None:
-            self._view = replace(self._view, requests={})
+            self._view = replace(self._view, requests={}, reads={})
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
         yield QuotasSeen(at_s=at_s, free=self._quotas)

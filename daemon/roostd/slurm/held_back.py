@@ -97,7 +97,7 @@ class HoldingBack:
         if by_rules is not None:
             return by_rules, self._at_s
         kin = _kin_of(job)
-        if _is_pinned(job) and reason_class(job.reason) is ReasonClass.LIMIT:
+        if is_pinned_comment(job.admin_comment) and reason_class(job.reason) is ReasonClass.LIMIT:
             is_known = earlier is not None and self._at_s < earlier.until_s
             if not is_known:
                 self._refusals[kin] = job.reason, self._at_s + RETRY_S
@@ -110,6 +110,7 @@ def _kin_of(job: QueuedJob) -> Kin:
     return job.user_id, job.account, job.qos, job.partition, job.licenses
 
 
-def _is_pinned(job: QueuedJob) -> bool:
-    stamp = parse_stamp(job.admin_comment)
+def is_pinned_comment(admin_comment: str) -> bool:
+    """Return whether an admin comment says that Roost has pinned the job."""
+    stamp = parse_stamp(admin_comment) if " was=" in admin_comment else None
     return stamp is not None and bool(stamp.was)

@@ -6,7 +6,7 @@ quota is counted from the queue dump that it is asked about.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from roost_engine.domain.model import NodeName, QuotaUse
@@ -42,6 +42,10 @@ class SiteRules:
     qos_traits: Mapping[str, QosTraits] = field(default_factory=dict)
     licenses: Mapping[str, License] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
+
+    def binds_like(self, other: "SiteRules") -> bool:
+        """Return whether the rules are the same as others, whenever both were read."""
+        return self is other or replace(other, read_epoch_s=self.read_epoch_s) == self
 
     @cached_property
     def _quotas(self) -> QuotaRules:

@@ -1,6 +1,7 @@
 """The events of a queue that changes between two polls."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
+from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.sync import QueueView, SiteView, diff, diff_nodes, view
 from roostd.testing.slurm_stand_in import SlurmStandIn
@@ -350,3 +352,66 @@ async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> 
     (event,) = await watcher.poll()
     assert isinstance(event, JobStarted)
     assert event.preempt_class == "partition:main"
+
+
+class CountingReader:
+    """A JobReader that counts what it reads."""
+
+    def __init__(self, reader: JobReader) -> None:
+        self._reader, self.count, self.traits = reader, 0, reader.traits
+        self.to_engine_s = reader.to_engine_s
+
+    def read(self, *asked: Any) -> Any:
+        self.count += 1
+        return self._reader.read(*asked)
+
+
+@pytest.fixture
+def counted(watcher: Watcher) -> CountingReader:
+    reader = CountingReader(watcher.reader)
+    watcher.reader = reader  # type: ignore[assignment]
+    return reader
+
+
+async def test_a_job_that_stays_as_it_is_is_read_once(
+    watcher: Watcher, counted: CountingReader
+) -> None:
+    snapshot_of = watcher.slurm.queue
+    watcher.slurm.submit(gpus=2)
+    snapshot = await snapshot_of()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    for _ in range(3):
+        await watcher.poll()
+    assert counted.count == 1
+
+
+async def _same(snapshot: QueueSnapshot) -> QueueSnapshot:
+    return snapshot
+
+
+async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    await watcher.poll()
+    aged = replace(snapshot, jobs=tuple(replace(job, priority=77) for job in snapshot.jobs))
+    watcher.slurm.queue = lambda: _same(aged)  # type: ignore[method-assign]
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobChanged)
+    assert event.job.priority == 77
+    held = replace(snapshot, jobs=tuple(replace(job, priority=0) for job in snapshot.jobs))
+    watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
+    await watcher.poll()
+    assert job_id in watcher.view.blocked
+
+
+async def test_other_rules_are_applied_at_the_next_poll(watcher: Watcher) -> None:
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    await watcher.poll()
+    rules = SiteRules(partitions={"main": Partition(name="main", tier=5)})
+    watcher.site = SiteView(rules=rules)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobChanged)
+    assert event.job.priority_tier == 5
