@@ -36,7 +36,7 @@ from roost_engine.domain.events import (
     TopologySeen,
 )
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, Placement
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, KnownJob, shares_of
 from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
@@ -158,6 +158,8 @@ class Engine:
         self._hand_over(at_s, actions)
         if table.clearing or self._preemption.has_migrations:
             self._preemption.advance(at_s, actions)
+        if (fixed := self._standing.final_head()) is not None:
+            self._has_cleared(fixed, at_s, actions)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
         for job_id, group in table.queue.end_pass():
@@ -224,31 +226,35 @@ class Engine:
         """Offer GPUs to the queued jobs in order."""
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self.config.patience_s
-        standing, reservation = self._standing, None
-        cleared, try_count, placed_count = standing.begin_pass(), 0, self.decision_count
-        self._reserved = reserved = cleared
+        standing, placed_count, try_count = self._standing, self.decision_count, 0
+        cleared, reservation = standing.begin_pass(at_s, actions)
+        reserved = cleared if reservation is None else cleared | reservation.nodes
+        self._reserved = reserved
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
-            if not self._is_blocked(group, reserved, placed_count):
+            is_fixed = standing.is_final and record.standing is not None
+            if is_fixed or not self._is_blocked(group, reserved, placed_count):
                 if try_count == self.config.window_count:
                     queue.postpone()
                     return
                 try_count += 1
                 if self._try(job_id, record, group, at_s, reserved, actions):
                     continue
-            is_head = standing.is_head(record, at_s)
-            if record.queued_s > impatient_s and not is_head:
-                continue
-            if self.config.passing is Passing.NOBODY:
-                self._reserved = EVERY_NODE
-                return
+            if standing.is_head(record, at_s) and reservation is None:
+                reservation = standing.pin_head(record, at_s, actions)
+            is_impatient = record.queued_s <= impatient_s
+            if is_impatient and self.config.passing is Passing.NOBODY:
+                self._reserved, reservation = EVERY_NODE, None
+                break
+            if is_impatient and reservation is None:
+                reservation = self._reserve(record.spec, at_s)
             if reservation is None:
-                reservation = self._reserve(record, is_head, at_s, actions)
-                self._reserved = reserved = cleared | reservation.nodes
+                continue
+            self._reserved = reserved = cleared | reservation.nodes
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
-            self._backfill(reservation.start_s, at_s, actions)
+            self._backfill(reservation.start_s, cleared, at_s, actions)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -260,17 +266,12 @@ class Engine:
         group.refresh_hints(self.cluster, self.policies.candidates)
         return group.is_blocked(reserved)
 
-    def _reserve(
-        self, record: JobRecord, is_head: bool, at_s: float, actions: list[Action]
-    ) -> Reservation:
-        if is_head:
-            pinned = self._standing.pin_head(record, at_s, actions)
-            if pinned is not None:
-                return pinned
-        job = record.spec
+    def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
-    def _backfill(self, start_s: float, at_s: float, actions: list[Action]) -> None:
+    def _backfill(
+        self, start_s: float, cleared: NodeSet, at_s: float, actions: list[Action]
+    ) -> None:
         """Place jobs on reserved nodes if their time limits end before the reservation starts."""
         for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
             record = self._table.jobs[job_id]
@@ -278,7 +279,7 @@ class Engine:
             if limit_s is not None and at_s + limit_s <= start_s:
                 found = group.last_failure
                 assert found is not None
-                is_done = self._try(job_id, record, group, at_s, NO_NODES, actions)
+                is_done = self._try(job_id, record, group, at_s, cleared, actions)
                 if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group. The reservation still blocks
                     # them, but for those that also end in time: they are offered next.
@@ -306,8 +307,12 @@ class Engine:
             self._table.wait_with(job_id, group, actions)
             return True
         group.forget()
-        if record.standing is not None and self._has_cleared(record, at_s, actions):
-            return True
+        if record.standing is not None:
+            if self._has_cleared(record, at_s, actions):
+                return True
+            if self._standing.is_final:  # it can start nowhere else
+                self._table.queue.defer(job_id)
+                return True
         candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
         if candidates:
             self._offer(job_id, record, candidates, at_s, actions)

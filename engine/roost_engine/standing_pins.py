@@ -9,6 +9,7 @@ Page: docs/design/0012-standing-pins.md.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
@@ -23,6 +24,7 @@ from roost_engine.preemption.displacement import find_capacity, holders
 from roost_engine.scoring.scorer import Scorer
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+_PINNED = (JobState.WAITING, JobState.CLEARING)  # also while Roost clears other GPUs for it
 PREEMPTOR_COUNT = 8  # searches for jobs that preempt, in one pass
 
 
@@ -34,23 +36,38 @@ class StandingPins:
     ) -> None:
         self._table, self._candidates = table, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
-        self.is_on, self._is_final = (
-            table.config.standing_pins,
-            table.config.standing_pins_are_final,
-        )
+        config = table.config
+        self.is_on = config.standing_pins
+        self.is_final = config.standing_pins and config.standing_pins_are_final
+        self._after_s = min(config.standing_pin_after_s, config.patience_s)
         self._head: JobId | None = None
-        self._awaited_head: JobId | None = None  # an alarm rings when it may be pinned
         self._is_head_found = False
+        self._next: tuple[float, JobId] = (inf, JobId(""))  # may be pinned first, and when
+        self._alarmed = self._next  # an alarm rings for it
+        self._unplaceable: tuple[JobId, int] | None = None  # had no place, by freed_count
         self._preemptors: dict[JobId, None] = {}
         self._failures: dict[JobId, int] = {}  # preemptors without enough victims, by freed_count
 
-    def begin_pass(self) -> NodeSet:
-        """Begin a pass. Returns the nodes that Slurm clears for jobs that preempt."""
-        self._is_head_found = False
+    def begin_pass(self, at_s: float, actions: list[Action]) -> tuple[NodeSet, Reservation | None]:
+        """Begin a pass.
+
+        Returns:
+            The nodes that Slurm clears for jobs that preempt, and the reservation of a job whose
+            pin is final: it has one until it starts, whichever job is the first in order by then.
+        """
+        self._is_head_found, self._next = False, (inf, JobId(""))
         self._preemptors = {
             job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
         }
-        return self._cleared_nodes()
+        return self._cleared_nodes(), self._final(at_s, actions) if self.is_final else None
+
+    def final_head(self) -> JobRecord | None:
+        """Return the job that waits by a final pin, if there is one."""
+        if not self.is_final or self._head is None:
+            return None
+        record = self._table.jobs.get(self._head)
+        is_waiting = record is not None and record.state is JobState.WAITING
+        return record if is_waiting and record is not None and record.standing else None
 
     def is_pinned_to(self, name: NodeName) -> bool:
         """Return whether a job waits in Slurm for GPUs of a node."""
@@ -58,22 +75,18 @@ class StandingPins:
         return any(pin is not None and name in pin.placement.nodes for pin in pins)
 
     def is_head(self, record: JobRecord, at_s: float) -> bool:
-        """Return whether a job without capacity is the first in order, and to be pinned by now.
+        """Return whether a job without capacity is the one to be pinned.
 
-        Asked in order, so that only the first one that is binding can be.
+        That is the first in order of the jobs that have waited long enough; asked in order.
         """
         if not self.is_on or not record.is_binding or self._is_head_found:
             return False
+        due_s = record.queued_s + self._after_s
+        if at_s < due_s:
+            self._next = min(self._next, (due_s, record.job_id))
+            return False
         self._is_head_found = True
-        if not self._is_final or record.standing is not None:
-            return True
-        if self._head not in (None, record.job_id) and self._pin_of(self._head) is not None:
-            return False  # one final pin at a time
-        due_s = record.queued_s + self._table.config.standing_pin_after_s
-        if at_s < due_s and self._awaited_head != record.job_id:
-            self._awaited_head = record.job_id
-            self._table.alarm(due_s, record.job_id)
-        return at_s >= due_s
+        return True
 
     def pin_head(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation | None:
         """Pin the first job in order without capacity to the GPUs where it runs soonest.
@@ -88,23 +101,53 @@ class StandingPins:
                 return Reservation(self._nodes([record.standing.placement]), at_s)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
-        pin, now = record.standing, self._table.cluster.freed_count
-        if pin is not None and self._is_final:
-            return self._final(record, pin, at_s, actions)
-        if pin is None or pin.freed_count != now or not self._is_possible(pin.placement):
-            pin = self._soonest(record, at_s)
-            if pin is None:
-                self._unpin_head(actions)
-                return None
-            pin = self._pin(record, pin, at_s, actions)
-        self._head = record.job_id
+        freed_count = self._table.cluster.freed_count
+        if record.standing is None and self._unplaceable == (record.job_id, freed_count):
+            return None
+        pin = self._renewed(record, at_s, actions)
+        if pin is None:
+            self._unplaceable = record.job_id, freed_count
+            self._unpin_head(actions)
+            return None
+        record.standing, self._head = pin, record.job_id
+        if self.is_final:
+            self._table.queue.defer(record.job_id)  # it can start nowhere else
         return Reservation(self._nodes([pin.placement]), pin.start_s)
 
-    def _final(
-        self, record: JobRecord, pin: StandingPin, at_s: float, actions: list[Action]
-    ) -> Reservation | None:
-        """Return the reservation of a final pin; release a job that lost its GPUs."""
+    def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
+        """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
+        pin, freed_count = record.standing, self._table.cluster.freed_count
+        if pin is not None and not self._is_possible(pin.placement):
+            pin = None
+        if pin is not None and pin.freed_count == freed_count:
+            return pin
+        ends = self._ends(at_s)
+        if pin is not None:
+            pin = self._foreseen(pin, ends, at_s)
+            ends = [
+                end
+                for end in ends
+                if end[0] < pin.start_s or (end[0] == pin.start_s and pin.placement.tier)
+            ]
+            if not self._suffice(record, ends, at_s):
+                return pin
+        found = self._soonest(record, ends, at_s)
+        if found is None or (pin is not None and not _is_better(found, pin)):
+            return pin
+        self._announce(record, found, actions)
+        return found
+
+    def _final(self, at_s: float, actions: list[Action]) -> Reservation | None:
+        """Return the reservation of a final pin; release its job if the GPUs are lost."""
+        record = self.final_head()
+        if record is None:
+            self._head = None
+            return None
+        pin = record.standing
+        assert pin is not None
         if self._is_possible(pin.placement):
+            if pin.freed_count != self._table.cluster.freed_count:
+                pin = record.standing = self._foreseen(pin, self._ends(at_s), at_s)
             return Reservation(self._nodes([pin.placement]), pin.start_s)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
@@ -114,8 +157,12 @@ class StandingPins:
 
     def end_pass(self, at_s: float, actions: list[Action]) -> None:
         """Pin jobs for which Slurm preempts, and unpin a job that is no longer the first."""
-        if self._head is not None and not self._is_head_found:
-            self._unpin_head(actions)
+        if not self._is_head_found:
+            if self._head is not None:
+                self._unpin_head(actions)
+            if self._next != self._alarmed and self._next[0] < inf:
+                self._alarmed = self._next
+                self._table.alarm(*self._next)
         blocked = self._table.queue.blocked_preemptors(PREEMPTOR_COUNT)
         for job_id in blocked:
             self._preempt(job_id, self._table.jobs[job_id], at_s, actions)
@@ -129,8 +176,10 @@ class StandingPins:
         self._table.release_to_slurm(job_id, record, why, at_s, actions)
         return True
 
-    def _soonest(self, record: JobRecord, at_s: float) -> StandingPin | None:
-        ends = self._ends(at_s)
+    def _soonest(
+        self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float
+    ) -> StandingPin | None:
+        """Return where a job fits once the fewest of these jobs have ended, if at all."""
         ids = [job_id for _, job_id in ends]
         found = self._find(record, ids, at_s)
         if found is None:
@@ -141,22 +190,27 @@ class StandingPins:
         start_s = max(end_s for end_s, _ in ends[:count])
         return self._choose(candidates, ids[:count], start_s, at_s)
 
-    def _pin(
-        self, record: JobRecord, pin: StandingPin, at_s: float, actions: list[Action]
+    def _foreseen(
+        self, pin: StandingPin, ends: Sequence[tuple[float, JobId]], at_s: float
     ) -> StandingPin:
-        """Pin a job, or leave it where it is if the new place is no better. Returns its pin."""
-        before = record.standing
-        if before is not None and self._is_possible(before.placement):
-            is_sooner = pin.start_s < before.start_s
-            is_closer = pin.placement.tier < before.placement.tier
-            if not (is_sooner or (is_closer and pin.start_s <= before.start_s)):
-                record.standing = StandingPin(
-                    placement=before.placement,
-                    decision=before.decision,
-                    start_s=before.start_s,
-                    freed_count=pin.freed_count,
-                )
-                return record.standing
+        """Return a pin with the start that the jobs which are left on its nodes allow."""
+        cluster, nodes = self._table.cluster, set(pin.placement.nodes)
+        end_of = {
+            job_id: end_s
+            for end_s, job_id in ends
+            if any(share.node in nodes for share in cluster.shares(job_id))
+        }
+        awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
+        start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
+        return replace(pin, start_s=start_s, freed_count=cluster.freed_count)
+
+    def _suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
+        """Return whether a job fits once all of these jobs have ended."""
+        cluster = self._table.cluster
+        with cluster.without([job_id for _, job_id in ends]):
+            return bool(self._candidates.propose(cluster, record.spec, NO_NODES, at_s))
+
+    def _announce(self, record: JobRecord, pin: StandingPin, actions: list[Action]) -> None:
         record.standing = pin
         actions.append(
             PinStanding(
@@ -169,7 +223,6 @@ class StandingPins:
         )
         until_s = pin.start_s if pin.start_s < inf else None
         self._table.wait(record.job_id, record, _reason(pin), until_s, actions)
-        return pin
 
     def _preempt(
         self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
@@ -185,14 +238,14 @@ class StandingPins:
                 self._failures.clear()
             self._failures[job_id] = freed_count
             return
-        if not self.is_on or self._is_final:
+        if not self.is_on or self.is_final:
             why = "Slurm may stop other jobs for it"
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
             return
         candidates, count = found
         give_up_s = at_s + self._table.config.stop_timeout_s
         pin = self._choose(candidates, ids[:count], at_s, at_s, give_up_s)
-        self._pin(record, pin, at_s, actions)
+        self._announce(record, pin, actions)
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
 
@@ -259,11 +312,11 @@ class StandingPins:
         return True
 
     def _unpin_head(self, actions: list[Action]) -> None:
-        if self._is_final:
+        if self.is_final:
             return
         job_id, self._head = self._head, None
         record = None if job_id is None else self._table.jobs.get(job_id)
-        if record is None or record.standing is None or record.state is not JobState.WAITING:
+        if record is None or record.standing is None or record.state not in _PINNED:
             return
         record.standing, record.reason = None, ""
         actions.append(Unpin(job_id=record.job_id))
@@ -297,6 +350,12 @@ class StandingPins:
             for share in cluster.shares(job_id)
             if share.node in cluster.index_of
         )
+
+
+def _is_better(one: StandingPin, other: StandingPin) -> bool:
+    """Return whether a pin starts sooner, or as soon and closer together."""
+    is_closer = one.placement.tier < other.placement.tier
+    return one.start_s < other.start_s or (is_closer and one.start_s <= other.start_s)
 
 
 def _reason(pin: StandingPin) -> str:

@@ -27,7 +27,7 @@ from roost_engine.testing.builders import (
     share,
 )
 
-ON = EngineConfig(standing_pins=True, stop_timeout_s=60.0)
+ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 
 
 def pins(actions: Iterable[Action]) -> dict[str, PinStanding]:
@@ -181,6 +181,49 @@ def test_a_job_without_a_known_end_is_awaited_last(make_harness: HarnessFactory)
     assert pins(harness.queue(job("3", gpus=8)))["3"].placement.nodes == ("b",)
 
 
+def test_a_job_is_pinned_once_it_has_waited_and_others_pass_until_then(
+    make_harness: HarnessFactory,
+) -> None:
+    patient = replace(ON, standing_pin_after_s=10.0)
+    harness = make_harness([node("a")], bridges(), config=patient)
+    run(harness, "1", 6, 100.0)
+    assert not pins(harness.queue(job("2", gpus=8)))
+    assert set(placed(harness.queue(job("3", time_limit_s=500.0)))) == {"3"}
+    assert set(pins(harness.advance(10.0))) == {"2"}
+    assert not placed(harness.queue(job("4", time_limit_s=600.0)))
+
+
+def test_the_patience_bounds_the_wait_before_the_pin(make_harness: HarnessFactory) -> None:
+    config = replace(ON, standing_pin_after_s=500.0, patience_s=20.0)
+    harness = make_harness([node("a")], bridges(), config=config)
+    run(harness, "1", 8, 100.0)
+    assert not pins(harness.queue(job("2")))
+    assert set(pins(harness.advance(20.0))) == {"2"}
+
+
+def test_the_first_of_the_jobs_that_have_waited_is_pinned(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")], bridges(), config=replace(ON, standing_pin_after_s=10.0))
+    run(harness, "1", 8, 100.0)
+    harness.queue(job("2", gpus=2))
+    harness.advance(5.0)
+    harness.queue(job("3", gpus=4, priority=7))
+    assert set(pins(harness.advance(10.0))) == {"2"}
+    actions = (*harness.advance(15.0), *harness.queue(job("4", gpus=1)))
+    assert (unpinned(actions), set(pins(actions))) == (["2"], {"3"})
+
+
+def test_lower_jobs_pass_until_the_time_that_is_left_when_holders_end_early(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a")], bridges(), config=ON)
+    run(harness, "1", 4, 100.0)
+    run(harness, "2", 3, 40.0)
+    harness.queue(job("3", gpus=8))
+    harness.end("1")  # the pin is due at 40 s now, no longer at 100 s
+    assert not placed(harness.queue(job("4", time_limit_s=90.0)))
+    assert set(placed(harness.queue(job("5", time_limit_s=30.0)))) == {"5"}
+
+
 # -- preemption by Slurm -----------------------------------------------------------------------
 
 
@@ -302,3 +345,23 @@ def test_a_job_that_preempts_is_handed_to_slurm_where_pins_are_final(
     harness = make_harness([node("a", 4)], bridges(4), config=FINAL)
     start_low(harness, "1", "a", 0, 1, 2, 3)
     assert "2" in let_go(harness.queue(preemptor("2")))
+
+
+def test_a_job_with_a_final_pin_is_placed_nowhere_else(final_pins: EngineHarness) -> None:
+    final_pins.queue(job("3", gpus=2))
+    final_pins.advance(10.0)
+    assert not placed(final_pins.end("1"))  # node a is free, and the pin is on node b
+    assert placed(final_pins.end("2"))["3"].nodes == ("b",)
+
+
+def test_no_job_takes_gpus_of_a_final_pin_though_a_more_urgent_one_waits(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a"), node("b")], bridges(), config=FINAL)
+    run(harness, "1", 8, 900.0)
+    run(harness, "2", 6, 100.0)
+    harness.queue(job("3", gpus=8))
+    harness.advance(10.0)  # pinned to node b
+    harness.queue(job("4", gpus=8, priority=7))
+    assert not placed(harness.queue(job("5", gpus=2, time_limit_s=300.0)))
+    assert set(placed(harness.queue(job("6", gpus=2, time_limit_s=80.0)))) == {"6"}

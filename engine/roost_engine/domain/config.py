@@ -32,8 +32,9 @@ class EngineConfig:
         standing_pins: whether a waiting job may be pinned to GPUs that are still busy: the first
             job in order without capacity is, and with it each job for which Slurm preempts.
         standing_pins_are_final: a release of Slurm accepts one pin a job and cannot take it back.
-            Then a job is pinned so only after it has waited, one at a time, and stays where it is.
-        standing_pin_after_s: how long, where pins are final.
+            Then a pinned job stays where it is, and no other one is pinned until it has started.
+        standing_pin_after_s: how long a job waits before it may be pinned so for lack of capacity;
+            `patience_s` where that is shorter.
     """
 
     passing: Passing = Passing.EASY

@@ -116,10 +116,17 @@ class Composition:
         return policies
 
     def engine_config(self, default: EngineConfig) -> EngineConfig:
-        """Return the engine's numbers, with those that define the policy."""
+        """Return the engine's numbers, with those that define the policy.
+
+        A policy whose first job has nodes reserved at once is plain Slurm, or a scheduler in its
+        place: there no job is pinned by Roost.
+        """
         gate = gate_part(self.gate)
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
-        return replace(default, patience_s=patience_s, passing=gate.passing)
+        is_pinned = default.standing_pins and gate.patience_s != 0.0
+        return replace(
+            default, patience_s=patience_s, passing=gate.passing, standing_pins=is_pinned
+        )
 
 
 # The six baselines of TopDRL's evaluation are not published; these are the best documented ones,

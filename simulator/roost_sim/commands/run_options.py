@@ -14,6 +14,7 @@ from roost_sim.commands.inputs import measured_span, read_workload, workload_opt
 from roost_sim.commands.option_numbers import FiniteRange
 from roost_sim.commands.world_options import world_options
 from roost_sim.figures.metrics import Span
+from roost_sim.runs.mechanism import Mechanism
 from roost_sim.runs.simulation import Run
 from roost_sim.worlds.world_spec import WorldSpec
 
@@ -34,6 +35,21 @@ _ENGINE_OPTIONS = (
         show_default=True,
         help="After waiting so long a job has nodes reserved; for gates that are patient.",
     ),
+    click.option(
+        "--mechanism",
+        type=click.Choice([mechanism.value for mechanism in Mechanism]),
+        default=Mechanism.LEASE.value,
+        show_default=True,
+        help="How jobs wait in Slurm: under leases; the next one pinned to busy GPUs, once (before "
+        "24.11); or pinned, and moved to a sooner place.",
+    ),
+    click.option(
+        "--pin-after-s",
+        type=FiniteRange(0),
+        default=EngineConfig().standing_pin_after_s,
+        show_default=True,
+        help="After waiting so long a job may be pinned to busy GPUs.",
+    ),
 )
 
 
@@ -49,6 +65,8 @@ class RunOptions:
     world: WorldSpec
     start_delay_s: float
     patience_s: float
+    mechanism: Mechanism = Mechanism.LEASE
+    pin_after_s: float = EngineConfig().standing_pin_after_s
 
     def read(self, policy: Composition, load: float | None = None, seed: int = 0) -> Run:
         """Read the trace and the cluster.
@@ -67,7 +85,9 @@ class RunOptions:
             seed=seed,
             start_delay_s=self.start_delay_s,
             span=self.span,
-            engine_config=EngineConfig(patience_s=self.patience_s),
+            engine_config=self.mechanism.engine_config(
+                EngineConfig(patience_s=self.patience_s, standing_pin_after_s=self.pin_after_s)
+            ),
         )
 
 
@@ -86,6 +106,8 @@ def run_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         world: WorldSpec,
         start_delay_s: float,
         patience_s: float,
+        mechanism: str,
+        pin_after_s: float,
         **others: object,
     ) -> _Result:
         options = RunOptions(
@@ -97,6 +119,8 @@ def run_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             world=world,
             start_delay_s=start_delay_s,
             patience_s=patience_s,
+            mechanism=Mechanism(mechanism),
+            pin_after_s=pin_after_s,
         )
         return command(*args, options=options, **others)
 

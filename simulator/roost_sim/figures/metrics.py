@@ -18,6 +18,7 @@ from roost_sim.figures.occupancy import Holds, occupancy_of
 from roost_sim.figures.outcome import JobResult, Outcome
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")
+LARGE_GPUS = 8  # jobs of a whole node or more, for which a busy cluster has to be cleared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +69,18 @@ class Metrics:
         avg_comm_s: mean exposed communication of a measured job; None: the speed model has none.
         comm_share: GPU-seconds of it over GPU-seconds run, of the measured jobs, 0..1.
         fairness: finish-time fairness of the measured jobs.
+        large_p99_queue_s: the 99th percentile of queueing of the measured jobs with LARGE_GPUS or
+            more.
         preemptions: how often jobs were preempted and started again.
         tier_counts: placements on one node, in one rack, across racks.
         link_frac: mean of a placement's link score over that of the same shape on idle nodes,
             0..1; over placements that have links.
         decisions: placements decided, of all jobs.
         decision_p50_ms, decision_p99_ms: wall time of one decision.
+        pins_per_job: how often Slurm was asked to change the request of a job, per job that
+            arrived; see Outcome.
+        updates_per_s: the same per second of the makespan.
+        standing_pins: the standing pins among these.
         bound_avg_jct_s: lower bound of avg_jct_s of the measured jobs over all schedules.
         left_out: (reason, number of jobs), most first.
     """
@@ -86,6 +93,7 @@ class Metrics:
     p95_jct_s: float | None
     p99_jct_s: float | None
     avg_queue_s: float | None
+    large_p99_queue_s: float | None
     makespan_s: float | None
     occupancy: float | None
     occupancy_loss: float | None
@@ -98,6 +106,9 @@ class Metrics:
     decisions: int
     decision_p50_ms: float | None
     decision_p99_ms: float | None
+    pins_per_job: float | None
+    updates_per_s: float | None
+    standing_pins: int
     bound_avg_jct_s: float | None
     left_out: tuple[tuple[str, int], ...]
 
@@ -134,6 +145,7 @@ def measure(
     tiers = [job.tier for job in outcome.jobs]
     held = Holds.of_jobs(outcome.jobs) if holds is None else holds
     used = occupancy_of(outcome.jobs, held, cluster_gpu_count)
+    makespan_s = _makespan_s(outcome.jobs)
     waited = communication_of(measured, compute_frac, restart_s)
     return Metrics(
         jobs=len(outcome.jobs),
@@ -144,7 +156,10 @@ def measure(
         p95_jct_s=_percentile(jct_s, 95),
         p99_jct_s=_percentile(jct_s, 99),
         avg_queue_s=_mean([_queue_s(job) for job in measured]),
-        makespan_s=_makespan_s(outcome.jobs),
+        large_p99_queue_s=_percentile(
+            [_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99
+        ),
+        makespan_s=makespan_s,
         occupancy=None if used is None else used.held_frac,
         occupancy_loss=None if used is None else used.lost_frac,
         avg_comm_s=None if waited is None else waited.mean_s,
@@ -156,6 +171,9 @@ def measure(
         decisions=len(decision_ms),
         decision_p50_ms=_percentile(decision_ms, 50),
         decision_p99_ms=_percentile(decision_ms, 99),
+        pins_per_job=outcome.update_count / len(outcome.jobs) if outcome.jobs else None,
+        updates_per_s=outcome.update_count / makespan_s if makespan_s else None,
+        standing_pins=outcome.standing_count,
         bound_avg_jct_s=_bound_s(measured, cluster_gpu_count),
         left_out=_left_out(outcome.jobs),
     )

@@ -43,8 +43,13 @@ class Outcome:
         jobs: in order of arrival.
         event_count: events fed to the engine, including those that describe the cluster.
         decision_s: wall time of each decision: the time of the step over the jobs that it placed.
+        update_count: how often Slurm was asked to change the request of a job: a pin, a standing
+            pin or the end of one. Renewed leases are not counted.
+        standing_count: the standing pins among them.
     """
 
     jobs: tuple[JobResult, ...]
     event_count: int
     decision_s: tuple[float, ...]
+    update_count: int = 0
+    standing_count: int = 0

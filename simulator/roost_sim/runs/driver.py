@@ -92,7 +92,7 @@ class Driver:
         engine: configured, without jobs.
         world: how fast jobs run.
         start_delay_s: time that Slurm needs from a decision to the start; below the engine's
-            start_timeout_s.
+            start_timeout_s. None passes for a job that waits in Slurm for just these GPUs.
         restart_s: (job, GPUs) to seconds that a preempted job needs before it makes progress again.
         reports_speed: whether the speed of jobs is reported to the engine; only some policies need
             it.
@@ -117,7 +117,10 @@ class Driver:
     _unreported: dict[JobId, None] = field(default_factory=dict)
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
+    _standing: dict[JobId, Placement] = field(default_factory=dict)
     _event_count: int = 0
+    _update_count: int = 0
+    _standing_count: int = 0
     _wake_s: float = inf
     _now_s: float = 0.0
 
@@ -170,6 +173,8 @@ class Driver:
             jobs=tuple(self._results),
             event_count=self._event_count,
             decision_s=tuple(self._decision_s),
+            update_count=self._update_count,
+            standing_count=self._standing_count,
         )
 
     # -- what happens to jobs --------------------------------------------------------------
@@ -330,13 +335,18 @@ class Driver:
                     placed.append(self._note_placement(action))
                 case WakeAt():
                     self._wake_s = action.at_s
-                case Wait() | PinStanding() | Unpin():
-                    pass  # the engine places a pinned job itself when its GPUs come free
+                case PinStanding():
+                    self._standing[action.job_id] = action.placement
+                    self._update_count += 1
+                    self._standing_count += 1
+                case Unpin() | Wait():
+                    self._end_standing(action.job_id)
                 case Preempt():
                     stopped.append(action.job_id)
                 case PolicyFailed():
                     raise SimError(f"the {action.slot} {action.policy} failed: {action.reason}")
                 case LetGo():
+                    self._end_standing(action.job_id)
                     self._active.pop(action.job_id).result.left_out = action.reason
                     del self.progress.jobs[action.job_id]
                 case _:
@@ -368,9 +378,18 @@ class Driver:
         result.link_score, result.best_link_score = link_score, best_link_score
         return job
 
+    def _end_standing(self, job_id: JobId) -> None:
+        """Give up the standing pin of a job, if it has one and the engine no longer wants it."""
+        if job_id in self._standing and self.engine.record(job_id).standing is None:
+            del self._standing[job_id]
+            self._update_count += 1
+
     def _start_all(self, placed: list[_Job], at_s: float) -> None:
         for job in placed:
-            if not self.start_delay_s:
+            pinned = self._standing.pop(job.result.job_id, None)
+            is_waiting_there = pinned is not None and pinned == job.placement
+            self._update_count += not is_waiting_there
+            if not self.start_delay_s or is_waiting_there:
                 self._start(job, at_s)
                 continue
             job.due = next(self._numbers)

@@ -38,4 +38,9 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "placed_node": figures.tier_counts[0],
         "placed_rack": figures.tier_counts[1],
         "placed_across_racks": figures.tier_counts[2],
+        "mechanism": report.mechanism.value,
+        "large_p99_queue_s": figures.large_p99_queue_s,
+        "pins_per_job": figures.pins_per_job,
+        "updates_per_s": figures.updates_per_s,
+        "standing_pins": figures.standing_pins,
     }

@@ -20,6 +20,7 @@ from roost_sim.information.predictions import JobKind, Predictions
 from roost_sim.information.profile_speeds import named_models
 from roost_sim.information.progress import ProgressTable
 from roost_sim.runs.driver import Driver, HoldObserver
+from roost_sim.runs.mechanism import Mechanism
 from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
@@ -66,12 +67,14 @@ class Report:
     Attributes:
         regime: what the policy knew about run times.
         wall_s: wall time of the simulation without reading files.
+        mechanism: how waiting jobs were kept in Slurm.
     """
 
     outcome: Outcome
     metrics: Metrics
     regime: Regime
     wall_s: float
+    mechanism: Mechanism
 
 
 @contextmanager
@@ -95,10 +98,10 @@ def simulate(run: Run) -> Report:
     began_s = time.perf_counter()
     trace, cluster, holds = run.trace, run.cluster, Holds()
     built = run.world.build(cluster, trace, run.seed)
-    regime = _regime(run)
+    config, regime = _engine_config(run), _regime(run)
     information = _information(run, built, regime)
     driver = Driver(
-        Engine(_engine_config(run), run.policy.build(information)),
+        Engine(config, run.policy.build(information)),
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
@@ -114,7 +117,7 @@ def simulate(run: Run) -> Report:
         PARTITION,
         models,
         run.policy.shapes_by_job(information),
-        information.limits() if run.policy.asks_limits else None,
+        information.limits() if run.policy.asks_limits or config.standing_pins else None,
     )
     outcome = driver.run(introduce(cluster), jobs)
     metrics = measure(
@@ -126,7 +129,13 @@ def simulate(run: Run) -> Report:
         restart_s=built.restart_s,
     )
     wall_s = time.perf_counter() - began_s
-    return Report(outcome=outcome, metrics=metrics, regime=regime, wall_s=wall_s)
+    return Report(
+        outcome=outcome,
+        metrics=metrics,
+        regime=regime,
+        wall_s=wall_s,
+        mechanism=Mechanism.of(config),
+    )
 
 
 def _engine_config(run: Run) -> EngineConfig:
@@ -135,8 +144,13 @@ def _engine_config(run: Run) -> EngineConfig:
 
 
 def _regime(run: Run) -> Regime:
-    """What the policy knows about run times: an oracle only as much as the fidelity allows."""
+    """What the run knows about run times: an oracle only as much as the fidelity allows.
+
+    A standing pin is chosen by the time limits of the running jobs.
+    """
     listed = run.policy.regime
+    if listed is Regime.NONE and _engine_config(run).standing_pins:
+        return Regime.LIMIT
     return run.world.fidelity.durations if listed is Regime.ORACLE else listed
 
 

@@ -20,6 +20,7 @@ class Summary:
 
     Attributes:
         regime: what it knew about run times.
+        mechanism: how its waiting jobs were kept in Slurm.
         seeds: the seeds that it finished.
         metrics: by key of the run's JSON object, and TIMES_BOUND: avg_jct_s over its bound. None:
             no seed has the figure.
@@ -29,6 +30,7 @@ class Summary:
     policy: str
     load: float | None
     regime: str
+    mechanism: str
     seeds: tuple[int, ...]
     baseline: str
     metrics: Mapping[str, SeedMean | None]
@@ -97,6 +99,7 @@ def _summary(runs: Mapping[int, Done], baseline_runs: Mapping[int, Done], baseli
         policy=run.case.policy,
         load=run.case.load,
         regime=str(run.document["regime"]),
+        mechanism=str(run.document["mechanism"]),
         seeds=tuple(own),
         baseline=baseline,
         metrics={name: _mean(name, own) for name in names},
@@ -144,6 +147,7 @@ def _summary_document(summary: Summary) -> dict[str, object]:
         "load": summary.load,
         "summary": True,
         "regime": summary.regime,
+        "mechanism": summary.mechanism,
         "seeds": list(summary.seeds),
         "baseline": summary.baseline,
         "metrics": metrics,

@@ -53,6 +53,9 @@ _COLUMNS = (
     _Column("occupancy", "occupancy", percent_text),
     _Column("comm share", "comm_share", percent_text),
     _Column("preemptions", "preemptions", lambda value: f"{value:.0f}"),
+    _Column("large p99 queue", "large_p99_queue_s", time_text),
+    _Column("idle, wanted", "occupancy_loss", percent_text),
+    _Column("pins/job", "pins_per_job", lambda value: f"{value:.2f}"),
 )
 
 
@@ -97,13 +100,15 @@ def _table(load: float | None, summaries: list[Summary], column_count: int) -> T
     )
     table.add_column("policy", no_wrap=True)
     table.add_column("knows", no_wrap=True)
+    table.add_column("mechanism", no_wrap=True)
     table.add_column("seeds", justify="right", no_wrap=True)
     for column in columns:
         head = column.head.format(baseline=summaries[0].baseline)
         table.add_column(head, justify="right", no_wrap=True)
     for summary in summaries:
         cells = (_cell(column, summary) for column in columns)
-        table.add_row(summary.policy, summary.regime, str(len(summary.seeds)), *cells)
+        names = summary.policy, summary.regime, summary.mechanism
+        table.add_row(*names, str(len(summary.seeds)), *cells)
     return table
 
 

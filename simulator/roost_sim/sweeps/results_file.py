@@ -20,7 +20,7 @@ from roost_sim.errors import SimError
 from roost_sim.sweeps.sweep import Case, Done, Sweep
 from roost_sim.traces.trace import Trace
 
-_FORMAT = 1
+_FORMAT = 2
 
 Facts: TypeAlias = Mapping[str, object]
 _DONE = TypeAdapter(Done)

@@ -37,6 +37,11 @@ RUN_KEYS = [
     "placed_node",
     "placed_rack",
     "placed_across_racks",
+    "mechanism",
+    "large_p99_queue_s",
+    "pins_per_job",
+    "updates_per_s",
+    "standing_pins",
 ]
 
 
@@ -53,6 +58,9 @@ def test_run_prints_one_object(trace: Path, cluster: Path) -> None:
     assert (figures["makespan_s"], figures["occupancy"]) == (220, 1.0)
     assert (figures["preemptions"], figures["regime"]) == (0, "none")
     assert (figures["placed_node"], figures["placed_rack"]) == (3, 0)
+    # Three of four jobs were pinned, each once, in 220 s.
+    assert (figures["pins_per_job"], figures["standing_pins"]) == (0.75, 0)
+    assert figures["updates_per_s"] == pytest.approx(3 / 220)
 
 
 def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster: Path) -> None:
@@ -61,6 +69,18 @@ def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster
     share = document(run(*arguments))["comm_share"]
     assert isinstance(share, float)
     assert 0 < share < 1
+
+
+def test_the_mechanism_is_that_of_the_option_but_for_plain_slurm(
+    trace: Path, cluster: Path
+) -> None:
+    arguments = ("run", "--trace", trace, "--cluster", cluster, "--mechanism", "standing", "--json")
+    standing = document(run(*arguments, "--policy", "fifo"))
+    # The pins are chosen by the time limits of the running jobs.
+    assert (standing["mechanism"], standing["regime"]) == ("standing", "limit")
+    assert standing["standing_pins"] == 2
+    slurm = document(run(*arguments, "--policy", "slurm"))
+    assert (slurm["mechanism"], slurm["standing_pins"]) == ("lease", 0)
 
 
 def test_a_policy_changes_the_figures(trace: Path, cluster: Path) -> None:

@@ -22,6 +22,8 @@ from tests.simulator.program import run
         (["--warm-up-frac", "nan"], 2, "nan is not a finite number"),
         (["--seed", "9223372036854775808"], 2, "--seed"),
         (["--start-delay-s", "10"], 2, "--start-delay-s"),
+        (["--mechanism", "two-pins"], 2, "'two-pins' is not one of 'lease', 'one-pin', 'standing'"),
+        (["--pin-after-s", "nan"], 2, "nan is not a finite number"),
     ],
 )
 def test_what_is_wrong_is_one_line(

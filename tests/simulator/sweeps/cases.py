@@ -41,7 +41,14 @@ def done(policy: str, seed: int, load: float | None = None, **figures: float | N
     """A finished run with some figures and no curves to speak of."""
     return Done(
         case=Case(policy, seed, load),
-        document={"policy": policy, "seed": seed, "regime": "none", "load": load, **figures},
+        document={
+            "policy": policy,
+            "seed": seed,
+            "regime": "none",
+            "mechanism": "lease",
+            "load": load,
+            **figures,
+        },
         curves=Curves(
             jct_s=[1.0, 2.5],
             end_s=3.0,

@@ -72,6 +72,7 @@ def test_the_json_list_is_runs_then_summaries() -> None:
         "load",
         "summary",
         "regime",
+        "mechanism",
         "seeds",
         "baseline",
         "metrics",

@@ -13,6 +13,7 @@ from roost_sim.clusters.presets import preset
 from roost_sim.figures.metrics import Span, measure
 from roost_sim.figures.occupancy import Holds
 from roost_sim.figures.outcome import JobResult, Outcome
+from roost_sim.runs.mechanism import Mechanism
 from roost_sim.runs.simulation import Report, simulate
 from roost_sim.sweeps.run_curves import (
     HEAT_COLUMNS,
@@ -47,7 +48,13 @@ def job(
 def curves(*jobs: JobResult, holds: HoldLog | None = None) -> Curves:
     outcome = Outcome(jobs=jobs, event_count=0, decision_s=())
     metrics = measure(outcome, SMALL.gpu_count, WHOLE, holds=Holds())
-    report = Report(outcome=outcome, metrics=metrics, regime=Regime.NONE, wall_s=0)
+    report = Report(
+        outcome=outcome,
+        metrics=metrics,
+        regime=Regime.NONE,
+        wall_s=0,
+        mechanism=Mechanism.LEASE,
+    )
     return curves_of(report, WHOLE, holds or holds_of(*jobs))
 
 
