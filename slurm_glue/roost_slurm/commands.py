@@ -125,7 +125,7 @@ def pin(
     *,
     nodes: Sequence[str],
     gpu_indices: Sequence[int],
-    asks_per_node: bool,
+    writes_per_job: bool,
     tokens: Iterable[str] = (),
     has_cpus_per_gpu: bool = False,
     kept_per_task: str = "",
@@ -145,7 +145,8 @@ def pin(
         job_id: the waiting job.
         nodes: the nodes to run on, all of them.
         gpu_indices: GPU indices, the same on each node.
-        asks_per_node: whether the job's request is in TresPerNode now.
+        writes_per_job: whether to write to TresPerJob, as for a job whose request is in
+            TresPerNode now, and not to TresPerNode.
         tokens: count-only gres that the job takes with each GPU: a limit on `gres/h100` counts
             these, and no longer sees a job whose pin leaves them out.
         has_cpus_per_gpu: whether the job has CpusPerTres, which is cleared: 26.05 would count CPUs
@@ -158,8 +159,8 @@ def pin(
         prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. With the wrong
             prefix 22.05 ignores the request and still reports success.
     """
-    new_field = "TresPerJob" if asks_per_node else "TresPerNode"
-    count = len(nodes) if asks_per_node else 1
+    new_field = "TresPerJob" if writes_per_job else "TresPerNode"
+    count = len(nodes) if writes_per_job else 1
     gpus = typed_gpus(gpu_indices, count=count, prefix=prefix, tokens=tokens)
     values = dict.fromkeys(REQUEST_FIELDS, "") | {"TresPerTask": kept_per_task, new_field: gpus}
     return (

@@ -81,6 +81,7 @@ class JobDetail:
         task_limit: the %N of --array; None: no limit.
         task_count: of -n, or what follows from the rest.
         has_tasks_per_gpu: of --ntasks-per-gpu.
+        is_batch: of sbatch; otherwise of srun or salloc.
         is_exclusive: of --exclusive; None where the release does not tell it here.
         admin_comment: its words, up to where something else begins.
         name: as its user gave it; what is no text is "?", and the end may be missing.
@@ -105,6 +106,7 @@ class JobDetail:
     task_limit: int | None = None
     task_count: int = 1
     has_tasks_per_gpu: bool = False
+    is_batch: bool = True
     is_exclusive: bool | None = None
     admin_comment: str = ""
     name: str = ""
@@ -180,6 +182,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             task_limit=whole_number(row.get("ArrayTaskThrottle", "0")) or None,
             task_count=whole_number(row.get("NumTasks", "1")),
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
+            is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
             admin_comment=_words_of("AdminComment", record),
             name=_name(record),

@@ -9,7 +9,7 @@ def test_pin_moves_a_request_a_node_to_the_job() -> None:
         "7_3",
         nodes=("n2", "n1"),
         gpu_indices=(6, 7),
-        asks_per_node=True,
+        writes_per_job=True,
         prefix="gres:",
     ) == (
         "scontrol",
@@ -29,7 +29,7 @@ def test_pin_moves_any_other_request_to_the_node() -> None:
         "7",
         nodes=("n1", "n2"),
         gpu_indices=(0,),
-        asks_per_node=False,
+        writes_per_job=False,
         has_cpus_per_gpu=True,
         kept_per_task="cpu=3",
         node_count_changes=True,
@@ -55,18 +55,18 @@ def test_pin_moves_any_other_request_to_the_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks_per_node", "request_text"),
+    ("writes_per_job", "request_text"),
     [
         (True, "TresPerJob=gres:gpu:g6:2,gres:gpu:g7:2,gres:h100:4"),
         (False, "TresPerNode=gres:gpu:g6:1,gres:gpu:g7:1,gres:h100:2"),
     ],
 )
-def test_pin_keeps_the_tokens(asks_per_node: bool, request_text: str) -> None:
+def test_pin_keeps_the_tokens(writes_per_job: bool, request_text: str) -> None:
     argv = commands.pin(
         "7",
         nodes=("n1", "n2"),
         gpu_indices=(6, 7),
-        asks_per_node=asks_per_node,
+        writes_per_job=writes_per_job,
         tokens=("h100",),
         prefix="gres:",
     )

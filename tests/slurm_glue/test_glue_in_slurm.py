@@ -214,7 +214,7 @@ def test_the_task_prolog_orders_the_ranks_and_srun_gets_the_pinned_gpus(
         )
         prefix = prefix_of(parse_jobs(cluster.show_job(job))[int(job)].tres["TresPerNode"])
         cluster.run(
-            *commands.pin(job, nodes=["n2"], gpu_indices=[2, 5], asks_per_node=True, prefix=prefix)
+            *commands.pin(job, nodes=["n2"], gpu_indices=[2, 5], writes_per_job=True, prefix=prefix)
         )
         cluster.wait_for_state(job, "COMPLETED", "FAILED")
     assert cluster.output(job).split() == ["5,2", "2,5"]

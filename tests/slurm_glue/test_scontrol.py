@@ -57,6 +57,13 @@ def test_what_squeue_does_not_tell_is_read(release: str) -> None:
     assert jobs["held"].is_held
     assert not jobs["gres"].is_held
     assert jobs["gres"].admin_comment == "roost:lease begin=1893456000"
+    assert jobs["gres"].is_batch
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_job_of_srun_or_salloc_has_no_script(release: str) -> None:
+    text = genuine(read(release, "show_job.txt")).replace("BatchFlag=1", "BatchFlag=0")
+    assert not any(job.is_batch for job in parse_jobs(text).values())
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -326,9 +326,13 @@ class SlurmCli:
         """See SlurmPort."""
         detail, _ = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
-        check_repinnable(job_id, detail, placement, await self.traits())
+        traits = await self.traits()
+        check_repinnable(job_id, detail, placement, traits)
+        calls = pin_calls(
+            job_id, detail, placement, traits, lease_s=lease_s, is_eligible=is_eligible
+        )
         try:
-            for argv in pin_calls(job_id, detail, placement, lease_s, is_eligible):
+            for argv in calls:
                 await self._run(argv)
         except SlurmTimeout:
             now = await self._detail(job_id)

@@ -64,8 +64,12 @@ def check_repinnable(
         raise SlurmRefused(commands.show_job(job_id), 0, problem)
 
 
-def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
+def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement, traits: Traits) -> Argv:
     """Build the update that pins a job, from its present details.
+
+    From 23.11 on, srun takes TresPerNode of the job that it has got for the request of its own
+    step, beside its user's --gpus: typed and untyped GPUs in one request, which Slurm refuses. So
+    the pin of a job without a script is written to TresPerJob there, whatever the job asks.
 
     Raises:
         SlurmRefused: the job asks for no GPUs, so it is unknown how this Slurm writes a request; or
@@ -97,7 +101,7 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement) -> Argv:
         job_id,
         nodes=placement.nodes,
         gpu_indices=placement.gpu_indices,
-        asks_per_node="TresPerNode" in detail.tres,
+        writes_per_job="TresPerNode" in detail.tres or (traits.can_untype and not detail.is_batch),
         tokens=_tokens(job_id, spelled),
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
@@ -117,7 +121,13 @@ def _tokens(job_id: JobId, fields: Iterable[str]) -> frozenset[str]:
 
 
 def pin_calls(
-    job_id: JobId, detail: JobDetail, placement: Placement, lease_s: int, is_eligible: bool
+    job_id: JobId,
+    detail: JobDetail,
+    placement: Placement,
+    traits: Traits,
+    *,
+    lease_s: int,
+    is_eligible: bool,
 ) -> tuple[Argv, ...]:
     """Build the updates that pin a job.
 
@@ -125,6 +135,7 @@ def pin_calls(
         job_id: the job.
         detail: its present details.
         placement: where it is to run.
+        traits: of this Slurm release.
         lease_s: length of the lease between two updates.
         is_eligible: whether it waits in Slurm by a standing pin already. Its begin time then stays
             as it is, or a job on several nodes is leased between two updates.
@@ -132,7 +143,7 @@ def pin_calls(
     Raises:
         SlurmRefused: see pin_argv.
     """
-    argv = pin_argv(job_id, detail, placement)
+    argv = pin_argv(job_id, detail, placement, traits)
     if not is_eligible:
         return (argv,)
     if len(placement.nodes) > 1 or detail.min_node_count > 1:

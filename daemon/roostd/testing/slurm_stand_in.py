@@ -216,9 +216,12 @@ class SlurmStandIn:
         self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
     ) -> None:
         """See SlurmPort."""
-        shown = detail(self._waiting(job_id))
-        check_repinnable(job_id, shown, placement, traits_of(self._version))
-        for argv in pin_calls(job_id, shown, placement, lease_s, is_eligible):
+        shown, traits = detail(self._waiting(job_id)), traits_of(self._version)
+        check_repinnable(job_id, shown, placement, traits)
+        calls = pin_calls(
+            job_id, shown, placement, traits, lease_s=lease_s, is_eligible=is_eligible
+        )
+        for argv in calls:
             self._update("pin", argv)
 
     async def unpin(self, job_id: JobId, lease_s: int) -> str:

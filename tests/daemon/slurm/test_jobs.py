@@ -190,7 +190,8 @@ def test_memory_counts_only_where_slurm_hands_it_out(name: str, memory_mib: int)
 
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", ["gres", "gpus", "gpus-per-task", "cpus-per-gpu", "node-range"])
-def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
+@pytest.mark.parametrize("is_batch", [True, False], ids=["sbatch", "srun"])
+def test_pinned_job_reads_as_it_did_before(release: str, name: str, is_batch: bool) -> None:
     """Otherwise every pin would show as a change of the job, which would be decided again.
 
     But for the indices: 22.05 gives the job no others any more.
@@ -200,7 +201,9 @@ def test_pinned_job_reads_as_it_did_before(release: str, name: str) -> None:
     job_id = JobId(str(job.number))
     before = reader(release).read(job, detail, job_id)
     chosen = Placement((NodeName("n2"),), (4, 5), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
-    given = dict(word.partition("=")[::2] for word in pin_argv(job_id, detail, chosen)[2:])
+    traits = traits_of(parse_version(read(release, "version.txt")))
+    argv = pin_argv(job_id, replace(detail, is_batch=is_batch), chosen, traits)
+    given = dict(word.partition("=")[::2] for word in argv[2:])
     kept = {field: text for field, text in job.tres if field in ("MemPerTres",)}
     pinned = replace(
         job,

@@ -8,7 +8,10 @@ from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import shape
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import SlurmJobState
+from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.request import pin_argv
+
+OLD = traits_of(SlurmVersion(22, 5, 8))
 
 
 def pending(tres: dict[str, str], nodes: tuple[int, int | None]) -> JobDetail:
@@ -31,14 +34,16 @@ def test_a_gang_takes_all_of_its_nodes_however_the_release_counts_them(
 ) -> None:
     detail = pending({"TresPerJob": "gres/gpu:4"}, shown)
     nodes = (NodeName("a"), NodeName("b"))
-    argv = pin_argv(JobId("7"), detail, Placement(nodes, (0, 1), shape(2, 2), Tier.RACK))
+    argv = pin_argv(JobId("7"), detail, Placement(nodes, (0, 1), shape(2, 2), Tier.RACK), OLD)
     assert "NumNodes=2-2" in argv
     assert "ReqNodeList=a,b" in argv
 
 
 def test_a_job_on_one_node_keeps_the_count_it_has() -> None:
     detail = pending({"TresPerNode": "gres:gpu:2"}, (1, 1))
-    argv = pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE))
+    argv = pin_argv(
+        JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE), OLD
+    )
     assert not [word for word in argv if word.startswith("NumNodes")]
 
 
@@ -46,7 +51,7 @@ def test_a_pin_keeps_the_count_of_the_model_and_the_memory_of_each_gpu() -> None
     tres = {"TresPerNode": "gres:gpu:2,gres:h100:2", "MemPerTres": "gres:gpu:1000"}
     nodes = (NodeName("a"), NodeName("b"))
     argv = pin_argv(
-        JobId("7"), pending(tres, (2, 2)), Placement(nodes, (0, 1), shape(2, 2), Tier.RACK)
+        JobId("7"), pending(tres, (2, 2)), Placement(nodes, (0, 1), shape(2, 2), Tier.RACK), OLD
     )
     assert "TresPerJob=gres:gpu:g0:2,gres:gpu:g1:2,gres:h100:4" in argv
     assert not [word for word in argv if word.startswith("MemPerTres")]
@@ -55,4 +60,4 @@ def test_a_pin_keeps_the_count_of_the_model_and_the_memory_of_each_gpu() -> None
 def test_what_cannot_be_read_is_not_pinned() -> None:
     detail = pending({"TresPerNode": "gres:gpu:2,gres:h100:::"}, (1, 1))
     with pytest.raises(SlurmRefused, match="is not a list"):
-        pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE))
+        pin_argv(JobId("7"), detail, Placement((NodeName("a"),), (0, 1), shape(2), Tier.NODE), OLD)

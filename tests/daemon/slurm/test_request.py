@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import share
 from roost_slurm.scontrol import AllocatedNode, JobDetail
 from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion, traits_of
+from roost_slurm.versions import SlurmVersion, Traits, traits_of
 from roostd.slurm.request import (
     asked,
     check_repinnable,
@@ -52,7 +52,7 @@ def test_a_pin_notes_the_request_that_it_replaces() -> None:
         tres={"TresPerJob": "gres/gpu:2"}, required_nodes="n1", admin_comment="roost:lease"
     )
 
-    update = values(pin_argv(SEVEN, job, placement("n1", 2, 3)))
+    update = values(pin_argv(SEVEN, job, placement("n1", 2, 3), NEW))
 
     assert update["AdminComment"] == PINNED + ";NumNodes:1"
     assert update["ReqNodeList"] == "n1"
@@ -63,7 +63,7 @@ def test_a_pin_notes_the_request_that_it_replaces() -> None:
 
 def test_a_second_pin_keeps_the_first_request() -> None:
     job = detail(tres={"TresPerNode": "gres/gpu:g2:1"}, admin_comment=PINNED)
-    assert values(pin_argv(SEVEN, job, placement("n2", 0)))["AdminComment"] == PINNED
+    assert values(pin_argv(SEVEN, job, placement("n2", 0), NEW))["AdminComment"] == PINNED
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,22 @@ def test_a_release_that_keeps_types_gives_a_job_no_other_gpus() -> None:
 
 def test_a_job_without_gpus_is_never_pinned() -> None:
     with pytest.raises(SlurmRefused, match="job 7 asks for no GPUs"):
-        pin_argv(SEVEN, detail(tres={"CpusPerTres": "gres/gpu:4"}), placement("n1", 0))
+        pin_argv(SEVEN, detail(tres={"CpusPerTres": "gres/gpu:4"}), placement("n1", 0), NEW)
+
+
+@pytest.mark.parametrize("traits", [OLD, NEW], ids=["22.05", "24.11"])
+@pytest.mark.parametrize("field", ["TresPerJob", "TresPerTask", "TresPerNode"])
+def test_a_job_of_srun_is_pinned_where_its_step_does_not_read_it(
+    field: str, traits: Traits
+) -> None:
+    job = detail(tres={field: f"{traits.gres_prefix}gpu:2"}, is_batch=False)
+
+    update = values(pin_argv(SEVEN, job, placement("n1", 2, 3), traits))
+
+    gpus = ",".join(f"{traits.gres_prefix}gpu:g{index}:1" for index in (2, 3))
+    per_job = traits is NEW or field == "TresPerNode"
+    expected = (gpus, "") if per_job else ("", gpus)
+    assert (update["TresPerJob"], update["TresPerNode"]) == expected
 
 
 def test_an_unpinned_job_asks_again_for_what_its_user_asked_for() -> None:

@@ -5,13 +5,10 @@ what Slurm does by itself.
 """
 
 import os
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 
 from tests.conftest import missing
 
@@ -27,16 +24,6 @@ ALICE, BOB = "games", "news"  # users that every Debian has
 SOON_S = 6.0  # plain Slurm starts a job that fits after 0 to 2 s here, Roost after about 0.5 s
 LEASE_S = 20
 REQUEUE_DELAY_S = 8
-
-
-@cache
-def is_before(release: str) -> bool:
-    """Whether this machine's Slurm is older than a release, such as "24.11"."""
-    slurmctld = shutil.which("slurmctld", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
-    if slurmctld is None:
-        return False
-    told = subprocess.run([slurmctld, "-V"], capture_output=True, text=True, check=True).stdout
-    return told.split()[1] < release
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """Users name a GPU model wherever Slurm lets them, and their steps find the GPUs."""
 
+import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.e2e.site.bed import NODES, cleared_afterwards, is_before, site
+from tests.e2e.site.bed import NODES, cleared_afterwards, jobs, occupy, site, until
 
 from roost_demo.stack import Stack
 
@@ -16,11 +18,7 @@ FORMS = (
     ("--gpus-per-node=h100:2",),
     ("-n2", "--gpus-per-task=h100:1"),
 )
-STEP_REFUSED = "Slurm refuses the step: invalid GRES"
-NOT_OF_JOB = pytest.mark.xfail(not is_before("24.11"), strict=True, reason=STEP_REFUSED)
-NOT_OF_TASK = pytest.mark.xfail(
-    is_before("26") and not is_before("24.11"), strict=True, reason=STEP_REFUSED
-)
+UNTYPED = (("--gpus=2",), ("-n2", "--gpus-per-task=1"), ("-N2", "--gpus=4"))
 SHOW = 'echo "gpus ${SLURM_STEP_GPUS:-$CUDA_VISIBLE_DEVICES}"'
 
 
@@ -43,17 +41,20 @@ def assert_two_gpus(told: str) -> None:
     assert len(gpus) == 2, told
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(FORMS[0], marks=NOT_OF_JOB),
-        *FORMS[1:3],
-        pytest.param(FORMS[3], marks=NOT_OF_TASK),
-    ],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("form", [*FORMS, *UNTYPED], ids=" ".join)
 def test_srun_alone(stack: Stack, form: tuple[str, ...]) -> None:
     assert_two_gpus(stack.slurm.run("srun", *form, "sh", "-c", SHOW, timeout_s=40.0))
+
+
+def test_srun_that_waits_for_gpus(stack: Stack) -> None:
+    slurm = stack.slurm
+    holders = [occupy(stack, "n2", range(first, first + 4)) for first in (0, 4)]
+    argv = ("srun", "--gpus=h100:2", "sh", "-c", SHOW)
+    with subprocess.Popen(argv, env=slurm.env, stdout=subprocess.PIPE, text=True) as waiting:
+        until(lambda: len(jobs(slurm)) == 3, "it waits")
+        time.sleep(3.0)  # a job is pinned to busy GPUs meanwhile, from 24.11 on
+        slurm.run("scancel", holders[1])
+        assert_two_gpus(waiting.communicate(timeout=40.0)[0])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
