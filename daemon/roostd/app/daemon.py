@@ -26,6 +26,7 @@ from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
 from roostd.app.recorder import Recorder
+from roostd.app.shadow_questions import ShadowQuestions
 from roostd.app.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.config.reload import check_unchanged
@@ -186,6 +187,7 @@ class Daemon:
             config.paths.runtime_dir / SPOOL_FOLDER,
             self._adopt,
         )
+        self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
         self.applier = Applier(
             slurm,
             self.state,
@@ -241,6 +243,7 @@ class Daemon:
                 for work in (
                     self.decisions.run(),
                     self.watch.run(),
+                    self.questions.run(),
                     self._renew_leases(),
                     self._announce(),
                     self._upkeep(),

@@ -201,6 +201,7 @@ class DecisionLoop:
                 self._sink.submit(action, ticket)
             case LetGo():
                 self._metrics.released.inc()
+                self._metrics.hand_overs.labels("engine").inc()
                 _log.info("job_let_go", job_id=action.job_id, reason=action.reason)
                 self._sink.submit(action, ticket)
             case Wait():

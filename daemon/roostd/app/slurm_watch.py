@@ -5,15 +5,16 @@ import contextlib
 import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_slurm.orphaned_pins import is_eligible, waits_pinned
+from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import parse_stamp
@@ -24,7 +25,7 @@ from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.spool_watch import FolderWatch
-from roostd.slurm.sync import QueueView, SiteView, diff, diff_nodes, view
+from roostd.slurm.sync import LEFT_BY_LIMIT, QueueView, SiteView, diff, diff_nodes, view
 from roostd.state import DaemonState, Owner, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
@@ -38,6 +39,15 @@ _RETRY_S = 2.0  # while Slurm does not answer
 SPOOL_FILE = "events"
 _TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that Roost may place: its request in the engine's terms, and in Slurm's."""
+
+    spec: JobSpec
+    job: QueuedJob
+    detail: JobDetail
 
 
 class SlurmWatch:
@@ -80,6 +90,7 @@ class SlurmWatch:
         self._nodes_due_s = 0.0
         self._site = SiteView()
         self._quotas: Mapping[str, float] = {}
+        self._handed_over: dict[JobId, str] = {}
 
     def leased(self) -> tuple[JobId, ...]:
         """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
@@ -89,6 +100,26 @@ class SlurmWatch:
         """Yield the running jobs, then the waiting ones that Roost may place."""
         yield from self._view.running
         yield from self._view.waiting
+
+    def is_running(self, job_id: JobId) -> bool:
+        """Return whether a job held an allocation at the last poll."""
+        return job_id in self._view.running
+
+    def waiting_jobs(self) -> Iterator[WaitingJob]:
+        """Yield the jobs that Roost may place, as Slurm has them, without missing details."""
+        for job in self._snapshot.jobs:
+            detail = self._snapshot.details.get(job.number)
+            if not job.is_pending or detail is None:
+                continue
+            for job_id in map(JobId, job.job_ids):
+                spec = self._view.waiting.get(job_id)
+                if spec is not None and job_id not in self._handed_over:
+                    yield WaitingJob(spec, job, detail)
+
+    def hand_over(self, job_id: JobId, reason: str) -> None:
+        """Leave a waiting job to plain Slurm, from the next poll on, which comes now."""
+        self._handed_over[job_id] = reason
+        self._schedule((0.0,))
 
     def cluster_events(self) -> Iterator[Event]:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
@@ -192,7 +223,9 @@ class SlurmWatch:
             await self._poll_nodes()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         self._site = SiteView(
-            rules=await self._slurm.rules(), hand_over_s=self._state.config.slurm.hand_over_s
+            rules=await self._slurm.rules(),
+            hand_over_s=self._state.config.slurm.hand_over_s,
+            handed_over=self._handed_over,
         )
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
@@ -212,6 +245,7 @@ class SlurmWatch:
         gpu_nodes = {node.spec.name for node in self._nodes}
         before = self._view
         self._view = view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
+        self._note_hand_overs(before)
         self._update_owners()
         self._update_unmanaged(reader, before)
         self._update_comments()
@@ -239,6 +273,14 @@ class SlurmWatch:
         ]
         self._found_pinned = frozenset(pinned)
         self._adopt(pinned, eligible)
+
+    def _note_hand_overs(self, before: QueueView) -> None:
+        """Count the jobs that a limit has held back for long, and forget those that have left."""
+        for job_id, reason in self._view.unmanaged.items():
+            if reason.startswith(LEFT_BY_LIMIT) and job_id not in before.unmanaged:
+                self._metrics.hand_overs.labels("limit").inc()
+        for job_id in self._handed_over.keys() - self._view.unmanaged.keys():
+            del self._handed_over[job_id]
 
     def _sort_leases(self) -> None:
         """Separate the leases to renew from those of jobs that Roost will not place."""

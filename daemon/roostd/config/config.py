@@ -152,7 +152,12 @@ class Slurm(Section):
     hand_over_s: Seconds = Field(
         default=30.0,
         description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"
-        " long, or on 22.05 the GPUs of its earlier pin",
+        " long, or on 22.05 the GPUs of its earlier pin; or that plain Slurm could have started",
+    )
+    shadow_questions: bool = Field(
+        default=True,
+        description="ask Slurm with sbatch --test-only when it could start waiting jobs, a few"
+        " in each poll_interval_s",
     )
     standing_pins: bool = Field(
         default=True,

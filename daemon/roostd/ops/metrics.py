@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _DECISION_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
 _SLURM_BUCKETS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_WAIT_BUCKETS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 600.0)
 
 
 class Metrics:
@@ -47,6 +48,19 @@ class Metrics:
             "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
         )
         self.released = self._counter("jobs_let_go", "Jobs released to plain Slurm")
+        self.hand_overs = self._counter(
+            "hand_overs",
+            "Jobs left to plain Slurm after a wait, by cause: engine, limit, shadow",
+            ["cause"],
+        )
+        self.beyond_slurm_s = self._histogram(
+            "wait_beyond_slurm",
+            "Wait of a job beyond the time at which plain Slurm could have started it",
+            _WAIT_BUCKETS_S,
+        )
+        self.jobs_beyond_slurm = self._gauge(
+            "jobs_beyond_slurm", "Waiting jobs that plain Slurm could have started by now"
+        )
 
     def _add_slurm(self) -> None:
         """Add the requests to Slurm and their outcomes."""

@@ -275,8 +275,11 @@ def _standing(pin: StandingPin, now_s: float) -> pb.StandingPin:
 
 def _why_not_roost_s(record: KnownJob, left: UnmanagedJob | None, *, is_planned: bool) -> str:
     """Why a job runs that Roost has not placed; empty for those it has."""
-    if isinstance(record, JobRecord) or is_planned:
+    if is_planned:
         return ""
+    if isinstance(record, JobRecord):
+        was_left = left is not None and not left.is_blocked and record.is_on_gpus
+        return left.reason if left is not None and was_left else ""
     if left is not None:
         return left.reason
     if not any(share.gpu_indices for share in record.shares):

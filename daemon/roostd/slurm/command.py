@@ -10,13 +10,16 @@ from pathlib import Path
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_slurm.commands import ENVIRONMENT, Argv
 
-_PROGRAMS = ("scontrol", "squeue", "sacctmgr")
+_PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch")
+# sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
+# munged, and accepts the same from SlurmUser.
+_AS_ROOT = ("/usr/bin/unshare", "--user", "--map-root-user")
 # slurmctld's errors for jobs that ended, or that it has forgotten.
 _GONE = ("Invalid job id", "Job/step already completing or completed", "already finished")
 
 
 class CommandRunner:
-    """Runs scontrol, squeue and sacctmgr.
+    """Runs scontrol, squeue, sacctmgr and sbatch.
 
     Args:
         bin_dir: folder of the commands.
@@ -42,7 +45,24 @@ class CommandRunner:
             SlurmRefused: exit code other than 0, unless it may fail.
             SlurmTimeout: killed at the deadline. An update may or may not have happened.
         """
-        command = (self._programs[argv[0]], *argv[1:])
+        out, err, exit_code, command = await self._finish((), argv)
+        if exit_code and not may_fail:
+            raise SlurmRefused(command, exit_code, err)
+        return out
+
+    async def ask(self, argv: Argv) -> tuple[int, str]:
+        """Run a command that takes itself for root's; return its exit code and its stderr.
+
+        Raises:
+            SlurmTimeout: killed at the deadline.
+        """
+        prefix = () if os.geteuid() == 0 else _AS_ROOT
+        _, err, exit_code, _ = await self._finish(prefix, argv)
+        return exit_code, err
+
+    async def _finish(self, prefix: Argv, argv: Argv) -> tuple[str, str, int, Argv]:
+        """Run a command to its end. Returns stdout, stderr, exit code and the whole command."""
+        command = (*prefix, self._programs[argv[0]], *argv[1:])
         async with self._slots:
             process = await _spawn(command, self._env)
             try:
@@ -52,9 +72,9 @@ class CommandRunner:
                 raise SlurmTimeout(command, self._timeout_s) from error
             finally:
                 await _end(process)
-        if process.returncode and not may_fail:
-            raise SlurmRefused(command, process.returncode, err.decode(errors="replace"))
-        return out.decode(errors="replace")
+        assert process.returncode is not None
+        texts = out.decode(errors="replace"), err.decode(errors="replace")
+        return *texts, process.returncode, command
 
 
 def only_gone(refusal: SlurmRefused) -> bool:

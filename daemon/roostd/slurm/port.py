@@ -25,6 +25,7 @@ from roost_slurm.scontrol import (
     parse_nodes,
     parse_racks,
 )
+from roost_slurm.shadow_question import FirstStart, parse_answer
 from roost_slurm.squeue import QueuedJob, SlurmJobState, parse_queue
 from roost_slurm.stamp import advice
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
@@ -51,6 +52,7 @@ from roostd.slurm.rules_reader import RulesReader
 
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
+_JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
 
@@ -68,6 +70,14 @@ class NodeClosed(SlurmError):
     def __init__(self, name: str, state: str) -> None:
         super().__init__(f"node {name} is {state}")
         self.name, self.state = name, state
+
+
+class QuestionUnanswered(SlurmError):
+    """Slurm did not judge a shadow question; `stderr` is what sbatch printed instead."""
+
+    def __init__(self, stderr: str) -> None:
+        super().__init__(f"a shadow question got no answer: {stderr.strip()[:300]}")
+        self.stderr = stderr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +196,16 @@ class SlurmPort(Protocol):
     async def advise(self, job_id: JobId, text: str) -> None:
         """Write advice into the job's admin comment, after the lease stamp."""
 
+    async def first_start(self, question: Argv) -> FirstStart | None:
+        """Ask when plain Slurm could start a job; see roost_slurm.shadow_question.
+
+        Returns:
+            When and where; None where Slurm would take no such job, or knows no start.
+
+        Raises:
+            QuestionUnanswered: Slurm did not judge the question.
+        """
+
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """Write why leased jobs wait into their admin comments, one call for each reason.
 
@@ -218,7 +238,8 @@ class SlurmCli:
         lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
         rules_interval_s: Callable[[], float] = lambda: _RULES_INTERVAL_S,
     ) -> None:
-        self._run = CommandRunner(bin_dir, conf, timeout_s, concurrent_count).run
+        self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
+        self._run = self._runner.run
         self._queue_interval_s = queue_interval_s
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
@@ -377,6 +398,13 @@ class SlurmCli:
         detail = await self._waiting(job_id)
         comment = advice(detail.admin_comment, text)
         await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def first_start(self, question: Argv) -> FirstStart | None:
+        """See SlurmPort."""
+        exit_code, text = await self._runner.ask(question)
+        if exit_code and _JUDGED not in text:
+            raise QuestionUnanswered(text)
+        return parse_answer(text)
 
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""

@@ -32,6 +32,8 @@ from roostd.slurm.port import QueueSnapshot, SlurmNode
 from roostd.slurm.request import shares_of
 from roostd.slurm.rules import SiteRules
 
+LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+
 Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
 Request: TypeAlias = tuple[JobSpec, float]
 
@@ -110,10 +112,12 @@ class SiteView:
     Attributes:
         rules: Slurm's own rules.
         hand_over_s: a job that they have held back this long is left to plain Slurm.
+        handed_over: jobs that are left to plain Slurm for another reason, and that reason.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
+    handed_over: Mapping[JobId, str] = field(default_factory=dict)
 
 
 def view(
@@ -324,6 +328,9 @@ class _Reading:
         self._lives[job_id] = _life(job)
         if len(job.job_ids) == 1:
             self._numbers[job.number] = job_id
+        if job_id in self._site.handed_over:
+            self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
+            return
         known = self._unchanged(job, job_id)
         if known is not None:
             why_blocked = self._why_blocked(job)
@@ -380,7 +387,7 @@ class _Reading:
         if held is None:
             return False
         if self._at_s - held.since_s >= self._site.hand_over_s:
-            self._unmanaged[job_id] = f"left to Slurm, which holds it back: {held.reason}"
+            self._unmanaged[job_id] = f"{LEFT_BY_LIMIT}: {held.reason}"
         else:
             self._blocked[job_id] = f"Slurm would not start it: {held.reason}"
         return True

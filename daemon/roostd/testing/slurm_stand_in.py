@@ -20,6 +20,7 @@ from roost_slurm import commands
 from roost_slurm.commands import Argv
 from roost_slurm.hostlist import expand
 from roost_slurm.scontrol import AllocatedNode, Settings
+from roost_slurm.shadow_question import FirstStart
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import advice
@@ -55,6 +56,7 @@ class SlurmStandIn:
         listeners: called with what the hooks and job_submit.lua would write into the spool.
         argvs: every update that it received.
         site_rules: what rules() returns; the stand-in itself does not follow them.
+        first_starts: answers shadow questions, whose options the stand-in does not read.
 
     Args:
         nodes: of the cluster; change them with set_node().
@@ -77,6 +79,7 @@ class SlurmStandIn:
         self.listeners: list[Callable[[SpoolEvent], None]] = []
         self.argvs: list[Argv] = []
         self.site_rules = SiteRules()
+        self.first_starts: Callable[[Argv], FirstStart | None] = lambda question: None
         self._nodes = {spec.name: spec for spec in nodes}
         self._now, self._version, self._accounts_memory = now, version, accounts_memory
         self._jobs: dict[JobId, StandInJob] = {}
@@ -194,6 +197,11 @@ class SlurmStandIn:
             )
             for name, spec in self._nodes.items()
         )
+
+    async def first_start(self, question: Argv) -> FirstStart | None:
+        """See SlurmPort."""
+        self._meet("first_start", question)
+        return self.first_starts(question)
 
     async def queue(self) -> QueueSnapshot:
         """See SlurmPort."""

@@ -133,6 +133,39 @@ async def test_a_lease_of_a_job_that_roost_cannot_place_is_in_vain(site: Site) -
     assert site.released == [[job_id]]
 
 
+async def test_a_job_that_is_handed_over_is_released_and_forgotten_once_it_has_started(
+    site: Site,
+) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    assert [one.spec.job_id for one in site.watch.waiting_jobs()] == [job_id]
+
+    site.watch.hand_over(job_id, "left to Slurm")
+    assert list(site.watch.waiting_jobs()) == []
+    assert await site.look() == ["JobWithdrawn"]
+    assert site.released[-1] == [job_id]
+    site.slurm.update(job_id, StartTime="now")
+    await site.look()
+    assert site.watch.is_running(job_id)
+    assert site.state.unmanaged[job_id].reason == "left to Slurm"
+
+    site.slurm.stop(job_id)
+    await site.look()
+    assert [one.spec.job_id for one in site.watch.waiting_jobs()] == [job_id]
+
+
+async def test_a_job_that_a_limit_holds_back_for_long_is_counted_once(site: Site) -> None:
+    site.slurm.site_rules = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    site.slurm.submit(gpus_per_node=1)
+    await site.look()
+    cause = {"cause": "limit"}
+    assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) is None
+    site.parts.clock.at_s += site.state.config.slurm.hand_over_s
+    await site.look()
+    await site.look()
+    assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) == 1
+
+
 async def test_leases_of_a_partition_end_when_it_is_enforced_no_more(site: Site) -> None:
     (job_id,) = site.slurm.submit(gpus_per_node=1)
     await site.look()

@@ -170,6 +170,19 @@ def test_a_job_that_runs_without_roost_tells_why(
     assert (told.reason, told.gpu_count) == (reason, len(gpus))
 
 
+@pytest.mark.parametrize(
+    ("is_blocked", "reason"), [(False, "left to Slurm, which could have started it"), (True, "")]
+)
+def test_a_job_that_slurm_started_after_a_wait_under_roost_tells_why(
+    state: DaemonState, is_blocked: bool, reason: str
+) -> None:
+    state.engine.step(JobQueued(at_s=100.0, job=job("9", gpus=99)))
+    start(state, NINE, 0, 1)
+    left = UnmanagedJob(reason="left to Slurm, which could have started it", is_blocked=is_blocked)
+    state.unmanaged[NINE] = left
+    assert convert.job(state, NINE).reason == reason
+
+
 def test_a_wait_is_counted_to_the_start_or_the_end_and_else_to_now(state: DaemonState) -> None:
     state.engine.step(JobQueued(at_s=100.0, job=job("2", gpus=4, nodes=2)))
     start(state, ONE, 0, 1)

@@ -47,6 +47,12 @@ async def test_a_failure_carries_exit_code_and_message_unless_it_may_fail(tmp_pa
     assert await runner(tmp_path).run(UPDATE, may_fail=True) == "out\n"
 
 
+async def test_a_question_is_answered_on_stderr_and_by_any_exit_code(tmp_path: Path) -> None:
+    script(tmp_path, 'echo "$(id -u) $*" >&2; exit 1', name="sbatch")
+    exit_code, text = await runner(tmp_path).ask(("sbatch", "--test-only"))
+    assert (exit_code, text) == (1, "0 --test-only\n")
+
+
 async def test_a_command_that_is_not_installed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SlurmRefused, match="cannot be run: No such file or directory") as caught:
         await runner(tmp_path).run(UPDATE)

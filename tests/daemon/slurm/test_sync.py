@@ -315,6 +315,18 @@ async def test_a_job_that_slurm_would_not_start_is_withdrawn_and_left_to_slurm_i
     assert "PartitionDown" in watcher.view.unmanaged[job_id]
 
 
+async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    watcher.site = SiteView(handed_over={job_id: "left to Slurm"})
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobWithdrawn)
+    assert event.reason == "left to Slurm"
+    assert watcher.view.unmanaged == {job_id: "left to Slurm"}
+
+
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
     down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
     watcher.site = SiteView(rules=down, hand_over_s=30.0)

@@ -1,0 +1,164 @@
+"""The cap on waits: a job that plain Slurm could have started for a while is left to plain Slurm.
+
+It covers what Roost does not know of Slurm's rules, and Roost's own faults. Slurm is asked about
+waiting jobs one at a time, seldom, and more seldom where it takes long to answer.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import structlog
+
+from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord, JobState
+from roost_slurm.commands import Argv
+from roost_slurm.shadow_question import question
+from roostd.app.slurm_watch import SlurmWatch, WaitingJob
+from roostd.ops.metrics import Metrics
+from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts
+from roostd.slurm.port import SlurmPort
+from roostd.state import DaemonState
+
+_log = structlog.get_logger(__name__)
+
+TURN_S = 1.0
+_QUESTIONS_PER_POLL = 3
+_MOST_TIME_FRAC = 0.02  # of the time, in which a question may be under way
+_RETRY_S = 60.0  # after a question that Slurm did not judge
+_PLACING_S = 3.0  # Roost starts a job that fits sooner than this
+_MOST_JOBS = 500  # the first in Slurm's order; others are not looked at
+
+
+class ShadowQuestions:
+    """Asks Slurm when it could start the waiting jobs, and hands over those that wait too long.
+
+    Args:
+        slurm: the cluster.
+        state: the daemon's; the engine knows which jobs wait for what.
+        metrics: counts.
+        watch: has the queue, and leaves a job to plain Slurm.
+    """
+
+    def __init__(
+        self, slurm: SlurmPort, state: DaemonState, metrics: Metrics, watch: SlurmWatch
+    ) -> None:
+        self._slurm, self._state, self._metrics, self._watch = slurm, state, metrics, watch
+        self._starts = FirstStarts()
+        self._waited = frozenset[JobId]()
+        self._ask_at_s = 0.0
+        self._fault = ""
+
+    async def run(self) -> None:
+        """Ask and hand over until cancelled."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(TURN_S)
+
+    async def turn(self) -> None:
+        """Ask one question if it is time, and hand over the jobs that are due."""
+        now_s = self._state.clock.now_s()
+        waiting = list(self._watch.waiting_jobs())
+        jobs = list(self._asked_jobs(waiting, now_s)) if self._is_on else []
+        self._observe_starts(waiting, jobs, now_s)
+        if now_s >= self._ask_at_s:
+            asked = self._starts.next_question(jobs, now_s)
+            if asked is not None:
+                await self._ask(asked, now_s)
+        self._starts.judge(jobs, now_s)
+        for job_id, since_s in list(self._starts.due(jobs, self._state.config.slurm.hand_over_s)):
+            self._hand_over(job_id, since_s)
+        self._metrics.jobs_beyond_slurm.set(self._starts.startable_count)
+
+    @property
+    def _is_on(self) -> bool:
+        return self._state.config.slurm.shadow_questions and not self._state.slurm_fault
+
+    def _asked_jobs(self, waiting: list[WaitingJob], now_s: float) -> Iterator[AskedJob]:
+        """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
+        bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
+        for one in sorted(bound, key=_slurm_rank)[:_MOST_JOBS]:
+            record = self._waiting_record(one.spec.job_id)
+            if record is None or now_s < record.queued_s + _PLACING_S:
+                continue
+            argv = question(one.job, one.detail, can_untype=self._state.can_pin_again)
+            if argv is not None:
+                yield AskedJob(
+                    job_id=record.job_id,
+                    question=argv,
+                    time_limit_s=one.spec.time_limit_s,
+                    is_deferred=is_deferred(record, now_s),
+                )
+
+    def _waiting_record(self, job_id: JobId) -> JobRecord | None:
+        try:
+            record = self._state.engine.record(job_id)
+        except UnknownJob:
+            return None
+        return record if record.state is JobState.WAITING else None
+
+    def _observe_starts(
+        self, waiting: list[WaitingJob], jobs: list[AskedJob], now_s: float
+    ) -> None:
+        """Observe how long the jobs that started since the last turn were startable before."""
+        present = frozenset(one.spec.job_id for one in waiting)
+        for job_id in self._waited - present:
+            if self._watch.is_running(job_id):
+                first_s = self._starts.first_s(job_id)
+                self._metrics.beyond_slurm_s.observe(0.0 if first_s is None else now_s - first_s)
+        self._waited = present
+        self._starts.keep(present, jobs)
+
+    async def _ask(self, argv: Argv, now_s: float) -> None:
+        began_s = time.monotonic()
+        try:
+            told = await self._slurm.first_start(argv)
+        except SlurmError as error:
+            self._metrics.slurm_failures.labels("question").inc()
+            if not self._fault:
+                _log.warning("slurm_not_asked", error=str(error))
+            self._fault, self._ask_at_s = str(error), now_s + _RETRY_S
+            return
+        self._fault = ""
+        took_s = time.monotonic() - began_s
+        interval_s = self._state.config.slurm.poll_interval_s / _QUESTIONS_PER_POLL
+        self._ask_at_s = now_s + max(interval_s, took_s / _MOST_TIME_FRAC)
+        if told is None:
+            self._starts.note(argv, Answer(now_s))
+            return
+        start_s = self._state.clock.to_engine_s(told.at_epoch_s)
+        self._starts.note(argv, Answer(now_s, start_s, told.nodes))
+
+    def _hand_over(self, job_id: JobId, since_s: float) -> None:
+        waited_s = self._state.clock.now_s() - since_s
+        if self._waiting_record(job_id) is None:
+            return  # decided while Slurm was asked
+        reason = f"left to Slurm, which could have started it {waited_s:.0f} s ago"
+        self._watch.hand_over(job_id, reason)
+        self._metrics.hand_overs.labels("shadow").inc()
+        self._metrics.beyond_slurm_s.observe(waited_s)
+        _log.warning("job_handed_over", job_id=job_id, startable_s=round(waited_s))
+
+
+def is_deferred(record: JobRecord, now_s: float) -> bool:
+    """Return whether a gate lets a job wait for better GPUs: its user knows until when.
+
+    A pause after a refusal, and the end of a wait for the only GPUs of a job, are no such promise.
+    """
+    until_s = record.until_s
+    if (
+        until_s is None
+        or until_s <= now_s
+        or until_s
+        in (
+            record.not_before_s,
+            record.hand_over_at_s,
+        )
+    ):
+        return False
+    return any(since_s is not None for since_s in record.declined_s)
+
+
+def _slurm_rank(one: WaitingJob) -> tuple[int, int, int]:
+    return -one.spec.priority_tier, -one.job.priority, one.job.number
