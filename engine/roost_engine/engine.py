@@ -227,9 +227,9 @@ class Engine:
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self.config.patience_s
         standing, placed_count, try_count = self._standing, self.decision_count, 0
-        cleared, reservation = standing.begin_pass(at_s, actions)
-        reserved = cleared if reservation is None else cleared | reservation.nodes
-        self._reserved = reserved
+        cleared, fixed = standing.begin_pass(at_s, actions)
+        reservation, kept = None, cleared if fixed is None else cleared | fixed.nodes
+        self._reserved = reserved = kept
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
@@ -244,17 +244,20 @@ class Engine:
                 reservation = standing.pin_head(record, at_s, actions)
             is_impatient = record.queued_s <= impatient_s
             if is_impatient and self.config.passing is Passing.NOBODY:
-                self._reserved, reservation = EVERY_NODE, None
+                self._reserved, reservation, fixed = EVERY_NODE, None, None
                 break
             if is_impatient and reservation is None:
                 reservation = self._reserve(record.spec, at_s)
             if reservation is None:
                 continue
-            self._reserved = reserved = cleared | reservation.nodes
+            self._reserved = reserved = kept | reservation.nodes
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
-            self._backfill(reservation.start_s, cleared, at_s, actions)
+            self._backfill(reservation.start_s, kept, at_s, actions)
+        if fixed is not None:
+            others = cleared if reservation is None else cleared | reservation.nodes
+            self._backfill(fixed.start_s, others, at_s, actions)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -270,16 +273,23 @@ class Engine:
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
     def _backfill(
-        self, start_s: float, cleared: NodeSet, at_s: float, actions: list[Action]
+        self, start_s: float, closed: NodeSet, at_s: float, actions: list[Action]
     ) -> None:
-        """Place jobs on reserved nodes if their time limits end before the reservation starts."""
+        """Place jobs on reserved nodes if their time limits end before the reservation starts.
+
+        Args:
+            start_s: engine time of the start.
+            closed: nodes that are reserved for others.
+            at_s: engine time.
+            actions: receives what follows.
+        """
         for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
             record = self._table.jobs[job_id]
             limit_s = record.spec.time_limit_s
             if limit_s is not None and at_s + limit_s <= start_s:
                 found = group.last_failure
                 assert found is not None
-                is_done = self._try(job_id, record, group, at_s, cleared, actions)
+                is_done = self._try(job_id, record, group, at_s, closed, actions)
                 if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group. The reservation still blocks
                     # them, but for those that also end in time: they are offered next.

@@ -35,6 +35,7 @@ class StandingPin:
     Attributes:
         start_s: engine time by which the GPUs are free, if their holders keep their time limits.
         freed_count: how often nodes had gained capacity when it was chosen (Cluster.freed_count).
+        awaited: the jobs that have to end first.
         give_up_s: engine time at which a pin for which Slurm preempts is given up; inf for others.
     """
 
@@ -42,6 +43,7 @@ class StandingPin:
     decision: Lazy[Decision]
     start_s: float
     freed_count: int
+    awaited: tuple[JobId, ...] = ()
     give_up_s: float = inf
 
     @property

@@ -15,6 +15,7 @@ from math import inf
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, PinStanding, Unpin
 from roost_engine.domain.model import JobId, NodeName, Placement
+from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
@@ -81,6 +82,8 @@ class StandingPins:
         """
         if not self.is_on or not record.is_binding or self._is_head_found:
             return False
+        if self.final_head() is not None:
+            return False  # one final pin at a time
         due_s = record.queued_s + self._after_s
         if at_s < due_s:
             self._next = min(self._next, (due_s, record.job_id))
@@ -121,14 +124,11 @@ class StandingPins:
             pin = None
         if pin is not None and pin.freed_count == freed_count:
             return pin
-        ends = self._ends(at_s)
-        if pin is not None:
-            pin = self._foreseen(pin, ends, at_s)
-            ends = [
-                end
-                for end in ends
-                if end[0] < pin.start_s or (end[0] == pin.start_s and pin.placement.tier)
-            ]
+        if pin is None:
+            ends = self._ends(at_s)
+        else:
+            pin = self._foreseen(pin, at_s)
+            ends = self._ends_before(pin, at_s)
             if not self._suffice(record, ends, at_s):
                 return pin
         found = self._soonest(record, ends, at_s)
@@ -147,7 +147,7 @@ class StandingPins:
         assert pin is not None
         if self._is_possible(pin.placement):
             if pin.freed_count != self._table.cluster.freed_count:
-                pin = record.standing = self._foreseen(pin, self._ends(at_s), at_s)
+                pin = record.standing = self._foreseen(pin, at_s)
             return Reservation(self._nodes([pin.placement]), pin.start_s)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
@@ -190,19 +190,23 @@ class StandingPins:
         start_s = max(end_s for end_s, _ in ends[:count])
         return self._choose(candidates, ids[:count], start_s, at_s)
 
-    def _foreseen(
-        self, pin: StandingPin, ends: Sequence[tuple[float, JobId]], at_s: float
-    ) -> StandingPin:
-        """Return a pin with the start that the jobs which are left on its nodes allow."""
+    def _foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
+        """Return a pin with the start that the jobs which are left on its nodes allow.
+
+        While all the awaited jobs run, that is unchanged: other jobs came to the nodes only if they
+        end before.
+        """
         cluster, nodes = self._table.cluster, set(pin.placement.nodes)
+        if all(cluster.shares(job_id) for job_id in pin.awaited):
+            return replace(pin, freed_count=cluster.freed_count)
         end_of = {
             job_id: end_s
-            for end_s, job_id in ends
+            for end_s, job_id in self._ends(at_s)
             if any(share.node in nodes for share in cluster.shares(job_id))
         }
         awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
         start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
-        return replace(pin, start_s=start_s, freed_count=cluster.freed_count)
+        return replace(pin, start_s=start_s, freed_count=cluster.freed_count, awaited=awaited)
 
     def _suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
         """Return whether a job fits once all of these jobs have ended."""
@@ -285,20 +289,42 @@ class StandingPins:
         cluster = self._table.cluster
         with cluster.without(leaving):
             placement, decision = self._scorer.choose(candidates, at_s)
+        awaited = holders(cluster, leaving, shares_of(placement))
         return StandingPin(
             placement=placement,
             decision=decision,
-            start_s=start_s if holders(cluster, leaving, shares_of(placement)) else at_s,
+            start_s=start_s if awaited else at_s,
             freed_count=cluster.freed_count,
+            awaited=awaited,
             give_up_s=give_up_s,
         )
 
     def _ends(self, at_s: float) -> list[tuple[float, JobId]]:
         """Return when each job that holds something ends, in order of time; inf where unknown."""
-        table = self._table
-        known = dict.fromkeys([job_id for _, job_id in table.ends(at_s)])
-        rest = [(inf, job_id) for job_id in table.cluster.held_jobs() if job_id not in known]
-        return [*((max(end_s, at_s), job_id) for end_s, job_id in table.ends(at_s)), *rest]
+        held = self._table.cluster.held_jobs()
+        ends = [
+            (end_s if end_s > at_s else at_s, job_id) for end_s, job_id in self._table.ends(at_s)
+        ]
+        if len(ends) < len(held):
+            known = {job_id for _, job_id in ends}
+            ends += [(inf, job_id) for job_id in held if job_id not in known]
+        return ends
+
+    def _ends_before(self, pin: StandingPin, at_s: float) -> list[tuple[float, JobId]]:
+        """Return the ends, in order of time, after which a job may have a better place than a pin.
+
+        These are the earlier ones; for a place that is as soon and closer, those at the same time.
+        """
+        is_spread = pin.placement.tier is not Tier.NODE
+        if is_spread and pin.start_s == inf:
+            return self._ends(at_s)
+        found = []
+        for end_s, job_id in self._table.ends(at_s):
+            end_s = max(end_s, at_s)
+            if end_s > pin.start_s or (end_s == pin.start_s and not is_spread):
+                break
+            found.append((end_s, job_id))
+        return found
 
     def _is_possible(self, placement: Placement) -> bool:
         """Return whether Slurm would use the nodes, and no GPU of the placement is broken."""

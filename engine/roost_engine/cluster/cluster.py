@@ -4,7 +4,7 @@ A node has an index: indices are given in the order in which nodes are first rep
 change. Sets and arrays of nodes are sets and arrays by index.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -262,7 +262,7 @@ class Cluster:
                 return False
         return True
 
-    def held_jobs(self) -> Iterable[JobId]:
+    def held_jobs(self) -> Collection[JobId]:
         """Return every job that holds something, in the order in which they began to."""
         return self._shares.keys()
 
