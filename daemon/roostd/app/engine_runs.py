@@ -79,11 +79,14 @@ class EngineRuns:
     def _engine_config(self) -> EngineConfig:
         """Return the engine's numbers, with those that depend on Slurm."""
         config, state = self._state.config, self._state
+        # A job with a final pin can have no other GPUs, so Roost could stop no job for it.
+        may_pin = state.can_pin_again or not config.preempting_partitions()
         return replace(
             config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,
-            standing_pins=config.slurm.standing_pins,
+            standing_pins=config.slurm.standing_pins and may_pin,
             standing_pins_are_final=not state.can_pin_again,
+            standing_pin_after_s=config.slurm.standing_pin_after_s,
         )
 
     def _load_score(self) -> ScorePolicy:

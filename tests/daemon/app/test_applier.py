@@ -469,7 +469,9 @@ class BusySite(Site):
 
     def __init__(self) -> None:
         super().__init__()
-        engine = self.parts.state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+        engine = self.parts.state.engine = Engine(
+            EngineConfig(standing_pins=True, standing_pin_after_s=0.0), Policies()
+        )
         for name in NODES:
             engine.step(NodeSeen(at_s=100.0, node=node(name)))
         self.slurm.lease_s = None
@@ -593,7 +595,7 @@ def adopted(site: BusySite, job_id: JobId) -> None:
         job_id,
         nodes=["n2"],
         gpu_indices=[2, 3],
-        asks_per_node=True,
+        writes_per_job=True,
         admin_comment="roost:lease was=TresPerNode:gres/gpu:2",
         prefix="gres/",
     )

@@ -94,7 +94,9 @@ def test_jobs_that_wait_in_slurm_and_jobs_that_its_rules_hold_back_are_counted()
     parts = Parts("n1")
     gauges = Gauges(parts)
     assert [gauges.value("standing_pins"), gauges.value("jobs_held_back")] == [0, 0]
-    engine = parts.state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+    engine = parts.state.engine = Engine(
+        EngineConfig(standing_pins=True, standing_pin_after_s=0.0), Policies()
+    )
     engine.step(NodeSeen(at_s=100.0, node=node("n1")))
     for name in "123":
         engine.step(JobQueued(at_s=100.0, job=job(name, gpus=8)))

@@ -230,7 +230,7 @@ def test_uuids_are_told_in_the_order_asked_or_not_at_all(state: DaemonState) -> 
 
 def standing(state: DaemonState, end_s: float | None) -> pb.Job:
     """A job that waits in Slurm since 100 s, at 130 s; the jobs on all GPUs end at `end_s`."""
-    state.engine = Engine(EngineConfig(standing_pins=True), Policies())
+    state.engine = Engine(EngineConfig(standing_pins=True, standing_pin_after_s=0.0), Policies())
     state.engine.step(NodeSeen(at_s=100.0, node=node("n1", 4, cpu_count=8)))
     shares = (share("n1", *range(4)),)
     state.engine.step(JobStarted(at_s=100.0, job_id=NINE, shares=shares, end_s=end_s))

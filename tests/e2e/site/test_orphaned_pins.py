@@ -62,7 +62,7 @@ def pinned_by_hand(stack: Stack) -> str:
         job_id,
         nodes=["n1"],
         gpu_indices=[0, 1],
-        asks_per_node=field == "TresPerNode",
+        writes_per_job=field == "TresPerNode",
         admin_comment=f"roost:lease was={field}:{was}",
         prefix=prefix,
     )
