@@ -227,9 +227,9 @@ class Engine:
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self.config.patience_s
         standing, placed_count, try_count = self._standing, self.decision_count, 0
-        cleared, fixed = standing.begin_pass(at_s, actions)
-        reservation, kept = None, cleared if fixed is None else cleared | fixed.nodes
-        self._reserved = reserved = kept
+        cleared, reservation = standing.begin_pass(at_s, actions)
+        reserved = cleared if reservation is None else cleared | reservation.nodes
+        self._reserved = reserved
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
@@ -244,20 +244,17 @@ class Engine:
                 reservation = standing.pin_head(record, at_s, actions)
             is_impatient = record.queued_s <= impatient_s
             if is_impatient and self.config.passing is Passing.NOBODY:
-                self._reserved, reservation, fixed = EVERY_NODE, None, None
+                self._reserved, reservation = EVERY_NODE, None
                 break
             if is_impatient and reservation is None:
                 reservation = self._reserve(record.spec, at_s)
             if reservation is None:
                 continue
-            self._reserved = reserved = kept | reservation.nodes
+            self._reserved = reserved = cleared | reservation.nodes
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
-            self._backfill(reservation.start_s, kept, at_s, actions)
-        if fixed is not None:
-            others = cleared if reservation is None else cleared | reservation.nodes
-            self._backfill(fixed.start_s, others, at_s, actions)
+            self._backfill(reservation.start_s, cleared, at_s, actions)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
