@@ -27,7 +27,7 @@ def config(folder: Path, **settings: Any) -> Config:
             "listen": {"probes": "127.0.0.1:0"},
             "paths": {"runtime_dir": str(folder / "run"), "state_dir": str(folder / "state")},
             "policy": {"model": "none"},
-            "slurm": {"poll_interval_s": 0.2, "lease_s": 60.0, "standing_pin_after_s": 0.0},
+            "slurm": {"poll_interval_s": 0.2, "lease_s": 60.0},
         }
         | settings
     )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import structlog
 
+from roost_engine.domain.config import FINAL_PIN_AFTER_S
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
@@ -86,7 +87,7 @@ class EngineRuns:
             hand_over_s=config.slurm.hand_over_s,
             standing_pins=config.slurm.standing_pins and may_pin,
             standing_pins_are_final=not state.can_pin_again,
-            standing_pin_after_s=config.slurm.standing_pin_after_s,
+            standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
         )
 
     def _load_score(self) -> ScorePolicy:

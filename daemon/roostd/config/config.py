@@ -164,9 +164,6 @@ class Slurm(Section):
         description="the next job waits in Slurm for GPUs that are still busy; before 24.11 it"
         " stays with the first ones, and none does where Roost may stop jobs",
     )
-    standing_pin_after_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        default=10.0, description="a job waits this long before it may wait in Slurm"
-    )
     command_timeout_s: Seconds = Field(
         default=10.0, description="after which a command counts as hung"
     )

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+FINAL_PIN_AFTER_S = 10.0  # by then most jobs that fit at all have been placed
+
 
 class Passing(StrEnum):
     """Which jobs may backfill past a job that does not fit and has waited out its patience."""
@@ -34,7 +36,8 @@ class EngineConfig:
         standing_pins_are_final: a release of Slurm accepts one pin a job and cannot take it back.
             Then a pinned job stays where it is, and no other one is pinned until it has started.
         standing_pin_after_s: how long a job waits before it may be pinned so for lack of capacity;
-            `patience_s` where that is shorter.
+            `patience_s` where that is shorter. Pins that can move need no wait
+            (docs/results/pins.md), final ones FINAL_PIN_AFTER_S.
     """
 
     passing: Passing = Passing.EASY
@@ -48,4 +51,4 @@ class EngineConfig:
     ended_job_count: int = 1000
     standing_pins: bool = False
     standing_pins_are_final: bool = False
-    standing_pin_after_s: float = 10.0
+    standing_pin_after_s: float = 0.0

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from roost_engine.domain.config import FINAL_PIN_AFTER_S
 from roost_engine.engine import EngineConfig
 from roost_sim.catalogue.compositions import Composition
 from roost_sim.commands.inputs import measured_span, read_workload, workload_options
@@ -46,9 +47,8 @@ _ENGINE_OPTIONS = (
     click.option(
         "--pin-after-s",
         type=FiniteRange(0),
-        default=EngineConfig().standing_pin_after_s,
-        show_default=True,
-        help="After waiting so long a job may be pinned to busy GPUs.",
+        help="After waiting so long a job may be pinned to busy GPUs.  "
+        f"[default: {FINAL_PIN_AFTER_S:g} for one-pin, else 0]",
     ),
 )
 
@@ -66,7 +66,7 @@ class RunOptions:
     start_delay_s: float
     patience_s: float
     mechanism: Mechanism = Mechanism.LEASE
-    pin_after_s: float = EngineConfig().standing_pin_after_s
+    pin_after_s: float | None = None
 
     def read(self, policy: Composition, load: float | None = None, seed: int = 0) -> Run:
         """Read the trace and the cluster.
@@ -86,7 +86,7 @@ class RunOptions:
             start_delay_s=self.start_delay_s,
             span=self.span,
             engine_config=self.mechanism.engine_config(
-                EngineConfig(patience_s=self.patience_s, standing_pin_after_s=self.pin_after_s)
+                EngineConfig(patience_s=self.patience_s), self.pin_after_s
             ),
         )
 
@@ -107,7 +107,7 @@ def run_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         start_delay_s: float,
         patience_s: float,
         mechanism: str,
-        pin_after_s: float,
+        pin_after_s: float | None,
         **others: object,
     ) -> _Result:
         options = RunOptions(

@@ -27,6 +27,14 @@ def test_the_engines_numbers_tell_the_mechanism(mechanism: Mechanism) -> None:
     config = mechanism.engine_config(EngineConfig(patience_s=7.0))
     assert Mechanism.of(config) is mechanism
     assert config.patience_s == 7.0
+    assert mechanism.engine_config(EngineConfig(), 3.0).standing_pin_after_s == 3.0
+
+
+def test_a_final_pin_comes_after_a_wait_by_default() -> None:
+    waits_s = [
+        mechanism.engine_config(EngineConfig()).standing_pin_after_s for mechanism in Mechanism
+    ]
+    assert waits_s == [0.0, 10.0, 0.0]
 
 
 class CheckedEngine(Engine):
@@ -70,7 +78,6 @@ def test_every_job_of_a_random_trace_runs_and_the_state_never_contradicts_itself
     for seed in range(3):
         rng = random.Random(seed)
         numbers = EngineConfig(
-            standing_pin_after_s=rng.choice((0.0, 10.0, 600.0)),
             patience_s=rng.choice((0.0, 60.0, 600.0)),
             window_count=rng.choice((2, 1000)),
         )
@@ -81,7 +88,7 @@ def test_every_job_of_a_random_trace_runs_and_the_state_never_contradicts_itself
             world=WorldSpec(speed=rng.choice((Speed.TRACE, WorldSpec().speed))),
             seed=seed,
             start_delay_s=rng.choice((0.0, 1.0)),
-            engine_config=mechanism.engine_config(numbers),
+            engine_config=mechanism.engine_config(numbers, rng.choice((0.0, 10.0, 600.0))),
         )
         report = simulate(run)
         assert report.metrics.completed == len(run.trace)
@@ -95,12 +102,11 @@ ONE_AFTER_THE_OTHER = Run(
     world=WorldSpec(speed=Speed.TRACE),
     span=Span(warm_up_frac=0.0, cool_down_frac=0.0),
     start_delay_s=2.0,
-    engine_config=EngineConfig(standing_pin_after_s=20.0),
 )
 
 
 def test_a_job_that_waits_in_slurm_starts_without_the_delay_of_a_decision() -> None:
-    # Under leases it starts at 102 + 2; pinned at 30, at 102. Either way Slurm is asked once a job.
+    # Under leases it starts at 102 + 2; pinned at 10, at 102. Either way Slurm is asked once a job.
     lease = simulate(ONE_AFTER_THE_OTHER)
     numbers = Mechanism.STANDING.engine_config(ONE_AFTER_THE_OTHER.engine_config)
     standing = simulate(replace(ONE_AFTER_THE_OTHER, engine_config=numbers))
