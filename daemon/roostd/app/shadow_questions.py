@@ -7,6 +7,7 @@ waiting jobs one at a time, seldom, and more seldom where it takes long to answe
 import asyncio
 import time
 from collections.abc import Iterator
+from heapq import nsmallest
 
 import structlog
 
@@ -78,8 +79,8 @@ class ShadowQuestions:
     def _asked_jobs(self, waiting: list[WaitingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
         bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
-        for one in sorted(bound, key=_slurm_rank)[:_MOST_JOBS]:
-            record = self._waiting_record(one.spec.job_id)
+        for one in nsmallest(_MOST_JOBS, bound, key=_slurm_rank):
+            record = self._record(one.spec.job_id)
             if record is None or now_s < record.queued_s + _PLACING_S:
                 continue
             argv = question(one.job, one.detail, can_untype=self._state.can_pin_again)
@@ -91,12 +92,11 @@ class ShadowQuestions:
                     is_deferred=is_deferred(record, now_s),
                 )
 
-    def _waiting_record(self, job_id: JobId) -> JobRecord | None:
+    def _record(self, job_id: JobId) -> JobRecord | None:
         try:
-            record = self._state.engine.record(job_id)
+            return self._state.engine.record(job_id)
         except UnknownJob:
             return None
-        return record if record.state is JobState.WAITING else None
 
     def _observe_starts(
         self, waiting: list[WaitingJob], jobs: list[AskedJob], now_s: float
@@ -132,8 +132,9 @@ class ShadowQuestions:
 
     def _hand_over(self, job_id: JobId, since_s: float) -> None:
         waited_s = self._state.clock.now_s() - since_s
-        if self._waiting_record(job_id) is None:
-            return  # decided while Slurm was asked
+        record = self._record(job_id)
+        if record is None or record.state is not JobState.WAITING:
+            return  # Slurm is being asked to start it; it waits again where that fails
         reason = f"left to Slurm, which could have started it {waited_s:.0f} s ago"
         self._watch.hand_over(job_id, reason)
         self._metrics.hand_overs.labels("shadow").inc()

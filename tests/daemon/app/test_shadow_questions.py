@@ -10,7 +10,7 @@ from tests.daemon.app.parts import Parts
 from tests.daemon.running import config, running
 
 from roost_engine.domain.errors import SlurmTimeout
-from roost_engine.domain.events import Event
+from roost_engine.domain.events import Event, PlacementRefused
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.testing.builders import job, node
@@ -150,6 +150,21 @@ async def test_a_start_by_roost_ends_the_wait(site: Site) -> None:
     await site.pass_time(1)
     assert site.value("wait_beyond_slurm_seconds_sum") == pytest.approx(11.0)
     assert site.value("hand_overs_total", cause="shadow") is None
+
+
+async def test_a_job_that_slurm_is_being_asked_to_start_is_not_handed_over_yet(site: Site) -> None:
+    job_id = await site.submit()
+    await site.pass_time(10)
+    site.slurm.set_node(node("n1"))
+    await site.watch.first_poll()
+    assert site.state.engine.record(job_id).state is JobState.PLACING
+    await site.pass_time(50)
+    assert site.value("hand_overs_total", cause="shadow") is None
+
+    refused = PlacementRefused(at_s=site.clock.at_s, job_id=job_id, reason="busy")
+    site.state.engine.step(refused)
+    await site.pass_time(1)
+    assert site.value("hand_overs_total", cause="shadow") == 1
 
 
 async def test_after_a_question_without_an_answer_slurm_is_left_alone_for_a_minute(
