@@ -15,7 +15,9 @@ from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_slurm.commands import Argv
+from roost_slurm.scontrol import JobDetail
 from roost_slurm.shadow_question import question
+from roost_slurm.squeue import QueuedJob
 from roostd.app.slurm_watch import SlurmWatch, WaitingJob
 from roostd.ops.metrics import Metrics
 from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts
@@ -26,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 TURN_S = 1.0
 _QUESTIONS_PER_POLL = 3
-_MOST_TIME_FRAC = 0.02  # of the time, in which a question may be under way
+_MOST_TIME_FRAC = 0.02  # of the time, for which a question or a turn may last
 _RETRY_S = 60.0  # after a question that Slurm did not judge
 _PLACING_S = 3.0  # Roost starts a job that fits sooner than this
 _MOST_JOBS = 500  # the first in Slurm's order; others are not looked at
@@ -50,12 +52,15 @@ class ShadowQuestions:
         self._waited = frozenset[JobId]()
         self._ask_at_s = 0.0
         self._fault = ""
+        self._questions: dict[int, tuple[QueuedJob, JobDetail, Argv | None]] = {}
 
     async def run(self) -> None:
         """Ask and hand over until cancelled."""
         while True:
+            began_s = time.monotonic()
             await self.turn()
-            await asyncio.sleep(TURN_S)
+            took_s = time.monotonic() - began_s
+            await asyncio.sleep(max(TURN_S, took_s / _MOST_TIME_FRAC))
 
     async def turn(self) -> None:
         """Ask one question if it is time, and hand over the jobs that are due."""
@@ -83,7 +88,7 @@ class ShadowQuestions:
             record = self._record(one.spec.job_id)
             if record is None or now_s < record.queued_s + _PLACING_S:
                 continue
-            argv = question(one.job, one.detail, can_untype=self._state.can_pin_again)
+            argv = self._question(one)
             if argv is not None:
                 yield AskedJob(
                     job_id=record.job_id,
@@ -91,6 +96,14 @@ class ShadowQuestions:
                     time_limit_s=one.spec.time_limit_s,
                     is_deferred=is_deferred(record, now_s),
                 )
+
+    def _question(self, one: WaitingJob) -> Argv | None:
+        """Return a job's question, built once for each state of its record."""
+        known = self._questions.get(one.job.number)
+        if known is None or known[:2] != (one.job, one.detail):
+            argv = question(one.job, one.detail, can_untype=self._state.can_pin_again)
+            known = self._questions[one.job.number] = one.job, one.detail, argv
+        return known[2]
 
     def _record(self, job_id: JobId) -> JobRecord | None:
         try:
@@ -108,6 +121,8 @@ class ShadowQuestions:
                 first_s = self._starts.first_s(job_id)
                 self._metrics.beyond_slurm_s.observe(0.0 if first_s is None else now_s - first_s)
         self._waited = present
+        if len(self._questions) > 2 * _MOST_JOBS:
+            self._questions.clear()  # most are of jobs that do not wait any more
         self._starts.keep(present, jobs)
 
     async def _ask(self, argv: Argv, now_s: float) -> None:
