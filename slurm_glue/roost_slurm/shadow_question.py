@@ -29,6 +29,7 @@ _OPTIONS = {
 }
 _PER_GPU = {"CpusPerTres": "--cpus-per-gpu", "MemPerTres": "--mem-per-gpu"}
 _MIB = 1 << 20
+# "a using" since some release between 24.11 and 26.05.
 _ANSWER = re.compile(r"Job \d+ to start at (\S+) (?:a )?using \d+ processors on nodes (\S+)")
 
 

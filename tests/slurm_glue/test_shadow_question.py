@@ -147,8 +147,10 @@ def test_every_recorded_pending_gpu_job_has_a_question(release: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["sbatch: ", "sbatch: warning: something\nsbatch: "])
-def test_an_answer_names_time_and_nodes(prefix: str) -> None:
-    told = "Job 8 to start at 2026-11-22T17:08:58 using 2 processors on nodes n[1-2] in partition x"
+@pytest.mark.parametrize("word", ["", "a "])  # 22.05 and 24.11; 26.05
+def test_an_answer_names_time_and_nodes(prefix: str, word: str) -> None:
+    start = f"Job 8 to start at 2026-11-22T17:08:58 {word}using 2 processors"
+    told = f"{start} on nodes n[1-2] in partition x"
     assert parse_answer(prefix + told) == FirstStart(1_795_367_338.0, frozenset({"n1", "n2"}))
 
 
