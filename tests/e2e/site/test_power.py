@@ -10,8 +10,8 @@ from roost_slurm.testing.site_plan import PowerSavingPlan
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-# slurmctld looks every 30 s whether the nodes of a job are up.
-BOOTED_S = 50.0
+# slurmctld looks every 30 s whether the nodes of a job are up, and may need two looks.
+BOOTED_S = 80.0
 
 
 @pytest.fixture(scope="module")
