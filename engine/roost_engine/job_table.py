@@ -49,6 +49,7 @@ class JobTable:
         stopping: the running jobs that a preemption policy asked to stop.
         ended: the jobs that ended last.
         quotas: what Slurm's limits leave.
+        observed_start_s: engine time at which a job that is not under Roost was last seen to start.
         alarms: heap of (engine time, job): when to examine a job again.
     """
 
@@ -65,6 +66,7 @@ class JobTable:
         self.queue = JobQueue(order, first_job_matters=config.standing_pins)
         self.quotas = Quotas()
         self.refused_count = 0
+        self.observed_start_s = -inf
         self.jobs: dict[JobId, JobRecord] = {}
         self.observed: dict[JobId, ObservedJob] = {}
         self.waiting: dict[JobId, None] = {}
@@ -244,6 +246,7 @@ class JobTable:
         job_id = event.job_id
         job = self.observed.get(job_id)
         if job is None:
+            self.observed_start_s = event.at_s
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""

@@ -84,6 +84,9 @@ class StandingPins:
             return False
         if self.final_head() is not None:
             return False  # one final pin at a time
+        config = self._table.config
+        if config.standing_pin_if_overtaken and self._table.observed_start_s <= record.queued_s:
+            return False
         due_s = record.queued_s + self._after_s
         if at_s < due_s:
             self._next = min(self._next, (due_s, record.job_id))

@@ -365,3 +365,14 @@ def test_no_job_takes_gpus_of_a_final_pin_though_a_more_urgent_one_waits(
     harness.queue(job("4", gpus=8, priority=7))
     assert not placed(harness.queue(job("5", gpus=2, time_limit_s=300.0)))
     assert set(placed(harness.queue(job("6", gpus=2, time_limit_s=80.0)))) == {"6"}
+
+
+def test_a_final_pin_may_depend_on_jobs_outside_roost(make_harness: HarnessFactory) -> None:
+    harness = make_harness(
+        [node("a")], bridges(), config=replace(FINAL, standing_pin_if_overtaken=True)
+    )
+    run(harness, "1", 8, 100.0)
+    harness.queue(job("3", gpus=8))
+    assert not pins(harness.advance(20.0))
+    harness.start_elsewhere("9", share("a", cpu_count=8))
+    assert "3" in pins(harness.queue(job("4", gpus=2)))

@@ -87,6 +87,7 @@ class EngineRuns:
             hand_over_s=config.slurm.hand_over_s,
             standing_pins=config.slurm.standing_pins and may_pin,
             standing_pins_are_final=not state.can_pin_again,
+            standing_pin_if_overtaken=not state.can_pin_again,
             standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
         )
 

@@ -35,6 +35,8 @@ class EngineConfig:
             job in order without capacity is, and with it each job for which Slurm preempts.
         standing_pins_are_final: a release of Slurm accepts one pin a job and cannot take it back.
             Then a pinned job stays where it is, and no other one is pinned until it has started.
+        standing_pin_if_overtaken: a job is pinned so for lack of capacity only if Slurm has started
+            a job that is not under Roost since this one began to wait.
         standing_pin_after_s: how long a job waits before it may be pinned so for lack of capacity;
             `patience_s` where that is shorter. Pins that can move need no wait
             (docs/results/pins.md), final ones FINAL_PIN_AFTER_S.
@@ -51,4 +53,5 @@ class EngineConfig:
     ended_job_count: int = 1000
     standing_pins: bool = False
     standing_pins_are_final: bool = False
+    standing_pin_if_overtaken: bool = False
     standing_pin_after_s: float = 0.0

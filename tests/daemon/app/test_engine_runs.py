@@ -92,7 +92,10 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
     assert (head.version, head.policy) == ("9.9", "heuristic")
     assert (head.epoch_of_zero_s, head.began_s) == (1_700_000_000.0, 100.0)
     of_slurm = EngineConfig(
-        standing_pins=True, standing_pins_are_final=True, standing_pin_after_s=FINAL_PIN_AFTER_S
+        standing_pins=True,
+        standing_pins_are_final=True,
+        standing_pin_if_overtaken=True,
+        standing_pin_after_s=FINAL_PIN_AFTER_S,
     )
     assert decode(head.config, EngineConfig) == replace(of_slurm, patience_s=7.0)
     assert isinstance(decode(head.plugins, Plugins).gate, DelayConfig)

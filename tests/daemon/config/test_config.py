@@ -179,7 +179,12 @@ def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
     assert Config().preemption.to_core(PreemptionKind.NETWORK, ["b", "a"]) == expected
 
 
-PINS = {"standing_pins", "standing_pins_are_final", "standing_pin_after_s"}
+PINS = {
+    "standing_pins",
+    "standing_pins_are_final",
+    "standing_pin_if_overtaken",
+    "standing_pin_after_s",
+}
 
 
 @pytest.mark.parametrize(
