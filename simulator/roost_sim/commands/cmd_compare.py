@@ -23,7 +23,7 @@ from roost_sim.sweeps.report.page import write_report
 from roost_sim.sweeps.sweep import Case, InProcess, Sweep, SweepEngine, cases_of
 from roost_sim.sweeps.sweep_runner import Collected, collect, shown_progress
 
-_FILE_COLUMNS = 200  # of a table that goes to a file or another program
+_FILE_COLUMNS = 260  # of a table that goes to a file or another program
 _ARGUMENTS = "roost_sim.arguments"
 
 
