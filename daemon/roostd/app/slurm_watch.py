@@ -24,8 +24,9 @@ from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
+from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
 from roostd.slurm.spool_watch import FolderWatch
-from roostd.slurm.sync import LEFT_BY_LIMIT, QueueView, SiteView, diff, diff_nodes, view
+from roostd.slurm.sync import diff, diff_nodes
 from roostd.state import DaemonState, Owner, UnmanagedJob
 
 _log = structlog.get_logger(__name__)

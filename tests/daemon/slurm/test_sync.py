@@ -1,12 +1,11 @@
 """The events of a queue that changes between two polls."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
+from tests.daemon.slurm.watcher import BOOKWORM, Watcher
 
 from roost_engine.domain.events import (
-    Event,
     JobChanged,
     JobEnded,
     JobQueued,
@@ -15,61 +14,13 @@ from roost_engine.domain.events import (
     NodeLost,
     NodeSeen,
 )
-from roost_engine.domain.model import JobId, NodeName, Placement, Shape
-from roost_engine.domain.tier import Tier
+from roost_engine.domain.model import NodeName
 from roost_engine.testing.builders import node
-from roost_slurm.partitions import Partition
-from roost_slurm.reservations import Reservation
-from roost_slurm.scheduling import Scheduling
 from roost_slurm.squeue import SlurmJobState
-from roost_slurm.versions import SlurmVersion, traits_of
-from roostd.config.config import Mode
-from roostd.slurm.jobs import JobReader
-from roostd.slurm.port import QueueSnapshot
-from roostd.slurm.rules import SiteRules
-from roostd.slurm.sync import QueueView, SiteView, diff, diff_nodes, view
+from roost_slurm.versions import SlurmVersion
+from roostd.slurm.queue_view import QueueView, view
+from roostd.slurm.sync import diff, diff_nodes
 from roostd.testing.slurm_stand_in import SlurmStandIn
-
-BOOKWORM = SlurmVersion(22, 5, 8)
-NODES = [node("n1", cpu_count=16), node("n2", cpu_count=16)]
-
-
-class Watcher:
-    """An in-memory Slurm, its clock, and the events between two polls of it."""
-
-    def __init__(self, version: SlurmVersion = BOOKWORM) -> None:
-        self.now_s = 1000.0
-        self.slurm = SlurmStandIn(NODES, now=lambda: self.now_s, version=version)
-        self.view, self.site = QueueView(), SiteView()
-        self.reader = JobReader(
-            to_engine_s=lambda epoch_s: epoch_s,
-            mode_of=lambda partition: Mode.ENFORCE,
-            traits=traits_of(version),
-            accounts_memory=False,
-        )
-
-    async def poll(self) -> tuple[Event, ...]:
-        before, snapshot = self.view, await self.slurm.queue()
-        names = [NodeName("n1"), NodeName("n2")]
-        self.view = view(snapshot, self.reader, names, before, self.now_s, self.site)
-        return diff(before, self.view, self.now_s)
-
-    async def kinds(self) -> list[tuple[str, str]]:
-        return [(type(event).__name__, _job_id(event)) for event in await self.poll()]
-
-    async def pin(self, job_id: JobId, name: str, *gpu_indices: int) -> None:
-        shape = Shape(node_count=1, gpus_per_node=len(gpu_indices))
-        await self.slurm.pin(job_id, Placement((NodeName(name),), gpu_indices, shape, Tier.NODE))
-
-
-def _job_id(event: Event) -> str:
-    match event:
-        case JobQueued() | JobChanged():
-            return event.job.job_id
-        case JobWithdrawn() | JobStarted() | JobEnded():
-            return event.job_id
-        case _:
-            raise AssertionError(f"{event} is not about a job")
 
 
 @pytest.fixture
@@ -292,138 +243,3 @@ async def test_nodes_are_seen_changed_and_lost() -> None:
     events = diff_nodes([old, changed], now, 7.0)
     assert [type(event) for event in events] == [NodeLost, NodeSeen, NodeSeen]
     assert diff_nodes([each.spec for each in now], now, 8.0) == ()
-
-
-# -- Slurm's own rules -------------------------------------------------------------------------
-
-
-async def test_a_job_that_slurm_would_not_start_is_withdrawn_and_left_to_slurm_in_time(
-    watcher: Watcher,
-) -> None:
-    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
-    watcher.site = SiteView(rules=down, hand_over_s=30.0)
-    (job_id,) = watcher.slurm.submit(gpus=2)
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobWithdrawn)
-    assert event.reason.startswith("Slurm would not start it: PartitionDown")
-    assert job_id in watcher.view.blocked
-
-    watcher.now_s += 29.0
-    assert await watcher.poll() == ()
-    watcher.now_s += 1.0
-    await watcher.poll()
-    assert "PartitionDown" in watcher.view.unmanaged[job_id]
-
-
-async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
-    watcher: Watcher,
-) -> None:
-    (job_id,) = watcher.slurm.submit(gpus=2)
-    await watcher.poll()
-    watcher.site = SiteView(handed_over={job_id: "left to Slurm"})
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobWithdrawn)
-    assert event.reason == "left to Slurm"
-    assert watcher.view.unmanaged == {job_id: "left to Slurm"}
-
-
-async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
-    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
-    watcher.site = SiteView(rules=down, hand_over_s=30.0)
-    watcher.slurm.submit(gpus=2)
-    await watcher.poll()
-    watcher.site = SiteView(hand_over_s=30.0)
-    assert await watcher.kinds() == [("JobQueued", "1")]
-
-
-async def test_rules_become_part_of_a_request(watcher: Watcher) -> None:
-    partitions = {
-        "main": Partition(name="main", tier=5),
-        "low": Partition(name="low", tier=1, preempt_modes=frozenset({"REQUEUE"})),
-    }
-    window = Reservation(name="maint", start_epoch_s=2000.0, end_epoch_s=9000.0, nodes=("n2",))
-    scheduling = Scheduling(preempt_type="preempt/partition_prio")
-    watcher.site = SiteView(
-        rules=SiteRules(partitions=partitions, reservations=(window,), scheduling=scheduling)
-    )
-    watcher.slurm.submit(gpus=2)
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobQueued)
-    assert event.job.priority_tier == 5
-    assert event.job.preempts == ("partition:low",)
-    assert event.job.excluded_nodes == ("n2",)
-
-
-async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> None:
-    low = Partition(name="main", tier=1, preempt_modes=frozenset({"REQUEUE"}))
-    scheduling = Scheduling(preempt_type="preempt/partition_prio")
-    watcher.site = SiteView(rules=SiteRules(partitions={"main": low}, scheduling=scheduling))
-    (job_id,) = watcher.slurm.submit(gpus=2)
-    await watcher.poll()
-    await watcher.pin(job_id, "n2", 3, 4)
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobStarted)
-    assert event.preempt_class == "partition:main"
-
-
-class CountingReader:
-    """A JobReader that counts what it reads."""
-
-    def __init__(self, reader: JobReader) -> None:
-        self._reader, self.count, self.traits = reader, 0, reader.traits
-        self.to_engine_s = reader.to_engine_s
-
-    def read(self, *asked: Any) -> Any:
-        self.count += 1
-        return self._reader.read(*asked)
-
-
-@pytest.fixture
-def counted(watcher: Watcher) -> CountingReader:
-    reader = CountingReader(watcher.reader)
-    watcher.reader = reader  # type: ignore[assignment]
-    return reader
-
-
-async def test_a_job_that_stays_as_it_is_is_read_once(
-    watcher: Watcher, counted: CountingReader
-) -> None:
-    snapshot_of = watcher.slurm.queue
-    watcher.slurm.submit(gpus=2)
-    snapshot = await snapshot_of()
-    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
-    for _ in range(3):
-        await watcher.poll()
-    assert counted.count == 1
-
-
-async def _same(snapshot: QueueSnapshot) -> QueueSnapshot:
-    return snapshot
-
-
-async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Watcher) -> None:
-    (job_id,) = watcher.slurm.submit(gpus=2)
-    snapshot = await watcher.slurm.queue()
-    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
-    await watcher.poll()
-    aged = replace(snapshot, jobs=tuple(replace(job, priority=77) for job in snapshot.jobs))
-    watcher.slurm.queue = lambda: _same(aged)  # type: ignore[method-assign]
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobChanged)
-    assert event.job.priority == 77
-    held = replace(snapshot, jobs=tuple(replace(job, priority=0) for job in snapshot.jobs))
-    watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
-    await watcher.poll()
-    assert job_id in watcher.view.blocked
-
-
-async def test_other_rules_are_applied_at_the_next_poll(watcher: Watcher) -> None:
-    watcher.slurm.submit(gpus=2)
-    snapshot = await watcher.slurm.queue()
-    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
-    await watcher.poll()
-    rules = SiteRules(partitions={"main": Partition(name="main", tier=5)})
-    watcher.site = SiteView(rules=rules)
-    (event,) = await watcher.poll()
-    assert isinstance(event, JobChanged)
-    assert event.job.priority_tier == 5

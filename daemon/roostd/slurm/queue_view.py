@@ -1,0 +1,377 @@
+"""Views of Slurm's queue in the engine's terms. Pure: no clock, no I/O.
+
+A view is read from one snapshot of the queue and the view before it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from operator import attrgetter
+from typing import TypeAlias
+
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.stamp import parse_stamp
+from roostd.slurm.held_back import HeldBackJobs, HoldingBack, is_pinned_comment
+from roostd.slurm.jobs import JobReader, Unmanaged
+from roostd.slurm.limits import LONGEST_REASON
+from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.request import shares_of
+from roostd.slurm.rules import SiteRules
+
+LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+
+Life: TypeAlias = tuple[int, float, int]  # record number, submission, restarts
+Request: TypeAlias = tuple[JobSpec, float]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """The queue in the engine's terms.
+
+    Attributes:
+        waiting: jobs that Roost may place.
+        running: what every job with an allocation holds on GPU nodes.
+        blocked: waiting jobs under Roost that are held, depend on another job or are beyond their
+            array's limit; the value says which. Their leases must be renewed too, or Slurm starts
+            them by itself as soon as that ends.
+        unmanaged: pending jobs that plain Slurm places, and why.
+        lives: the life of the job that each entry describes: Slurm may reuse a number, and may
+            requeue a job.
+        numbers: the job of each record that is a single job, by Slurm's own number: tasks of an
+            array have numbers of their own once they have left the array's record.
+        settle_until_s: engine time before which a requeued job must not start.
+        requests: the request of every running job, and engine time of its start; None: the job is
+            not under Roost.
+        runs: of every running job, what Slurm's own rules know of it.
+        held_back: the jobs that one of Slurm's rules holds back; they are in `blocked` too.
+        reads: of each record that waits, what its JobSpecs were read from; see ReadFrom.
+        rules: Slurm's own rules at that time.
+        closed: the nodes that reservations closed then, by what that depends on in a job.
+    """
+
+    waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
+    running: Mapping[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
+    blocked: Mapping[JobId, str] = field(default_factory=dict)
+    unmanaged: Mapping[JobId, str] = field(default_factory=dict)
+    lives: Mapping[JobId, Life] = field(default_factory=dict)
+    numbers: Mapping[int, JobId] = field(default_factory=dict)
+    settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
+    requests: Mapping[JobId, Request | None] = field(default_factory=dict)
+    runs: Mapping[JobId, "RunFacts"] = field(default_factory=dict)
+    held_back: HeldBackJobs = field(default_factory=HeldBackJobs)
+    reads: Mapping[int, "ReadFrom"] = field(default_factory=dict)
+    rules: SiteRules = field(default_factory=SiteRules)
+    closed: Mapping[tuple[object, ...], frozenset[NodeName]] = field(default_factory=dict)
+
+
+# What a JobSpec is read from: fields of the record and its details. Reading a job takes about 100
+# microseconds, comparing it 3, and most of thousands of jobs do not change between two polls.
+ReadFrom: TypeAlias = tuple[tuple[object, ...], JobDetail | None]
+_fields_read = attrgetter(
+    *(
+        *("submit_epoch_s", "restart_count", "array_number", "user_id", "partition", "task_count"),
+        *("time_limit_s", "node_count", "cpu_count", "cpus_per_task", "tasks_per_node", "tres"),
+        *("tres_total", "memory_bytes", "is_memory_given", "required_nodes", "features"),
+        *("over_subscribe", "reservation", "is_heterogeneous", "unread_task_count", "task_ids"),
+        *("admin_comment", "account", "qos", "licenses"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What Slurm's own rules know of a running job.
+
+    Attributes:
+        end_s: engine time at which its time limit ends it; None: it has none.
+        preempt_class: see events.JobStarted.
+    """
+
+    end_s: float | None = None
+    preempt_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteView:
+    """What a view needs of the site beside the queue.
+
+    Attributes:
+        rules: Slurm's own rules.
+        hand_over_s: a job that they have held back this long is left to plain Slurm.
+        handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+    """
+
+    rules: SiteRules = field(default_factory=SiteRules)
+    hand_over_s: float = inf
+    handed_over: Mapping[JobId, str] = field(default_factory=dict)
+
+
+def view(
+    snapshot: QueueSnapshot,
+    reader: JobReader,
+    gpu_nodes: Collection[NodeName],
+    before: QueueView,
+    at_s: float,
+    site: SiteView = SiteView(),
+) -> QueueView:
+    """Return the view of a snapshot.
+
+    Args:
+        snapshot: of the queue.
+        reader: turns records into JobSpecs.
+        gpu_nodes: nodes with GPUs; what jobs hold on other nodes is left out.
+        before: the view before this one.
+        at_s: engine time.
+        site: Slurm's own rules.
+    """
+    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, site)
+    # Tasks that left their array's record come first: they may have been placed already.
+    for job in sorted(snapshot.jobs, key=lambda job: (len(job.task_ids) > 1, job.number)):
+        if job.is_holding:
+            reading.add_running(job)
+        elif job.is_pending:
+            for job_id in map(JobId, job.job_ids):
+                reading.add_pending(job, job_id)
+    return reading.result()
+
+
+class _Reading:
+    """Builds a view, one queue record at a time."""
+
+    def __init__(
+        self,
+        snapshot: QueueSnapshot,
+        reader: JobReader,
+        gpu_nodes: frozenset[NodeName],
+        before: QueueView,
+        at_s: float,
+        site: SiteView,
+    ) -> None:
+        self._details, self._reader, self._gpu_nodes = snapshot.details, reader, gpu_nodes
+        self._before, self._at_s, self._at_epoch_s = before, at_s, snapshot.at_epoch_s
+        self._site, self._rules = site, site.rules
+        self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
+        self._reads: dict[int, ReadFrom] = {}
+        self._closed: dict[tuple[object, ...], frozenset[NodeName]] = {}
+        self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
+        self._startable = _startable_task_counts(snapshot)
+        self._waiting: dict[JobId, JobSpec] = {}
+        self._running: dict[JobId, tuple[NodeShare, ...]] = {}
+        self._blocked: dict[JobId, str] = {}
+        self._unmanaged: dict[JobId, str] = {}
+        self._lives: dict[JobId, Life] = {}
+        self._numbers: dict[int, JobId] = {}
+        self._settle_until: dict[JobId, float] = {}
+        self._requests: dict[JobId, Request | None] = {}
+        self._runs: dict[JobId, RunFacts] = {}
+
+    def result(self) -> QueueView:
+        """Return the view of the records added so far."""
+        return QueueView(
+            waiting=self._waiting,
+            running=self._running,
+            blocked=self._blocked,
+            unmanaged=self._unmanaged,
+            lives=self._lives,
+            numbers=self._numbers,
+            settle_until_s=self._settle_until,
+            requests=self._requests,
+            runs=self._runs,
+            held_back=self._holding_back.result(),
+            reads=self._reads,
+            rules=self._rules,
+            closed=self._closed,
+        )
+
+    def add_running(self, job: QueuedJob) -> None:
+        """Add a job that holds an allocation."""
+        job_id, life = JobId(job.job_ids[0]), self._life_of_holder(job)
+        detail = self._details.get(job.number)
+        shares = tuple(
+            share
+            for share in (shares_of(detail) if detail is not None else ())
+            if share.node in self._gpu_nodes
+        )
+        if not shares and self._before.lives.get(job_id) == life:
+            shares = self._before.running.get(job_id, ())  # its details are missing this time
+        if shares:
+            self._running[job_id] = shares
+            self._lives[job_id] = life
+            self._requests[job_id] = self._request(job, job_id, detail)
+            self._runs[job_id] = self._run_facts(job)
+        self._numbers[job.number] = job_id
+
+    def _run_facts(self, job: QueuedJob) -> RunFacts:
+        end_s = None
+        if job.start_epoch_s is not None and job.time_limit_s is not None:
+            end_s = self._reader.to_engine_s(job.start_epoch_s) + job.time_limit_s
+        return RunFacts(end_s, self._rules.preempt_class(job))
+
+    def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
+        """Return the request of a running job; read once, as reading all at each poll is slow."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        if is_same and job_id in self._before.requests:
+            return self._before.requests[job_id]
+        if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
+            return None
+        asked = self._before.waiting.get(job_id) if is_same else None
+        spec = asked or self._reader.read(job, detail, job_id)
+        if isinstance(spec, Unmanaged):
+            return None
+        return spec, self._reader.to_engine_s(job.start_epoch_s)
+
+    def _life_of_holder(self, job: QueuedJob) -> Life:
+        """Return the life of a job that holds an allocation.
+
+        A requeued job that still completes is in its former life, though Slurm counts the restart
+        as soon as the requeue is requested.
+        """
+        life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
+        is_leaving = job.state is SlurmJobState.COMPLETING and is_next_life(known, life)
+        return known if is_leaving and known is not None else life
+
+    def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
+        """Add a job that waits."""
+        self._lives[job_id] = _life(job)
+        if len(job.job_ids) == 1:
+            self._numbers[job.number] = job_id
+        if job_id in self._site.handed_over:
+            self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
+            return
+        known = self._unchanged(job, job_id)
+        if known is not None:
+            why_blocked = self._why_blocked(job)
+            if why_blocked is not None:
+                self._blocked[job_id] = why_blocked
+            else:
+                self._waiting[job_id] = known
+            return
+        spec = self._reader.read(job, self._details.get(job.number), job_id)
+        if isinstance(spec, Unmanaged):
+            self._unmanaged[job_id] = spec.reason
+            return
+        why_blocked = self._why_blocked(job)
+        if why_blocked is not None:
+            self._blocked[job_id] = why_blocked
+            return
+        if spec.binding and self._is_held_back(job, job_id):
+            return
+        spec = self._with_rules(spec, job)
+        settle_until_s = self._settle_until_s(job, job_id)
+        if settle_until_s is not None:
+            self._settle_until[job_id] = settle_until_s
+            spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
+        self._waiting[job_id] = self._with_steady_priority(spec, job)
+
+    def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
+        """Return the JobSpec of the view before, if reading the job again would give the same."""
+        number, detail = job.number, self._details.get(job.number)
+        if number not in self._reads:
+            self._reads[number] = _fields_read(job), detail
+        before, spec = self._before, self._before.waiting.get(job_id)
+        if spec is None or not self._may_reuse or job_id in before.settle_until_s:
+            return None
+        if job_id in before.held_back.jobs or is_pinned_comment(job.admin_comment):
+            return None
+        fields, known_detail = before.reads.get(number, ((), None))
+        if known_detail is not detail or fields != self._reads[number][0]:
+            return None
+        if self._closed_nodes(job) != before.closed.get(_closed_by(job)):
+            return None
+        return spec if spec.priority == job.priority else replace(spec, priority=job.priority)
+
+    def _closed_nodes(self, job: QueuedJob) -> frozenset[NodeName]:
+        key = _closed_by(job)
+        if key not in self._closed:
+            self._closed[key] = self._rules.closed_nodes(job, self._at_epoch_s)
+        return self._closed[key]
+
+    def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Note a job that Slurm would not start; after a while it is left to plain Slurm."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        detail = self._details.get(job.number)
+        held = self._holding_back.judge(job, detail, job_id, is_same)
+        if held is None:
+            return False
+        if self._at_s - held.since_s >= self._site.hand_over_s:
+            self._unmanaged[job_id] = f"{LEFT_BY_LIMIT}: {held.reason}"
+        else:
+            self._blocked[job_id] = f"Slurm would not start it: {held.reason}"
+        return True
+
+    def _with_rules(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Add to a request what Slurm's own rules say of the job."""
+        rules = self._rules
+        partition = rules.partitions.get(spec.partition)
+        closed = self._closed_nodes(job)
+        return replace(
+            spec,
+            priority_tier=partition.tier if partition is not None else 0,
+            quotas=rules.quotas(job, self._details.get(job.number)) if spec.binding else (),
+            preempts=tuple(sorted(rules.preempts(job))),
+            excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),
+        )
+
+    def _why_blocked(self, job: QueuedJob) -> str | None:
+        if job.priority == 0:
+            return "is held"
+        if job.dependency:
+            return f"depends on {job.dependency}"[:LONGEST_REASON]
+        if job.array_number in self._startable:
+            if self._startable[job.array_number] <= 0:
+                return "its array has as many tasks running as it may"
+            self._startable[job.array_number] -= 1
+        return None
+
+    def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
+        """Return when a requeued job may start again; the same for as long as the job waits.
+
+        A requeued job that a daemon finds waiting at its start counts as requeued just now.
+        """
+        if job_id in self._before.settle_until_s:
+            return self._before.settle_until_s[job_id]
+        is_new = bool(job.restart_count) and job_id not in self._before.lives
+        if not is_new and job_id not in self._before.running:
+            return None
+        return self._at_s + self._reader.traits.requeue_pause_s
+
+    def _with_steady_priority(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Keep the priority of a pinned job: Slurm raises it with age, to no effect any more."""
+        before, stamp = self._before.waiting.get(spec.job_id), parse_stamp(job.admin_comment)
+        if before is not None and stamp is not None and stamp.was:
+            return replace(spec, priority=before.priority)
+        return spec
+
+
+def _closed_by(job: QueuedJob) -> tuple[object, ...]:
+    """Return what decides which nodes a reservation closes to a job."""
+    return job.time_limit_s, job.reservation, job.account, job.partition
+
+
+def _startable_task_counts(snapshot: QueueSnapshot) -> dict[int | None, int]:
+    """Return how many more tasks of each array with a limit may start, by array number."""
+    limits: dict[int | None, int] = {}
+    holding: defaultdict[int | None, int] = defaultdict(int)
+    for job in snapshot.jobs:
+        detail = snapshot.details.get(job.number)
+        holding[job.array_number] += job.is_holding
+        if not job.is_pending or job.array_number is None or detail is None:
+            continue  # the details of a running task are of its start; the limit may be newer
+        if detail.task_limit is not None:
+            limits[job.array_number] = detail.task_limit
+    return {array: limit - holding[array] for array, limit in limits.items()}
+
+
+def _life(job: QueuedJob) -> Life:
+    # A task that leaves its array's record gets a number of its own and stays the same task.
+    number = job.number if job.array_number is None else job.array_number
+    return number, job.submit_epoch_s, job.restart_count
+
+
+def is_next_life(before: Life | None, after: Life) -> bool:
+    """Return whether a job has been requeued between two lives."""
+    # Slurm writes a new submission time when it requeues. A reused number starts at 0 restarts.
+    return before is not None and before[0] == after[0] and before[2] < after[2]
