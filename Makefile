@@ -67,6 +67,7 @@ bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/links.py --json
 	@$(BIN)/python benchmarks/decide.py --nodes 1250 --json
 	@$(BIN)/python benchmarks/decide.py --nodes 10000 --json
+	@$(BIN)/python benchmarks/poll.py --json
 	@$(BIN)/python benchmarks/latency.py --json
 
 clean: ## remove what the other commands made
