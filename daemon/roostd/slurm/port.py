@@ -33,6 +33,7 @@ from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
 from roostd.slurm.queue import (
     DetailCache,
+    EndedLeases,
     MovedBegins,
     begins_of,
     by_begin,
@@ -187,7 +188,8 @@ class SlurmPort(Protocol):
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """Lease these jobs for lease_s from now. Jobs that are gone are skipped.
 
-        Jobs whose users asked for a later begin time are skipped too: it is never shortened.
+        Jobs whose users asked for a later begin time are skipped too: it is never shortened. So are
+        jobs whose users let them start at once.
         """
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
@@ -247,6 +249,7 @@ class SlurmCli:
         self._details = DetailCache(self._all_details, self._detail)
         self._rules = RulesReader(self._answer_to, rules_interval_s)
         self._moved_begins = MovedBegins(lease_s)
+        self._ended_leases = EndedLeases()
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
         self._version: SlurmVersion | None = None
@@ -382,8 +385,11 @@ class SlurmCli:
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
-        ends_s = time.time() + lease_s
-        due = [job_id for job_id in job_ids if self._begins.get(job_id, 0) <= ends_s]
+        now_s = time.time()
+        ends_s = now_s + lease_s
+        leased = self._ended_leases.without(job_ids, self._dumped, now_s)
+        due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
+        self._ended_leases.renewed(due, ends_s)
         await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
         reach("after_renew")
 

@@ -51,6 +51,46 @@ class MovedBegins:
         return replace(job, admin_comment=str(replace(stamp, begin_epoch_s=int(moved_s))))
 
 
+class EndedLeases:
+    """The leases that users ended before their time, by `scontrol update StartTime=now`.
+
+    Such a job is eligible while its lease should still hold it. It is not leased again: Slurm may
+    start it, and roostd may still pin it.
+    """
+
+    def __init__(self) -> None:
+        self._ends_s: dict[JobId, float] = {}  # of the leases renewed last
+        self._ended: frozenset[JobId] = frozenset()
+
+    def without(
+        self, job_ids: Iterable[JobId], jobs: Iterable[QueuedJob], now_s: float
+    ) -> list[JobId]:
+        """Return the jobs whose leases no user has ended.
+
+        Args:
+            job_ids: leased jobs.
+            jobs: of a dump of the queue, as fresh as can be.
+            now_s: seconds since the epoch.
+        """
+        eligible = {
+            job_id
+            for job in jobs
+            if job.is_pending and job.eligible_epoch_s is not None and job.eligible_epoch_s <= now_s
+            for job_id in map(JobId, job.job_ids)
+        }
+        held_s = now_s + _LATE_S
+        self._ended = frozenset(
+            job_id
+            for job_id in eligible
+            if job_id in self._ended or self._ends_s.get(job_id, 0.0) > held_s
+        )
+        return [job_id for job_id in job_ids if job_id not in self._ended]
+
+    def renewed(self, job_ids: Iterable[JobId], ends_s: float) -> None:
+        """Note until when these leases, and no others, hold their jobs."""
+        self._ends_s = dict.fromkeys(job_ids, ends_s)
+
+
 class DetailCache:
     """The details of the jobs in the queue; read when a job is new or its request has changed.
 

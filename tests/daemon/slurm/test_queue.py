@@ -7,7 +7,14 @@ from roost_engine.domain.model import JobId
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
-from roostd.slurm.queue import DetailCache, MovedBegins, begins_of, by_begin, comments_of
+from roostd.slurm.queue import (
+    DetailCache,
+    EndedLeases,
+    MovedBegins,
+    begins_of,
+    by_begin,
+    comments_of,
+)
 
 LEASE_S = 60.0
 NOW_S = 1_000_000.0
@@ -159,3 +166,29 @@ def test_a_comment_is_written_once_for_all_jobs_that_say_the_same() -> None:
     assert comments_of([queued(1), queued(2), running, told, array, unleased], sentences) == {
         "roost:lease roost:advice waits": ["1", "2", "5_0", "5_1"]
     }
+
+
+# -- leases that users end ---------------------------------------------------------------------
+
+
+def pending(number: int, eligible_epoch_s: float | None) -> QueuedJob:
+    return QueuedJob(number=number, eligible_epoch_s=eligible_epoch_s)
+
+
+def test_a_lease_that_a_user_has_ended_is_not_renewed() -> None:
+    leases, job_ids = EndedLeases(), [JobId("1"), JobId("2")]
+    jobs = [pending(1, 160.0), pending(2, 160.0)]
+    assert leases.without(job_ids, jobs, 100.0) == job_ids
+    leases.renewed(job_ids, 160.0)
+    jobs = [pending(1, 119.0), pending(2, 160.0)]
+    assert leases.without(job_ids, jobs, 120.0) == [JobId("2")]
+    leases.renewed([JobId("2")], 180.0)
+    assert leases.without(job_ids, jobs, 140.0) == [JobId("2")]
+    assert leases.without(job_ids, [pending(1, 300.0), pending(2, 180.0)], 150.0) == job_ids
+
+
+def test_a_lease_that_has_run_out_is_renewed() -> None:
+    leases, job_ids = EndedLeases(), [JobId("1")]
+    leases.renewed(job_ids, 160.0)
+    assert leases.without(job_ids, [pending(1, 160.0)], 170.0) == job_ids
+    assert leases.without(job_ids, [pending(1, None)], 120.0) == job_ids
