@@ -20,11 +20,12 @@ EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
     arguments = _parser().parse_args(argv)
-    file: Path | None = arguments.file if arguments.command else arguments.config
+    file: Path | None = (arguments.command and arguments.file) or arguments.config
+    flags = [*arguments.set, *(arguments.set_for_check if arguments.command else [])]
     if file is None and DEFAULT_FILE.exists():
         file = DEFAULT_FILE
     try:
-        loaded = load_config(file, flags=arguments.set)
+        loaded = load_config(file, flags=flags)
         _check_slurm_conf(loaded)
         if loaded.config.gate.speeds is not None:
             load_speeds(loaded.config.gate.speeds)
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for note in loaded.config.choice.notes():
             print(f"note: {note}", file=sys.stderr)
         return EXIT_OK
-    return _serve(loaded, file, arguments.set)
+    return _serve(loaded, file, flags)
 
 
 def _check_slurm_conf(loaded: LoadedConfig) -> None:
@@ -101,13 +102,14 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--show", action="store_true", help="print every value and where it comes from"
     )
-    _add_set(check)
+    _add_set(check, "set_for_check")
     return parser
 
 
-def _add_set(parser: argparse.ArgumentParser) -> None:
+def _add_set(parser: argparse.ArgumentParser, name: str = "set") -> None:
     parser.add_argument(
         "--set",
+        dest=name,
         action="append",
         default=[],
         metavar="KEY=VALUE",

@@ -85,6 +85,18 @@ def test_check_config_is_silent_about_a_right_file(
     assert capsys.readouterr() == ("", "")
 
 
+def test_check_config_checks_what_is_named_before_the_command_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("mode: enforcee\n")
+
+    assert main(["--config", str(file), "check-config"]) == EXIT_CONFIG
+    assert "enforcee" in capsys.readouterr().err
+    assert main(["--set", "mode=nowhere", "check-config"]) == EXIT_CONFIG
+    assert "nowhere" in capsys.readouterr().err
+
+
 def test_check_config_names_every_problem_and_exits_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
