@@ -84,7 +84,7 @@ READER = JobReader(
     traits=traits_of(VERSION),
     accounts_memory=False,
 )
-USER_LIMIT = GroupLimits(tres={"gres/gpu": 4.0})
+USER_LIMIT = GroupLimits(tres={"gres/gpu": 16.0})
 SITE = SiteView(
     rules=SiteRules(
         scheduling=Scheduling(enforced=frozenset({"limits"})),
