@@ -5,7 +5,7 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from heapq import heappush, merge
@@ -17,7 +17,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
     JobRecord,
@@ -410,7 +410,7 @@ class JobTable:
         Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
         """
         pin = record.standing
-        if pin is not None and _is_on(pin.placement, event.shares):
+        if pin is not None and pin.placement.is_met_by(event.shares):
             record.placement, record.decision = pin.placement, pin.decision
             self._note_wait(record, pin.placement.tier, event.at_s)
         elif record.state is JobState.PLACING:
@@ -470,11 +470,6 @@ class JobTable:
                 assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
             is_stopping = record.state is JobState.STOPPING
             assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
-
-
-def _is_on(placement: Placement, shares: Sequence[NodeShare]) -> bool:
-    """Return whether a job holds just the GPUs of a placement."""
-    return dict(placement.by_node()) == {share.node: share.gpu_indices for share in shares}
 
 
 def _exclusions(last_try: Candidates | None) -> Exclusions:

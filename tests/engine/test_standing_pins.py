@@ -17,6 +17,8 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
+from roost_engine.plugins import Policies
+from roost_engine.policies import ShapeByShape
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,
@@ -376,3 +378,15 @@ def test_a_final_pin_may_depend_on_jobs_outside_roost(make_harness: HarnessFacto
     assert not pins(harness.advance(20.0))
     harness.start_elsewhere("9", share("a", cpu_count=8))
     assert "3" in pins(harness.queue(job("4", gpus=2)))
+
+
+def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory) -> None:
+    policies = Policies(candidates=ShapeByShape(any_gpus=True))
+    nodes = [node("a", 4), node("b", 4)]
+    harness = make_harness(nodes, bridges(4), config=ON, policies=policies)
+    harness.start_elsewhere("8", share("a", 0, 1))
+    harness.start_elsewhere("9", share("b", 2, 3))
+    run(harness, "1", 2, 100.0)
+    assert not pins(harness.queue(job("2", gpus=2, nodes=2)))["2"].placement.is_exact
+    harness.start_elsewhere("2", share("a", 2, 3), share("b", 0, 1))
+    assert harness.placement("2").nodes == ("a", "b")

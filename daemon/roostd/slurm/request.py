@@ -184,22 +184,12 @@ def _node_range(counts: tuple[int, int | None]) -> str:
 
 
 def difference(placement: Placement, shares: Iterable[NodeShare]) -> str | None:
-    """Return how a job's allocation differs from its placement, as text; None when it does not.
-
-    Where a placement names nodes only, the GPUs may be others, as many on each node.
-    """
-    got = {share.node: share.gpu_indices for share in shares}
-    wanted = dict(placement.by_node())
-    if not placement.is_exact and sizes_of(got) == sizes_of(wanted):
+    """Return how a job's allocation differs from its placement, as text; None when it does not."""
+    held = tuple(shares)
+    if placement.is_met_by(held):
         return None
-    if got == wanted:
-        return None
-    return f"chosen {_spell(wanted)}, allocated {_spell(got)}"
-
-
-def sizes_of(gpus: Mapping[NodeName, tuple[int, ...]]) -> dict[NodeName, int]:
-    """Return how many GPUs are on each node."""
-    return {name: len(indices) for name, indices in gpus.items()}
+    got = {share.node: share.gpu_indices for share in held}
+    return f"chosen {_spell(dict(placement.by_node()))}, allocated {_spell(got)}"
 
 
 def _spell(gpus: Mapping[NodeName, tuple[int, ...]]) -> str:

@@ -5,7 +5,7 @@ Every GPU index is a gres index: Slurm calls GPU i of a node IDX:i, and Roost gi
 (docs/design/0004-gpu-numbering.md).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import repeat
 from typing import NewType
@@ -127,6 +127,16 @@ class Placement:
     def is_exact(self) -> bool:
         """Whether Slurm can be asked for exactly these GPUs."""
         return not self.indices_by_node
+
+    def is_met_by(self, shares: Iterable[NodeShare]) -> bool:
+        """Return whether these are just its GPUs; as many on each node where Slurm chooses them."""
+        held = {share.node: share.gpu_indices for share in shares}
+        wanted = dict(self.by_node())
+        if self.is_exact:
+            return held == wanted
+        return {name: len(gpus) for name, gpus in held.items()} == {
+            name: len(gpus) for name, gpus in wanted.items()
+        }
 
     def by_node(self) -> Iterator[tuple[NodeName, tuple[int, ...]]]:
         """Yield each node with the indices of its GPUs."""
