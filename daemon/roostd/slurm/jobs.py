@@ -128,6 +128,8 @@ class JobReader:
             model=comment.model,
             checkpoint_s=self._checkpoint_s(comment, detail),
             fixed_indices=self._fixed_indices(job, request),
+            account=job.account,
+            qos=job.qos,
         )
 
     def _fixed_indices(self, job: QueuedJob, request: "_Request") -> tuple[int, ...]:

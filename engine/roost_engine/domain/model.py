@@ -72,6 +72,8 @@ class JobSpec:
     quotas: tuple[QuotaUse, ...] = ()  # every limit of Slurm's that the job counts against
     preempts: tuple[str, ...] = ()  # classes of running jobs that Slurm would stop for it
     fixed_indices: tuple[int, ...] = ()  # ascending; all that it can have on a node; empty: any
+    account: str = ""
+    qos: str = ""
 
     @property
     def gpu_count(self) -> int:
