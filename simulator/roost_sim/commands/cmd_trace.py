@@ -115,6 +115,12 @@ def _figures(found: Trace) -> dict[str, object]:
         "jobs_by_gpus": {str(size): sizes[size] for size in sorted(sizes)},
         "jobs_by_end": {Status(end).name.lower(): ends[end] for end in sorted(ends)},
         "users": len(found.user_names),
+        "job_names": len(found.job_name.names),
+        "accounts": list(found.account.names),
+        "partitions": list(found.partition.names),
+        "qos": list(found.qos.names),
+        "with_time_limit": int(np.isfinite(found.time_limit_s).sum()),
+        "of_arrays": int(found.is_array.sum()),
         "models": list(found.model_names),
     }
     return figures

@@ -111,6 +111,8 @@ def report_rows(loaded: LoadedTrace) -> None:
     report = loaded.report
     for reason, count in sorted(report.skipped.items()):
         click.echo(f"roost-sim: left out {count} rows: {reason}", err=True)
+    for reason, count in sorted(report.ignored.items()):
+        click.echo(f"roost-sim: ignored {count} values, their jobs are read: {reason}", err=True)
     if report.bad_count:
         click.echo(f"roost-sim: {report.bad_count} bad rows, among them:", err=True)
         for row in report.examples:

@@ -182,7 +182,9 @@ def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformati
 def _predict(trace: Trace, progress: ProgressTable) -> Predictions:
     columns = trace.user_id.tolist(), trace.gpu_count.tolist()
     kinds = {
-        job_id: JobKind(user_id, trace.model_name(position), gpu_count)
+        job_id: JobKind(
+            user_id, trace.model_name(position) or trace.job_name.of(position), gpu_count
+        )
         for position, (job_id, user_id, gpu_count) in enumerate(
             zip(job_ids(trace), *columns, strict=True)
         )

@@ -14,11 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, TypeAlias
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from roost_sim.errors import SimError
 from roost_sim.sweeps.sweep import Case, Done, Sweep
-from roost_sim.traces.trace import Trace
+from roost_sim.traces.trace import LABELS, Trace
 
 _FORMAT = 2
 
@@ -121,6 +122,11 @@ def _fingerprint(trace: Trace) -> str:
     for column in (*columns, trace.user_id, trace.model_id):
         digest.update(column.tobytes())
     digest.update(repr(trace.model_names).encode())
+    for labels in (getattr(trace, name) for name in LABELS):
+        if labels.names:  # so that files about traces without them can be continued
+            digest.update(labels.ids.tobytes() + repr(labels.names).encode())
+    if not bool(np.all(np.isnan(trace.time_limit_s))):
+        digest.update(trace.time_limit_s.tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -6,10 +6,11 @@ The public names: Helios' cluster_log.csv has gpu_num, node_num, state, submit_t
 
 import csv
 import gzip
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.rows import (
+    MAX_DURATION_S,
     STATUS_OF,
     Chunk,
     LoadedTrace,
@@ -25,9 +27,11 @@ from roost_sim.traces.rows import (
     TraceCollector,
     Unusable,
     open_trace,
+    short_name,
     status_of,
 )
-from roost_sim.traces.trace import UNKNOWN, Status, Trace
+from roost_sim.traces.time_limits import limit_in_s, slurm_limit_s
+from roost_sim.traces.trace import LABELS, UNKNOWN, Labels, Status, Trace
 
 CHUNK_ROWS = 50_000
 NAMES = {
@@ -39,12 +43,30 @@ NAMES = {
     "user": ("user",),
     "model": ("model",),
     "status": ("status", "state"),
+    "job_name": ("job_name", "jobname"),
+    "account": ("account",),
+    "vc": ("vc",),
+    "partition": ("partition",),
+    "qos": ("qos",),
+    "time_limit": ("time_limit_s", "req_walltime_s"),
+    "slurm_limit": ("time_limit", "timelimit"),
+    "wait": ("wait_s",),
+    "is_array": ("is_array",),
 }
+_TRUE, _FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
+_SEPARATORS = ",;\t|"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The position of each quantity in a row; None: the file does not have it."""
+    """The position of each quantity in a row; None: the file does not have it.
+
+    Attributes:
+        labels: the columns of each label of a trace, the preferred one first: a virtual cluster
+            (`vc`) stands for the account where there is none.
+        time_limit: in seconds.
+        slurm_limit: in one of Slurm's forms, if there is none in seconds.
+    """
 
     width: int
     submit: int | None
@@ -55,6 +77,11 @@ class Columns:
     user: int | None
     model: int | None
     status: int | None
+    labels: Mapping[str, tuple[int, ...]]
+    time_limit: int | None
+    slurm_limit: int | None
+    wait: int | None
+    is_array: int | None
 
 
 def read_csv(path: Path, *, strict: bool = False) -> LoadedTrace:
@@ -62,7 +89,8 @@ def read_csv(path: Path, *, strict: bool = False) -> LoadedTrace:
 
     Args:
         path: columns submit_s (or submit_time), duration_s, num_gpus, and where they are known
-            num_nodes, user, model, status; see docs/simulator/traces.md for other names.
+            num_nodes, user, model, status, job_name, account, partition, qos, time_limit_s; see
+            docs/simulator/traces.md for the others and for other names.
         strict: raise at the first bad row.
 
     Raises:
@@ -74,7 +102,9 @@ def read_csv(path: Path, *, strict: bool = False) -> LoadedTrace:
 
 def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
     collector = TraceCollector(source, strict)
-    reader = csv.reader(text)
+    header = text.readline()
+    separator = max(_SEPARATORS, key=header.count)
+    reader = csv.reader(chain([header], text), delimiter=separator)
     line = 1
     try:
         columns = find_columns(next(reader, []), source)
@@ -113,6 +143,16 @@ def write_csv(trace: Trace, path: Path) -> None:
         )
     if bool(np.any(trace.node_count != UNKNOWN)):
         cells["num_nodes"] = ("" if n == UNKNOWN else n for n in trace.node_count.tolist())
+    for name in LABELS:
+        labels: Labels = getattr(trace, name)
+        if labels.names:
+            cells[name] = map(labels.of, range(len(trace)))
+    for name in ("time_limit_s", "wait_s"):
+        seconds = getattr(trace, name)
+        if not bool(np.all(np.isnan(seconds))):
+            cells[name] = map(_seconds_text, seconds.tolist())
+    if bool(np.any(trace.is_array)):
+        cells["is_array"] = trace.is_array.astype(int).tolist()
     try:
         is_gzip = path.suffix == ".gz"
         with gzip.open(path, "wt", newline="") if is_gzip else path.open("w", newline="") as text:
@@ -121,6 +161,12 @@ def write_csv(trace: Trace, path: Path) -> None:
             writer.writerows(zip(*cells.values(), strict=True))
     except OSError as error:
         raise TraceError(str(path), None, error.strerror or str(error)) from error
+
+
+def _seconds_text(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "" if math.isnan(seconds) else "unlimited"
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
 def find_columns(header: Sequence[str], source: str) -> Columns:
@@ -151,6 +197,19 @@ def find_columns(header: Sequence[str], source: str) -> Columns:
         user=found["user"],
         model=found["model"],
         status=found["status"],
+        labels={
+            name: tuple(index for index in indices if index is not None)
+            for name, indices in (
+                ("job_name", (found["job_name"],)),
+                ("account", (found["account"], found["vc"])),
+                ("partition", (found["partition"],)),
+                ("qos", (found["qos"],)),
+            )
+        },
+        time_limit=found["time_limit"],
+        slurm_limit=found["slurm_limit"],
+        wait=found["wait"],
+        is_array=found["is_array"],
     )
 
 
@@ -187,9 +246,13 @@ def _add_clean(rows: list[list[str]], columns: Columns, collector: TraceCollecto
             duration_s=np.array(list(map(float, table[columns.duration]))),
             gpu_count=np.array(list(map(int, table[columns.gpus]))),
             node_count=None if columns.nodes is None else _node_counts(table[columns.nodes]),
-            users=None if columns.user is None else list(map(str.strip, table[columns.user])),
-            models=None if columns.model is None else list(map(str.strip, table[columns.model])),
+            users=None if columns.user is None else list(map(short_name, table[columns.user])),
+            models=None if columns.model is None else list(map(short_name, table[columns.model])),
             statuses=None if columns.status is None else _statuses(table[columns.status]),
+            labels=_labels(table, columns),
+            time_limit_s=_limits(table, columns),
+            wait_s=None if columns.wait is None else _parsed(wait_in_s, table[columns.wait]),
+            is_array=None if columns.is_array is None else _flags(table[columns.is_array]),
         )
     except (ValueError, KeyError, OverflowError, Unusable):
         return False
@@ -215,24 +278,80 @@ def _statuses(texts: tuple[str, ...]) -> NDArray[np.uint8]:
     return np.array([value_of[text] for text in texts], dtype=np.uint8)
 
 
+def _labels(table: list[tuple[str, ...]], columns: Columns) -> dict[str, list[str]]:
+    found = dict[str, list[str]]()
+    for name, indices in columns.labels.items():
+        for index in indices:
+            names = list(map(short_name, table[index]))
+            if name in found:
+                names = [first or second for first, second in zip(found[name], names, strict=True)]
+            found[name] = names
+    return found
+
+
+def _limits(table: list[tuple[str, ...]], columns: Columns) -> NDArray[np.float64] | None:
+    if columns.time_limit is not None:
+        return _parsed(limit_in_s, table[columns.time_limit])
+    if columns.slurm_limit is not None:
+        return _parsed(slurm_limit_s, table[columns.slurm_limit])
+    return None
+
+
+def _parsed(parse: Callable[[str], float], texts: tuple[str, ...]) -> NDArray[np.float64]:
+    value_of = {text: parse(text) for text in set(texts)}
+    return np.array([value_of[text] for text in texts], dtype=np.float64)
+
+
+def _flags(texts: tuple[str, ...]) -> NDArray[np.bool_]:
+    return np.array([is_true(text) for text in texts], dtype=np.bool_)
+
+
+def wait_in_s(text: str) -> float:
+    """Return a wait in seconds; not a number where the text is empty.
+
+    Raises:
+        Unusable: the text is no number of seconds, or negative.
+    """
+    stripped = text.strip()
+    wait_s = _number(stripped, "wait") if stripped else math.nan
+    if wait_s < 0 or wait_s > MAX_DURATION_S:
+        raise Unusable(f"wait is not 0 to {MAX_DURATION_S} s", stripped[:40])
+    return wait_s
+
+
+def is_true(text: str) -> bool:
+    """Return whether a text says yes; an empty one says no.
+
+    Raises:
+        Unusable: the text is neither yes nor no.
+    """
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise Unusable("neither 1 nor 0", text[:40])
+    return word in _TRUE
+
+
 def _add_each(
     rows: list[list[str]], line: int, columns: Columns, collector: TraceCollector
 ) -> None:
     for row in rows:
         if row:
             try:
-                collector.add(line, _row(row, columns))
+                collector.add(line, _row(line, row, columns, collector))
             except Unusable as problem:
                 collector.reject(line, problem)
         line += 1 + sum(cell.count("\n") for cell in row)
 
 
-def _row(cells: list[str], columns: Columns) -> Row:
+def _row(line: int, cells: list[str], columns: Columns, collector: TraceCollector) -> Row:
     if len(cells) != columns.width:
         raise Unusable("wrong number of fields", f"{len(cells)} of {columns.width}")
 
     def cell(index: int | None) -> str:
         return "" if index is None else cells[index].strip()
+
+    def label(indices: Sequence[int]) -> str:
+        return next((name for name in map(short_name, map(cell, indices)) if name), "")
 
     nodes = cell(columns.nodes)
     return Row(
@@ -244,9 +363,17 @@ def _row(cells: list[str], columns: Columns) -> Row:
         duration_s=_number(cell(columns.duration), "duration"),
         gpu_count=_count(cell(columns.gpus), "GPUs"),
         node_count=_count(nodes, "nodes") if nodes else UNKNOWN,
-        user=cell(columns.user),
-        model=cell(columns.model),
+        user=short_name(cell(columns.user)),
+        model=short_name(cell(columns.model)),
         status=Status.UNKNOWN if columns.status is None else status_of(cell(columns.status)),
+        **{name: label(indices) for name, indices in columns.labels.items()},
+        time_limit_s=(
+            collector.usable_s(line, cell(columns.slurm_limit), slurm_limit_s)
+            if columns.time_limit is None
+            else collector.usable_s(line, cell(columns.time_limit), limit_in_s)
+        ),
+        wait_s=collector.usable_s(line, cell(columns.wait), wait_in_s),
+        is_array=is_true(cell(columns.is_array)),
     )
 
 

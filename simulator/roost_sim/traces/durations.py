@@ -1,4 +1,4 @@
-"""Time limits for jobs of a trace: no public trace has any."""
+"""Time limits for jobs of a trace: its own, and drawn ones where it has none."""
 
 from math import ceil
 
@@ -12,7 +12,10 @@ _LIMIT_STEP_S = 3_600.0
 
 
 def limits_s(trace: Trace, seed: int) -> NDArray[np.float64]:
-    """Draw time limits as users set them: 2 to 10 times the run time, in whole hours.
+    """Return the time limits of a trace; draw those that it does not have as users set them.
+
+    Drawn limits are 2 to 10 times the run time, in whole hours: no public trace has any. A job
+    without a limit in the trace gets a drawn one too, since policies that rely on limits need one.
 
     Returns:
         float64 [job], never below the run time.
@@ -20,4 +23,7 @@ def limits_s(trace: Trace, seed: int) -> NDArray[np.float64]:
     rng = np.random.default_rng(np.random.SeedSequence([seed, len(trace), 1]))
     factor = rng.uniform(_LEAST_OVERESTIMATE, _MOST_OVERESTIMATE, len(trace))
     hours = [ceil(value / _LIMIT_STEP_S) for value in (trace.duration_s * factor).tolist()]
-    return np.array(hours, dtype=np.float64) * _LIMIT_STEP_S
+    drawn_s = np.array(hours, dtype=np.float64) * _LIMIT_STEP_S
+    # Slurm stops a job up to a minute after its limit, so that a run time may exceed it.
+    own_s = np.maximum(trace.time_limit_s, trace.duration_s)
+    return np.where(np.isfinite(own_s), own_s, drawn_s)

@@ -9,7 +9,7 @@ from roost_sim.traces.csv_file import read_csv
 from roost_sim.traces.journal_file import is_journal, read_journal
 from roost_sim.traces.philly_file import read_philly
 from roost_sim.traces.rows import LoadedTrace, open_trace
-from roost_sim.traces.sacct_file import is_sacct_header, read_sacct
+from roost_sim.traces.sacct_file import is_sacct, read_sacct
 
 
 class Format(Enum):
@@ -65,4 +65,4 @@ def detect_format(path: Path) -> Format:
         raise TraceError(str(path), None, "the file is empty")
     if first_line.lstrip().startswith("["):
         return Format.PHILLY
-    return Format.SACCT if is_sacct_header(first_line) else Format.CSV
+    return Format.SACCT if is_sacct(first_line) else Format.CSV

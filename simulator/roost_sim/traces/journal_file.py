@@ -6,6 +6,7 @@ and of those only a few fields.
 """
 
 import json
+import math
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,14 @@ from typing import Any
 from urllib.parse import quote
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.rows import LoadedTrace, Row, TraceCollector, Unusable
+from roost_sim.traces.rows import (
+    MAX_DURATION_S,
+    LoadedTrace,
+    Row,
+    TraceCollector,
+    Unusable,
+    short_name,
+)
 from roost_sim.traces.trace import UNKNOWN
 
 FILE_NAME = "journal.sqlite"
@@ -39,6 +47,24 @@ class _JobSoFar:
     node_count: int = UNKNOWN
     started_s: float | None = None
     held_s: float = 0.0
+    wait_s: float = math.nan  # until the first start
+    job_name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    time_limit_s: float = math.nan
+
+    def describe(self, job: Mapping[str, Any]) -> None:
+        """Take from a request what run times are predicted from.
+
+        Journals of earlier versions have neither account nor QoS.
+        """
+        self.user = str(job["user_id"])
+        self.job_name = short_name(str(job.get("name") or ""))
+        self.account = short_name(str(job.get("account") or ""))
+        self.partition = short_name(str(job.get("partition") or ""))
+        self.qos = short_name(str(job.get("qos") or ""))
+        self.time_limit_s = _limit_s(job.get("time_limit_s"))
 
     def stop(self, at_s: float) -> None:
         if self.started_s is not None:
@@ -68,11 +94,17 @@ class _History:
         seen = self.jobs.setdefault(job["job_id"], _JobSoFar(float(job["submit_s"]), 0))
         seen.stop(float(event["at_s"]))  # a requeue
         seen.gpu_count = int(shape["node_count"]) * int(shape["gpus_per_node"])
-        seen.user = str(job["user_id"])
+        seen.describe(job)
 
     def _started(self, event: Mapping[str, Any]) -> None:
         at_s, shares = float(event["at_s"]), event["shares"]
-        seen = self.jobs.setdefault(event["job_id"], _JobSoFar(at_s, 0))
+        seen = self.jobs.get(event["job_id"])
+        if seen is None:
+            seen = self.jobs[event["job_id"]] = _JobSoFar(at_s, 0)
+            if event.get("job") is not None:  # it has run since before the daemon's start
+                seen.describe(event["job"])
+        elif math.isnan(seen.wait_s):
+            seen.wait_s = max(at_s - seen.submit_s, 0.0)
         seen.gpu_count = sum(len(share["gpu_indices"]) for share in shares)
         seen.node_count = len(shares) or UNKNOWN
         if seen.started_s is None:  # running jobs are reported to a restarted daemon again
@@ -83,8 +115,28 @@ class _History:
         if seen is None:
             return
         seen.stop(float(event["at_s"]))
-        row = Row(seen.submit_s, seen.held_s, seen.gpu_count, seen.node_count, seen.user)
+        row = Row(
+            submit_s=seen.submit_s,
+            duration_s=seen.held_s,
+            gpu_count=seen.gpu_count,
+            node_count=seen.node_count,
+            user=seen.user,
+            job_name=seen.job_name,
+            account=seen.account,
+            partition=seen.partition,
+            qos=seen.qos,
+            time_limit_s=seen.time_limit_s,
+            wait_s=seen.wait_s,
+            is_array="_" in event["job_id"],
+        )
         self.collector.add(sequence, row)
+
+
+def _limit_s(value: object) -> float:
+    """Return the limit that the engine was given, which does not tell unknown from unlimited."""
+    if isinstance(value, int | float) and 0 < value <= MAX_DURATION_S:
+        return float(value)
+    return math.nan
 
 
 def is_journal(path: Path) -> bool:

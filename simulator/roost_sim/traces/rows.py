@@ -9,9 +9,10 @@ import io
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import TextIO
 
@@ -19,20 +20,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.trace import MAX_TIME_S, UNKNOWN, Status, Trace, make_trace
+from roost_sim.traces.trace import (
+    LABELS,
+    MAX_TIME_S,
+    UNKNOWN,
+    Labels,
+    Status,
+    Trace,
+    make_trace,
+)
 
 EXAMPLE_COUNT = 20
 MAX_GPU_COUNT = 1_000_000
+MAX_NAME_LENGTH = 200
 # Ten years. A longer job has a wrong unit, and a simulation in rounds of minutes would not end.
 MAX_DURATION_S = 320_000_000
 
 _COMPLETED = ("pass", "passed", "completed", "complete", "done", "success", "succeeded", "finished")
-_FAILED = ("failed", "fail", "error", "timeout", "node_fail", "out_of_memory", "boot_fail")
+_FAILED = ("failed", "fail", "error", "node_fail", "out_of_memory", "boot_fail", "launch_failed")
 _CANCELLED = ("killed", "cancelled", "canceled", "suspended", "deadline", "preempted", "revoked")
 STATUS_OF = {
     **dict.fromkeys(_COMPLETED, Status.COMPLETED),
     **dict.fromkeys(_FAILED, Status.FAILED),
     **dict.fromkeys(_CANCELLED, Status.CANCELLED),
+    "timeout": Status.TIMEOUT,
     "": Status.UNKNOWN,
     "unknown": Status.UNKNOWN,
 }
@@ -60,6 +71,7 @@ class ReadReport:
         bad_count: invalid rows.
         bad_by_reason: invalid rows by kind of error, without the values.
         examples: the first bad rows.
+        ignored: values that cannot be used, by reason; each belongs to a job that was read.
     """
 
     job_count: int = 0
@@ -67,6 +79,7 @@ class ReadReport:
     bad_count: int = 0
     bad_by_reason: Counter[str] = field(default_factory=Counter)
     examples: list[BadRow] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +120,10 @@ class Chunk:
         users: [row], or None.
         models: [row], or None.
         statuses: [row], values of Status, or None.
+        labels: some of trace.LABELS by name, [row] each.
+        time_limit_s: [row], as in a trace, or None.
+        wait_s: [row], as in a trace, or None.
+        is_array: [row], or None.
     """
 
     submit_s: NDArray[np.float64]
@@ -116,6 +133,10 @@ class Chunk:
     users: Sequence[str] | None = None
     models: Sequence[str] | None = None
     statuses: NDArray[np.uint8] | None = None
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    time_limit_s: NDArray[np.float64] | None = None
+    wait_s: NDArray[np.float64] | None = None
+    is_array: NDArray[np.bool_] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +150,13 @@ class Row:
     user: str = ""
     model: str = ""
     status: Status = Status.UNKNOWN
+    job_name: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
+    time_limit_s: float = math.nan
+    wait_s: float = math.nan
+    is_array: bool = False
 
 
 class Unusable(Exception):
@@ -155,6 +183,7 @@ class TraceCollector:
     _rows: list[Row] = field(default_factory=list)
     _users: Names = field(default_factory=Names)
     _models: Names = field(default_factory=Names)
+    _labels: dict[str, Names] = field(default_factory=lambda: {name: Names() for name in LABELS})
 
     def add(self, line: int, row: Row) -> None:
         """Add one row, or count it as bad or skipped."""
@@ -195,7 +224,13 @@ class TraceCollector:
             "user_id": unknown if chunk.users is None else self._users.ids(chunk.users),
             "model_id": unknown if chunk.models is None else self._models.ids(chunk.models),
             "status": np.zeros(count, np.uint8) if chunk.statuses is None else chunk.statuses,
+            "time_limit_s": _or_unknown(chunk.time_limit_s, count),
+            "wait_s": _or_unknown(chunk.wait_s, count),
+            "is_array": np.zeros(count, bool) if chunk.is_array is None else chunk.is_array,
         }
+        for name in LABELS:
+            texts = chunk.labels.get(name)
+            columns[name] = unknown if texts is None else self._labels[name].ids(texts)
         self._parts.append({name: column[keep] for name, column in columns.items()})
         return True
 
@@ -203,6 +238,20 @@ class TraceCollector:
         """Count valid rows that are not a GPU job."""
         if count:
             self.report.skipped[reason] += count
+
+    def usable_s(self, line: int, text: str, parse: Callable[[str], float]) -> float:
+        """Parse a time that a job can do without; count it if that fails, and take it as unknown.
+
+        Raises:
+            TraceError: strict, and the text cannot be parsed.
+        """
+        try:
+            return parse(text)
+        except Unusable as problem:
+            if self.strict:
+                raise TraceError(self.source, line, str(problem)) from problem
+            self.report.ignored[problem.kind] += 1
+            return math.nan
 
     def reject(self, line: int, problem: Unusable) -> None:
         """Count a bad row, or raise an error if the reading is strict.
@@ -243,6 +292,13 @@ class TraceCollector:
             user_id=columns["user_id"].astype(np.int32),
             model_id=columns["model_id"].astype(np.int32),
             status=columns["status"].astype(np.uint8),
+            labels={
+                name: Labels(columns[name].astype(np.int32), names.names)
+                for name, names in self._labels.items()
+            },
+            time_limit_s=columns["time_limit_s"].astype(np.float64),
+            wait_s=columns["wait_s"].astype(np.float64),
+            is_array=columns["is_array"].astype(np.bool_),
             user_names=self._users.names,
             model_names=self._models.names,
             epoch_of_zero_s=None if epoch_of_zero_s is None else epoch_of_zero_s + first_s,
@@ -270,8 +326,28 @@ class TraceCollector:
                 users=[row.user for row in rows],
                 models=[row.model for row in rows],
                 statuses=np.array([row.status for row in rows], dtype=np.uint8),
+                labels={name: [getattr(row, name) for row in rows] for name in LABELS},
+                time_limit_s=np.array([row.time_limit_s for row in rows]),
+                wait_s=np.array([row.wait_s for row in rows]),
+                is_array=np.array([row.is_array for row in rows]),
             )
         )
+
+
+def _or_unknown(seconds: NDArray[np.float64] | None, count: int) -> NDArray[np.float64]:
+    return np.full(count, np.nan) if seconds is None else seconds
+
+
+def short_name(text: str) -> str:
+    """Return a name without blanks at its ends; the end of a very long one becomes a digest.
+
+    Slurm accepts job names of many kilobytes, and a trace keeps each different one.
+    """
+    name = text.strip()
+    if len(name) <= MAX_NAME_LENGTH:
+        return name
+    digest = sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:16]
+    return f"{name[: MAX_NAME_LENGTH - 17]}~{digest}"
 
 
 def check_range(row: Row) -> None:

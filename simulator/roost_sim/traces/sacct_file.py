@@ -1,11 +1,12 @@
 """sacct traces: reads Slurm's accounting as `sacct -P` prints it.
 
-    sacct -a -P -X -S 2026-01-01 -o JobID,User,Submit,ElapsedRaw,NNodes,AllocTRES,State
-
-Slurm prints local times without a zone; they are read as UTC, so a trace across a clock change
-has one hour that is wrong.
+`COMMAND` writes a file with every column that is used. Columns stand in any order, and most may be
+missing. Slurm prints local times without a zone; they are read as UTC, so a trace across a clock
+change has one hour that is wrong.
 """
 
+import csv
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,24 +21,67 @@ from roost_sim.traces.rows import (
     TraceCollector,
     Unusable,
     open_trace,
+    short_name,
     status_of,
 )
+from roost_sim.traces.time_limits import limit_in_minutes_s, slurm_limit_s
 from roost_sim.traces.trace import UNKNOWN
 
-_ELAPSED = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)(?:\.\d+)?$")
-_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)")
-_NOT_ENDED = frozenset({"PENDING", "RUNNING", "REQUEUED", "RESIZING", "CONFIGURING", "COMPLETING"})
-_WANTED = ("JobID", "Submit", "ElapsedRaw", "Elapsed", "AllocTRES", "ReqTRES", "State", "NNodes")
+# JobName comes last: a separator in a name then costs nothing.
+COMMAND = (
+    "sacct -a -P -X -S 2026-01-01 -o JobID,User,Account,Partition,QOS,Submit,Start,ElapsedRaw,"
+    "Timelimit,NNodes,AllocTRES,ReqTRES,State,JobName"
+)
+_NEEDED = (("JobID",), ("Submit",), ("ElapsedRaw", "Elapsed"), ("AllocTRES", "ReqTRES"))
+# Fields whose text users choose: sacct does not escape a separator in them.
+_FREE_TEXT = frozenset(
+    {"jobname", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra"}
+)
+_SEPARATORS = "|,;\t"
+_ELAPSED = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", re.ASCII)
+_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
+_TRES_PART = re.compile(r"[a-z]+(?:/[^=,]+)?=[^=,]+")
+_EPOCH = re.compile(r"\d{1,11}", re.ASCII)  # SLURM_TIME_FORMAT=%s
+_NO_TIME = ("", "unknown", "none")
+_DISABLED = "accounting storage is disabled"  # on stderr, which `&>` puts into the file
+_NOT_ENDED = frozenset(
+    {"PENDING", "RUNNING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESIZING", "CONFIGURING"}
+    | {"COMPLETING", "SIGNALING", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED", "RESV_DEL_HOLD"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
+    """The header: where each field stands in a row."""
+
+    separator: str
     position: dict[str, int]
     width: int
+    free_text: int | None  # the only field that may contain separators
 
     def get(self, cells: Sequence[str], name: str) -> str:
         index = self.position.get(name.lower())
         return "" if index is None else cells[index].strip()
+
+    def cells(self, line: str) -> list[str]:
+        """Split a row.
+
+        Raises:
+            Unusable: the row does not have as many fields as the header.
+        """
+        cells = _split(line, self.separator)
+        if len(cells) > self.width and self.separator == ",":
+            cells = _with_whole_tres(cells)
+        extra = len(cells) - self.width
+        if extra == 1 and not cells[-1].strip():  # sacct -p
+            return cells[:-1]
+        if extra > 0 and self.free_text is not None:
+            end = self.free_text + extra + 1
+            joined = self.separator.join(cells[self.free_text : end])
+            return [*cells[: self.free_text], joined, *cells[end:]]
+        if extra:
+            raise Unusable("wrong number of fields", f"{len(cells)} of {self.width}")
+        return cells
 
 
 def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
@@ -46,7 +90,8 @@ def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
     Steps (`12.batch`) are skipped, and so are jobs that have not ended.
 
     Args:
-        path: with sacct's header line; the fields may stand in any order.
+        path: with sacct's header line; the fields may stand in any order, separated by `|`, a
+            comma, a semicolon or a tab.
         strict: raise at the first bad row.
 
     Raises:
@@ -56,57 +101,120 @@ def read_sacct(path: Path, *, strict: bool = False) -> LoadedTrace:
         return _read(text, str(path), strict)
 
 
-def is_sacct_header(line: str) -> bool:
-    """Whether a file that begins with this line is sacct's."""
-    names = {name.strip().lower() for name in line.split("|")}
-    return {"jobid", "submit"} <= names
+def is_sacct(line: str) -> bool:
+    """Whether a file that begins with this line is sacct's, or what sacct says in place of one."""
+    padded = set(line.lower().split())
+    is_header = any({"jobid", "submit"} <= names for names in (set(_names(line)), padded))
+    return is_header or _is_complaint(line)
+
+
+def _is_complaint(line: str) -> bool:
+    return line.startswith("sacct: ") or _DISABLED in line.lower()
+
+
+def _separator(header: str) -> str:
+    return max(_SEPARATORS, key=header.count)
+
+
+def _names(header: str) -> list[str]:
+    names = [name.strip().strip('"').lower() for name in header.split(_separator(header))]
+    return names if names[-1] else names[:-1]  # sacct -p ends each line with a separator
+
+
+def _split(line: str, separator: str) -> list[str]:
+    if separator == "|" or '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error as error:
+        raise Unusable("quotes are wrong", str(error)) from error
+
+
+def _with_whole_tres(cells: Sequence[str]) -> list[str]:
+    """Join the parts of a TRES list that its own commas have split: cpu=8, gres/gpu=2."""
+    joined = list[str]()
+    is_open = False  # whether the cell before is part of a list
+    for cell in cells:
+        is_part = _TRES_PART.fullmatch(cell.strip()) is not None
+        if is_part and is_open:
+            joined[-1] += f",{cell}"
+        else:
+            joined.append(cell)
+        is_open = is_part
+    return joined
 
 
 def _read(text: TextIO, source: str, strict: bool) -> LoadedTrace:
     collector = TraceCollector(source, strict)
-    fields = _fields(text.readline(), source)
+    header = text.readline().rstrip("\r\n")
+    fields = _fields(header, source)
+    has_rows = False
     for line, content in enumerate(text, start=2):
-        cells = content.rstrip("\r\n").split("|")
-        if cells == [""]:
+        row = content.rstrip("\r\n")
+        if not row or row == header:  # the files of several months, one after the other
             continue
+        has_rows = True
         try:
-            _add(line, cells, fields, collector)
+            _add(line, fields.cells(row), fields, collector)
         except Unusable as problem:
-            collector.reject(line, problem)
+            is_cut = row == content  # sacct ends each line, so the file has lost its end
+            cut = Unusable("the file is cut off in its last line; write it again", row[-40:])
+            collector.reject(line, cut if is_cut else problem)
+    if not has_rows:
+        reason = "no jobs: without -S sacct lists those of today, without -a those of one user"
+        raise TraceError(source, 1, f"{reason}; write the file with: {COMMAND}")
     return collector.finish(epoch_of_zero_s=0.0)
 
 
 def _fields(header: str, source: str) -> _Fields:
-    names = [name.strip().lower() for name in header.rstrip("\r\n").split("|")]
-    fields = _Fields({name: index for index, name in enumerate(names)}, len(names))
-    for options in (("JobID",), ("Submit",), ("ElapsedRaw", "Elapsed"), ("AllocTRES", "ReqTRES")):
-        if not any(name.lower() in fields.position for name in options):
+    if _is_complaint(header):
+        reason = f"sacct has listed no jobs but said: {header[:200].strip()}"
+        if _DISABLED in header.lower():
+            cure = "set AccountingStorageType=accounting_storage/slurmdbd in slurm.conf"
+            reason += f"; {cure}, or take roostd's journal as a trace"
+        raise TraceError(source, 1, reason)
+    names = _names(header)
+    position = {name: index for index, name in enumerate(names)}
+    for options in _NEEDED:
+        if not any(name.lower() in position for name in options):
             missing = " or ".join(options)
-            command = f"sacct -a -P -X -o {','.join(_WANTED)}"
-            raise TraceError(source, 1, f"no field {missing}; write the file with: {command}")
-    return fields
+            is_padded = len(names) <= 1 and missing.lower() in header.lower().split()
+            reason = "the columns are padded" if is_padded else f"no field {missing}"
+            raise TraceError(source, 1, f"{reason}; write the file with: {COMMAND}")
+    free = [position[name] for name in position if name in _FREE_TEXT]
+    return _Fields(_separator(header), position, len(names), free[0] if len(free) == 1 else None)
 
 
 def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector) -> None:
-    if len(cells) != fields.width:
-        raise Unusable("wrong number of fields", f"{len(cells)} of {fields.width}")
-    if "." in fields.get(cells, "JobID"):
+    job_id = fields.get(cells, "JobID")
+    if "." in job_id:
         collector.skip("is a job step")
         return
     state = fields.get(cells, "State")
-    if state.split(" ")[0] in _NOT_ENDED:
+    if state.split(" ")[0].rstrip("+") in _NOT_ENDED:
         collector.skip("has not ended")
         return
     nodes = fields.get(cells, "NNodes")
+    submit_s = _moment_s(fields.get(cells, "Submit"))
+    held, asked = (gpus_of(fields.get(cells, name)) for name in ("AllocTRES", "ReqTRES"))
     collector.add(
         line,
         Row(
-            submit_s=epoch_of(fields.get(cells, "Submit")),
+            submit_s=submit_s,
             duration_s=_elapsed_s(cells, fields),
-            gpu_count=gpus_of(fields.get(cells, "AllocTRES") or fields.get(cells, "ReqTRES")),
-            node_count=int(nodes) if nodes.isdecimal() and nodes != "0" else UNKNOWN,
-            user=fields.get(cells, "User"),
+            gpu_count=held or asked,
+            node_count=int(nodes[:9]) if nodes.isdecimal() and int(nodes[:9]) else UNKNOWN,
+            user=short_name(fields.get(cells, "User") or fields.get(cells, "UID")),
             status=status_of(state),
+            job_name=short_name(fields.get(cells, "JobName")),
+            account=short_name(fields.get(cells, "Account")),
+            partition=short_name(fields.get(cells, "Partition")),
+            qos=short_name(fields.get(cells, "QOS")),
+            time_limit_s=_limit_s(line, cells, fields, collector),
+            wait_s=collector.usable_s(
+                line, fields.get(cells, "Start"), lambda start: _wait_s(submit_s, start)
+            ),
+            is_array="_" in job_id,
         ),
     )
 
@@ -117,20 +225,46 @@ def gpus_of(tres: str) -> int:
     Slurm lists the sum beside the types; an old slurmdbd lists only what AccountingStorageTRES
     names, so without a sum the types are added up.
     """
-    found = _GPU_TRES.findall(tres)
-    sums = [int(count) for kind, count in found if not kind]
-    return sums[0] if sums else sum(int(count) for _, count in found)
+    found = [(kind, int(count[:10])) for kind, count in _GPU_TRES.findall(tres)]
+    sums = [count for kind, count in found if not kind]
+    return sums[0] if sums else sum(count for _, count in found)
+
+
+def _moment_s(text: str) -> float:
+    if _EPOCH.fullmatch(text):
+        return float(text)
+    try:
+        return epoch_of(text)
+    except Unusable as problem:
+        kind = f"{problem.kind}; unset SLURM_TIME_FORMAT for sacct"
+        raise Unusable(kind, text[:40]) from problem
+
+
+def _wait_s(submit_s: float, start: str) -> float:
+    if start.lower() in _NO_TIME:
+        return math.nan
+    wait_s = _moment_s(start) - submit_s
+    if wait_s < 0:
+        raise Unusable("start is before submission", start[:40])
+    return wait_s
+
+
+def _limit_s(line: int, cells: Sequence[str], fields: _Fields, collector: TraceCollector) -> float:
+    text = fields.get(cells, "Timelimit")
+    if text:
+        return collector.usable_s(line, text, slurm_limit_s)
+    return collector.usable_s(line, fields.get(cells, "TimelimitRaw"), limit_in_minutes_s)
 
 
 def _elapsed_s(cells: Sequence[str], fields: _Fields) -> float:
     raw = fields.get(cells, "ElapsedRaw")
     if raw:
         if not raw.isdecimal():
-            raise Unusable("ElapsedRaw is no number of seconds", raw)
+            raise Unusable("ElapsedRaw is no number of seconds", raw[:40])
         return float(raw)
     text = fields.get(cells, "Elapsed")
-    match = _ELAPSED.match(text)
+    match = _ELAPSED.fullmatch(text)
     if match is None:
-        raise Unusable("Elapsed is not [days-][hours:]minutes:seconds", text or "nothing")
+        raise Unusable("Elapsed is not [days-][hours:]minutes:seconds", text[:40] or "nothing")
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)

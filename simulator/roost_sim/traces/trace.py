@@ -4,7 +4,7 @@ Columns rather than objects: a year of a large site is a million jobs, and slici
 statistics are then single numpy calls. Files are read by `roost_sim.traces.formats`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -15,7 +15,7 @@ from roost_sim.errors import TraceError
 
 MAX_TIME_S = 1e11  # three thousand years: a larger time has a wrong unit
 _YEAR_S = 365 * 86_400
-UNKNOWN = -1  # in node_count, user_id and model_id: not in the trace
+UNKNOWN = -1  # in node_count, user_id, model_id and the ids of Labels: not in the trace
 
 
 class Status(IntEnum):
@@ -25,6 +25,37 @@ class Status(IntEnum):
     COMPLETED = 1
     FAILED = 2
     CANCELLED = 3
+    TIMEOUT = 4  # stopped at its time limit: it would have run longer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labels:
+    """A name for each job, such as its account; jobs share the names.
+
+    Attributes:
+        ids: int32 [job], an index into `names`, or UNKNOWN.
+        names: each name once.
+    """
+
+    ids: NDArray[np.int32]
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.ids.setflags(write=False)
+
+    @classmethod
+    def unknown(cls, count: int) -> "Labels":
+        """Return labels of jobs that have no name."""
+        return cls(np.full(count, UNKNOWN, dtype=np.int32))
+
+    def of(self, position: int) -> str:
+        """Return the name of a job; "" if unknown."""
+        index = int(self.ids[position])
+        return "" if index == UNKNOWN else self.names[index]
+
+    def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> "Labels":
+        """Return the labels of a mask, bool [job], or of positions, int64 [job]."""
+        return Labels(self.ids[keep], self.names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +72,15 @@ class Trace:
         model_id: int32 [job], an index into model_names, or UNKNOWN.
         status: uint8 [job], values of Status.
         user_names: each name once.
+        job_name: of each job, as its user submitted it.
+        account: of each job in Slurm's accounting, or the virtual cluster of a public trace.
+        partition: where each job ran on the cluster of the trace. A simulated cluster has one
+            partition of its own, and nothing there depends on this one.
+        qos: of each job, Slurm's quality of service.
+        time_limit_s: float64 [job]; infinite: without a limit; not a number: unknown.
+        wait_s: float64 [job], from submission to start in the trace; not a number: unknown.
+        is_array: bool [job], whether it is a task of a job array; False where unknown.
+        user_names: each name once.
         model_names: each name once.
         epoch_of_zero_s: the wall clock at submit_s 0, read as UTC; None: unknown.
     """
@@ -53,6 +93,13 @@ class Trace:
     user_id: NDArray[np.int32]
     model_id: NDArray[np.int32]
     status: NDArray[np.uint8]
+    job_name: Labels
+    account: Labels
+    partition: Labels
+    qos: Labels
+    time_limit_s: NDArray[np.float64]
+    wait_s: NDArray[np.float64]
+    is_array: NDArray[np.bool_]
     user_names: tuple[str, ...] = ()
     model_names: tuple[str, ...] = ()
     epoch_of_zero_s: float | None = None
@@ -64,6 +111,9 @@ class Trace:
             if column.shape != (count,):
                 raise ValueError(f"{name} has shape {column.shape}, want ({count},)")
             column.setflags(write=False)
+        for name in LABELS:
+            if len(getattr(self, name).ids) != count:
+                raise ValueError(f"{name} has not {count} ids")
         if count and (self.submit_s[0] < 0 or bool(np.any(np.diff(self.submit_s) < 0))):
             raise ValueError("submit_s must be ascending and not negative")
 
@@ -89,6 +139,13 @@ class Trace:
         """Return the model of a job; "" if unknown."""
         index = int(self.model_id[position])
         return "" if index == UNKNOWN else self.model_names[index]
+
+    def ended_s(self) -> NDArray[np.float64]:
+        """Return when each job ended in the trace, float64 [job]; a job of unknown wait had none.
+
+        From then on the site's accounting has its run time.
+        """
+        return self.submit_s + np.nan_to_num(self.wait_s) + self.duration_s
 
     def load(self, cluster_gpu_count: int) -> float:
         """Return the offered load: GPU-seconds requested over the cluster's while jobs arrive.
@@ -160,10 +217,22 @@ class Trace:
     def where(self, keep: NDArray[np.bool_]) -> "Trace":
         """Return the jobs of a mask, bool [job]; times and names are unchanged."""
         columns = {name: getattr(self, name)[keep] for name in (*_ROW_COLUMNS, "submit_s")}
-        return replace(self, **columns)
+        labels = {name: getattr(self, name).where(keep) for name in LABELS}
+        return replace(self, **columns, **labels)
 
 
-_ROW_COLUMNS = ("duration_s", "gpu_count", "node_count", "user_id", "model_id", "status")
+LABELS = ("job_name", "account", "partition", "qos")
+_ROW_COLUMNS = (
+    "duration_s",
+    "gpu_count",
+    "node_count",
+    "user_id",
+    "model_id",
+    "status",
+    "time_limit_s",
+    "wait_s",
+    "is_array",
+)
 
 
 def make_trace(
@@ -176,6 +245,10 @@ def make_trace(
     user_id: NDArray[np.int32] | None = None,
     model_id: NDArray[np.int32] | None = None,
     status: Sequence[int] | NDArray[np.uint8] | None = None,
+    labels: Mapping[str, Labels] | None = None,
+    time_limit_s: Sequence[float] | NDArray[np.float64] | None = None,
+    wait_s: Sequence[float] | NDArray[np.float64] | None = None,
+    is_array: Sequence[bool] | NDArray[np.bool_] | None = None,
     user_names: Sequence[str] = (),
     model_names: Sequence[str] = (),
     epoch_of_zero_s: float | None = None,
@@ -191,6 +264,10 @@ def make_trace(
         user_id: [job]; None: unknown.
         model_id: [job]; None: unknown.
         status: [job]; None: unknown.
+        labels: some of LABELS by name, in the order of the other columns; a missing one is unknown.
+        time_limit_s: [job]; None: unknown.
+        wait_s: [job]; None: unknown.
+        is_array: [job]; None: no job is.
         user_names: indexed by user_id.
         model_names: indexed by model_id.
         epoch_of_zero_s: the wall clock at submit_s 0.
@@ -204,7 +281,17 @@ def make_trace(
     def ids(column: Sequence[int] | NDArray[np.int32] | None) -> NDArray[np.int32]:
         return unknown.copy() if column is None else np.asarray(column, dtype=np.int32)[order]
 
+    def seconds(column: Sequence[float] | NDArray[np.float64] | None) -> NDArray[np.float64]:
+        unknown_s = np.full(len(submit), np.nan)
+        return unknown_s if column is None else np.asarray(column, dtype=np.float64)[order]
+
     states = np.zeros(len(submit), dtype=np.uint8) if status is None else np.asarray(status)
+    arrays = np.zeros(len(submit), dtype=bool) if is_array is None else np.asarray(is_array)
+    given = labels or {}
+    named = {
+        name: given[name].where(order) if name in given else Labels.unknown(len(submit))
+        for name in LABELS
+    }
     return Trace(
         source=source,
         submit_s=submit[order],
@@ -214,6 +301,10 @@ def make_trace(
         user_id=ids(user_id),
         model_id=ids(model_id),
         status=states.astype(np.uint8)[order],
+        **named,
+        time_limit_s=seconds(time_limit_s),
+        wait_s=seconds(wait_s),
+        is_array=arrays.astype(np.bool_)[order],
         user_names=tuple(user_names),
         model_names=tuple(model_names),
         epoch_of_zero_s=epoch_of_zero_s,

@@ -1,6 +1,7 @@
 """The workload of a simulation: the jobs of a trace as arrivals for the driver."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_sim.traces.arrival import Arrival
@@ -33,14 +34,15 @@ def arrivals(
         trace: the jobs.
         shapes: how GPU counts become shapes.
         gpus_per_node: of the largest node.
-        partition: that every job is submitted to.
+        partition: that every job is submitted to; the partition in the trace has no effect.
         models: the models that jobs name; a missing job names none.
         shapes_by_job: in place of `shapes` and of the trace's nodes, for a policy whose shapes
             depend on the job.
-        limit_s: time limits of jobs; a missing job has none.
+        limit_s: time limits in place of those in the trace; None: those in the trace.
     """
-    named, limits = models or {}, limit_s or {}
-    for job_id, submit_s, duration_s, gpu_count, node_count, user_id in _rows(trace):
+    named = models or {}
+    for number, row in enumerate(_rows(trace)):
+        job_id, submit_s, duration_s, gpu_count, node_count, user_id, traced_limit_s = row
         accepted = (
             shapes_by_job(job_id, gpu_count, gpus_per_node)
             if shapes_by_job is not None
@@ -53,14 +55,22 @@ def arrivals(
             partition=partition,
             shapes=accepted,
             submit_s=submit_s,
-            time_limit_s=limits.get(job_id),
+            time_limit_s=_limit(traced_limit_s) if limit_s is None else limit_s.get(job_id),
+            name=trace.job_name.of(number),
+            account=trace.account.of(number),
+            qos=trace.qos.of(number),
             model=named.get(job_id, ""),
             checkpoint_s=0.0,
         )
         yield Arrival(spec=spec, work_s=duration_s, gpu_count=gpu_count)
 
 
-def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int]]:
+def _limit(traced_s: float) -> float | None:
+    """Return a limit as the engine has it: None where there is none, or it is unknown."""
+    return traced_s if isfinite(traced_s) else None
+
+
+def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int, float]]:
     """Yield the columns job by job; lists of a whole trace may not fit into memory."""
     for begin in range(0, len(trace), _STRETCH_COUNT):
         end = min(begin + _STRETCH_COUNT, len(trace))
@@ -71,6 +81,7 @@ def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int]]:
             trace.gpu_count[begin:end].tolist(),
             trace.node_count[begin:end].tolist(),
             trace.user_id[begin:end].tolist(),
+            trace.time_limit_s[begin:end].tolist(),
             strict=True,
         )
 
