@@ -339,11 +339,12 @@ def _or_unknown(seconds: NDArray[np.float64] | None, count: int) -> NDArray[np.f
 
 
 def short_name(text: str) -> str:
-    """Return a name without blanks at its ends; the end of a very long one becomes a digest.
+    """Return a name on one line, without blanks at its ends.
 
-    Slurm accepts job names of many kilobytes, and a trace keeps each different one.
+    Slurm accepts job names of many kilobytes, and a trace keeps each different one: the end of a
+    very long one becomes a digest.
     """
-    name = text.strip()
+    name = text.strip().replace("\n", " ").replace("\r", " ")
     if len(name) <= MAX_NAME_LENGTH:
         return name
     digest = sha256(name.encode("utf-8", "backslashreplace")).hexdigest()[:16]

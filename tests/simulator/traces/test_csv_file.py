@@ -1,12 +1,17 @@
+import csv
 import gzip
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.csv_file import read_csv, write_csv
 from roost_sim.traces.formats import load_trace
-from roost_sim.traces.trace import UNKNOWN, Status
+from roost_sim.traces.trace import LABELS, UNKNOWN, Status
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -184,6 +189,75 @@ def test_many_jobs_of_many_users_load_whole(tmp_path: Path) -> None:
     assert loaded.trace.user_name(301) == "u1"
 
 
+HISTORY = """\
+submit_s,duration_s,num_gpus,user,job_name,account,vc,partition,qos,time_limit_s,wait_s,is_array
+10,5.5,8,ada,train,vision,v1,gpu,high,3600,20.5,1
+30,7,1,bob,"a,b",,v2,gpu,,unlimited,,
+20,6,2,ada,train,vision,v2,old,high,0,0,0
+"""
+
+
+def test_columns_that_run_times_are_predicted_from(tmp_path: Path) -> None:
+    trace = read_csv(write(tmp_path, HISTORY), strict=True).trace
+    names = [[trace.job_name.of(job), trace.account.of(job)] for job in range(3)]
+    assert names == [["train", "vision"], ["train", "vision"], ["a,b", "v2"]]
+    assert [trace.partition.of(job) for job in range(3)] == ["gpu", "old", "gpu"]
+    assert [trace.qos.of(job) for job in range(3)] == ["high", "high", ""]
+    assert np.nan_to_num(trace.time_limit_s, nan=-1.0, posinf=-2.0).tolist() == [
+        3_600.0,
+        -1.0,
+        -2.0,
+    ]
+    assert np.nan_to_num(trace.wait_s, nan=-1.0).tolist() == [20.5, 0.0, -1.0]
+    assert trace.is_array.tolist() == [True, False, False]
+
+
+def test_those_columns_are_written_and_read_back_alike(tmp_path: Path) -> None:
+    before = read_csv(write(tmp_path, HISTORY.replace("a,b", "a\rb,\nc"))).trace
+    write_csv(before, tmp_path / "out.csv")
+    after = read_csv(tmp_path / "out.csv", strict=True).trace
+    for column in ("time_limit_s", "wait_s", "is_array"):
+        assert np.array_equal(getattr(after, column), getattr(before, column), equal_nan=True)
+    for name in LABELS:
+        labels = [getattr(trace, name) for trace in (before, after)]
+        assert [labels[0].of(job) for job in range(3)] == [labels[1].of(job) for job in range(3)]
+
+
+@pytest.mark.parametrize("limit", ["-1", "1e300", "soon", "-inf"])
+def test_a_bad_limit_costs_no_job_but_stops_a_strict_reading(tmp_path: Path, limit: str) -> None:
+    path = write(tmp_path, f"submit_s,duration_s,num_gpus,time_limit_s\n1,1,1,{limit}\n2,1,1,60\n")
+    loaded = read_csv(path)
+    assert np.nan_to_num(loaded.trace.time_limit_s, nan=-1.0).tolist() == [-1.0, 60.0]
+    assert (loaded.report.bad_count, loaded.report.ignored.total()) == (0, 1)
+    with pytest.raises(TraceError, match=r"jobs\.csv:2: time limit is"):
+        read_csv(path, strict=True)
+
+
+def test_limits_as_slurm_prints_them(tmp_path: Path) -> None:
+    path = write(tmp_path, "submit_s,duration_s,num_gpus,timelimit\n1,1,1,1-00:00:00\n2,1,1,x\n")
+    assert read_csv(path).trace.time_limit_s.tolist()[0] == 86_400.0
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_other_separators(tmp_path: Path, separator: str) -> None:
+    text = HISTORY.replace('"a,b"', "ab").replace(",", separator)
+    assert load_trace(write(tmp_path, text), strict=True).trace.job_name.names == ("train", "ab")
+
+
+@given(st.lists(st.lists(st.text(max_size=12), min_size=12, max_size=12), max_size=5))
+@settings(max_examples=150, deadline=None)
+def test_any_cells_are_read_or_counted(rows: list[list[str]]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "jobs.csv"
+        with path.open("w", encoding="utf-8", errors="surrogatepass", newline="") as text:
+            text.write(HISTORY)
+            csv.writer(text, quoting=csv.QUOTE_ALL).writerows(rows)
+        report = load_trace(path).report
+    known = report.job_count + report.bad_count + report.skipped.total()
+    assert known == len(rows) + 3
+    assert report.job_count >= 3
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "job_count", "skipped"),
@@ -213,3 +287,12 @@ def test_helios_table_with_users_and_ends(data_folder: Path) -> None:
         Status.FAILED,
         Status.CANCELLED,
     }
+    assert len(set(loaded.trace.user_id.tolist())) == 95  # and 11 with CPU jobs only
+    assert bool(np.all(np.isnan(loaded.trace.time_limit_s)))  # the table has 0 for each
+
+
+@pytest.mark.data
+def test_virtual_clusters_of_philly_are_accounts(data_folder: Path) -> None:
+    trace = load_trace(data_folder / "jobs" / "philly_2017_nov.csv.gz").trace
+    assert len(trace.account.names) > 5
+    assert trace.user_names == ()

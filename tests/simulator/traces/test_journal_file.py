@@ -1,6 +1,8 @@
 """Journals as traces: restarts, requeues, damage, newer formats."""
 
+import math
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,41 @@ def test_jobs_of_a_journal_across_a_restart_and_a_requeue(tmp_path: Path) -> Non
     assert loaded.trace.user_name(0) == "1000"
     assert loaded.trace.epoch_of_zero_s == 5_010.0
     assert loaded.report.skipped == {"has not ended": 1}
+
+
+def test_request_of_a_job_for_predictions(tmp_path: Path) -> None:
+    job = JobSpec(
+        job_id=JobId("7_2"),
+        user_id=1000,
+        partition="gpu",
+        shapes=(Shape(node_count=1, gpus_per_node=2),),
+        submit_s=5.0,
+        time_limit_s=3_600.0,
+        name="train",
+        account="vision",
+        qos="high",
+    )
+    running = replace(job, job_id=JobId("8"), time_limit_s=None, name="")
+    share = NodeShare(NodeName("a"), (0, 1))
+    write_journal(
+        tmp_path,
+        [
+            JobQueued(at_s=6.0, job=job),
+            JobStarted(at_s=9.0, job_id=JobId("8"), shares=(share,), job=running),
+            started(25.0, "7_2", "a"),
+            JobEnded(at_s=70.0, job_id=JobId("7_2")),
+            JobEnded(at_s=70.0, job_id=JobId("8")),
+        ],
+    )
+    trace = load_trace(tmp_path).trace
+    assert [trace.job_name.of(0), trace.job_name.of(1)] == ["train", ""]
+    assert {trace.account.of(0), trace.account.of(1)} == {"vision"}
+    assert {trace.partition.of(0), trace.partition.of(1)} == {"gpu"}
+    assert {trace.qos.of(0), trace.qos.of(1)} == {"high"}
+    assert trace.time_limit_s[0] == 3_600.0
+    assert math.isnan(trace.time_limit_s[1])
+    assert trace.wait_s[0] == 20.0
+    assert trace.is_array.tolist() == [True, False]
 
 
 def test_damaged_record_and_newer_format(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.rows import Chunk, Names, Row, TraceCollector, Unusable, status_of
+from roost_sim.traces.rows import Chunk, Names, Row, TraceCollector, Unusable, short_name, status_of
+from roost_sim.traces.time_limits import limit_in_s
 from roost_sim.traces.trace import UNKNOWN, Status
 
 
@@ -57,3 +58,19 @@ def test_words_for_the_end_of_a_job() -> None:
     assert status_of("") is Status.UNKNOWN
     with pytest.raises(Unusable, match="unknown status"):
         status_of("exploded")
+
+
+def test_long_names_are_cut_but_stay_apart() -> None:
+    names = [short_name(f" {'x' * length}y "[: length + 3]) for length in (5, 300, 10_000)]
+    assert names[0] == "xxxxxy"
+    assert len(names[1]) == len(names[2]) == 200
+    assert len(set(names)) == 3
+    assert short_name("\ud800" * 300) == short_name("\ud800" * 300)
+
+
+def test_a_time_that_cannot_be_parsed_is_counted_or_raised() -> None:
+    lenient = TraceCollector("f")
+    assert np.isnan(lenient.usable_s(3, "x", limit_in_s))
+    assert lenient.report.ignored == {"time limit is no number of seconds": 1}
+    with pytest.raises(TraceError, match="f:3: time limit is no number of seconds, got 'x'"):
+        TraceCollector("f", strict=True).usable_s(3, "x", limit_in_s)

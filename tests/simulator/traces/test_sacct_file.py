@@ -1,12 +1,17 @@
 """sacct traces: fields, states, TRES and bad rows."""
 
+import math
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.formats import load_trace
-from roost_sim.traces.sacct_file import gpus_of
+from roost_sim.traces.sacct_file import COMMAND, gpus_of
 from roost_sim.traces.trace import Status
 
 SACCT = """\
@@ -80,3 +85,158 @@ def test_missing_sacct_field_says_how_to_write_the_file(tmp_path: Path) -> None:
 )
 def test_gpus_of_a_tres_list(tres: str, count: int) -> None:
     assert gpus_of(tres) == count
+
+
+HEADER = COMMAND.rpartition(" -o ")[2].replace(",", "|")
+ROWS = (
+    "201|ada|vision|gpu|high|2026-03-01T10:00:00|2026-03-01T10:05:00|600|1-00:00:00|2|"
+    "gres/gpu=8|gres/gpu=8|COMPLETED|train|resnet",
+    "202_7|bob|nlp|gpu,old|normal|2026-03-01T10:01:00|Unknown|60|UNLIMITED|1|"
+    "cpu=4|cpu=4,gres/gpu=2|CANCELLED by 1000|bert",
+    "203|bob|nlp|gpu|normal|2026-03-01T10:02:00|2026-03-01T10:02:00|30|Partition_Limit|1|"
+    "gres/gpu=1||TIMEOUT|bert",
+)
+
+
+def written(tmp_path: Path, *lines: str, end: str = "\n") -> Path:
+    path = tmp_path / "sacct.txt"
+    path.write_text("\n".join(lines) + end, encoding="utf-8", newline="")
+    return path
+
+
+def test_every_column_of_the_documented_command(tmp_path: Path) -> None:
+    loaded = load_trace(written(tmp_path, HEADER, *ROWS), strict=True)
+    trace = loaded.trace
+    assert [trace.job_name.of(job) for job in range(3)] == ["train|resnet", "bert", "bert"]
+    assert [trace.account.of(job) for job in range(3)] == ["vision", "nlp", "nlp"]
+    assert [trace.partition.of(job) for job in range(3)] == ["gpu", "gpu,old", "gpu"]
+    assert [trace.qos.of(job) for job in range(3)] == ["high", "normal", "normal"]
+    assert trace.time_limit_s.tolist()[:2] == [86_400.0, math.inf]
+    assert math.isnan(trace.time_limit_s[2])
+    assert trace.wait_s.tolist()[0] == 300.0
+    assert math.isnan(trace.wait_s[1])
+    assert trace.gpu_count.tolist() == [8, 2, 1]
+    assert trace.is_array.tolist() == [False, True, False]
+    assert trace.status.tolist() == [Status.COMPLETED, Status.CANCELLED, Status.TIMEOUT]
+    assert trace.ended_s().tolist() == [900.0, 120.0, 150.0]
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_other_separators_and_orders_of_columns(tmp_path: Path, separator: str) -> None:
+    header = ("State", "AllocTRES", "ElapsedRaw", "Submit", "JobID", "Timelimit")
+    row = ("COMPLETED", "cpu=8,gres/gpu=4,node=1", "60", "2026-03-01T10:00:00", "7", "02:00:00")
+    whole = written(tmp_path, separator.join(header), separator.join(row))
+    trace = load_trace(whole, strict=True).trace
+    assert (trace.gpu_count.tolist(), trace.time_limit_s.tolist()) == ([4], [7_200.0])
+    quoted = written(tmp_path, separator.join(header), separator.join(f'"{cell}"' for cell in row))
+    assert load_trace(quoted, strict=True).trace.gpu_count.tolist() == [4]
+
+
+def test_lines_that_end_with_a_separator_as_sacct_p_writes_them(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER + "|", *(row + "|" for row in ROWS[1:]))
+    loaded = load_trace(path, strict=True)
+    assert loaded.trace.job_name.of(0) == "bert"
+
+
+def test_files_of_several_months_in_one(tmp_path: Path) -> None:
+    assert len(load_trace(written(tmp_path, HEADER, ROWS[0], HEADER, ROWS[1])).trace) == 2
+
+
+def test_times_in_seconds_are_read_and_other_formats_named(tmp_path: Path) -> None:
+    header = "JobID|Submit|Start|ElapsedRaw|AllocTRES"
+    path = written(tmp_path, header, "1|1772359200|1772359260|5|gres/gpu=1")
+    trace = load_trace(path, strict=True).trace
+    assert (trace.epoch_of_zero_s, trace.wait_s.tolist()) == (1_772_359_200.0, [60.0])
+    path = written(tmp_path, header, "1|Ystday 10:00|x|5|gres/gpu=1")
+    with pytest.raises(TraceError, match=r"txt:2: not a date .* unset SLURM_TIME_FORMAT"):
+        load_trace(path, strict=True)
+
+
+def test_a_cut_off_file_keeps_all_whole_lines_and_says_so(tmp_path: Path) -> None:
+    whole = "\n".join((HEADER, *ROWS))
+    for length in range(len(whole) - len(ROWS[2]) + 1, len(whole) - len("TIMEOUT|bert")):
+        path = tmp_path / "cut.txt"
+        path.write_text(whole[:length])
+        loaded = load_trace(path)
+        assert len(loaded.trace) == 2
+        assert loaded.report.bad_by_reason == {
+            "the file is cut off in its last line; write it again": 1
+        }
+        with pytest.raises(TraceError, match=r"cut\.txt:4: the file is cut off"):
+            load_trace(path, strict=True)
+
+
+@pytest.mark.parametrize("limit", ["-5", "99999999-00:00:00", "soon", "1:2:3:4"])
+def test_a_limit_that_is_none_costs_no_job(tmp_path: Path, limit: str) -> None:
+    path = written(tmp_path, HEADER, ROWS[0].replace("1-00:00:00", limit))
+    loaded = load_trace(path)
+    assert math.isnan(loaded.trace.time_limit_s[0])
+    assert (loaded.report.bad_count, loaded.report.ignored.total()) == (0, 1)
+    with pytest.raises(TraceError, match=r"txt:2: time limit is not"):
+        load_trace(path, strict=True)
+
+
+def test_a_start_before_the_submission_costs_no_job(tmp_path: Path) -> None:
+    path = written(tmp_path, HEADER, ROWS[0].replace("T10:05", "T09:05"))
+    loaded = load_trace(path)
+    assert math.isnan(loaded.trace.wait_s[0])
+    assert loaded.report.ignored == {"start is before submission": 1}
+
+
+def test_names_of_ten_kilobytes_and_of_other_encodings_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    names = (b"n" * 10_000 + b"1", b"n" * 10_000 + b"2", b"caf\xe9", b"caf\xe8")
+    start = ROWS[1].rpartition("|")[0].encode() + b"|"
+    path.write_bytes(b"\n".join((HEADER.encode(), *(start + name for name in names), b"")))
+    trace = load_trace(path, strict=True).trace
+    assert len(trace.job_name.names) == 4
+    assert max(map(len, trace.job_name.names)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("Slurm accounting storage is disabled\n", "AccountingStorageType=accounting_storage/"),
+        ("sacct: error: Problem talking to the database: x\n", "Problem talking to the database"),
+        (
+            "JobID Submit Elapsed AllocTRES\n----- ------\n",
+            "the columns are padded; .* sacct",
+        ),
+        (HEADER + "\n", "no jobs: without -S sacct lists those of today"),
+    ],
+)
+def test_a_file_that_sacct_did_not_fill_says_what_to_do(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=rf"sacct\.txt:1: .*{reason}"):
+        load_trace(path)
+
+
+_CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
+_GOOD_CELLS = st.sampled_from([cell for row in ROWS for cell in row.split("|")])
+
+
+@given(rows=st.lists(st.lists(_CELL | _GOOD_CELLS, min_size=12, max_size=16), max_size=6))
+@settings(max_examples=150, deadline=None)
+def test_any_rows_leave_the_good_ones_as_they_are(rows: list[list[str]]) -> None:
+    with TemporaryDirectory() as folder:
+        lines = [HEADER, ROWS[0], *("|".join(row) for row in rows), ROWS[1]]
+        loaded = load_trace(written(Path(folder), *lines))
+    report, names = loaded.report, loaded.trace.job_name.names
+    blank = sum(not "|".join(row).rstrip("\r\n") for row in rows)
+    known = report.job_count + report.bad_count + report.skipped.total()
+    assert known >= len(rows) + 2 - blank  # odd characters of Unicode end a line, too
+    assert {"train|resnet", "bert"} <= set(names)
+
+
+@given(st.integers(0, 600), st.binary(max_size=8))
+@settings(max_examples=150, deadline=None)
+def test_a_damaged_file_is_read_or_refused(at: int, damage: bytes) -> None:
+    whole = "\n".join((HEADER, *ROWS, "")).encode()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "sacct.txt"
+        path.write_bytes(whole[:at] + damage + whole[at + len(damage) :])
+        with suppress(TraceError):
+            assert len(load_trace(path).trace) >= 1

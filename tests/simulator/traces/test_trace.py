@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.trace import UNKNOWN, Status, Trace, make_trace
+from roost_sim.traces.trace import UNKNOWN, Labels, Status, Trace, make_trace
 
 
 def three_jobs() -> Trace:
@@ -91,3 +93,24 @@ def test_nodes_that_a_cluster_has_not_are_not_asked_for() -> None:
     trace = make_trace("t", [0.0] * 6, [1.0] * 6, gpus, node_count=nodes)
     asked = trace.without_impossible_nodes([8, 4, 8]).node_count.tolist()
     assert asked == [UNKNOWN, 2, 3, UNKNOWN, 1, UNKNOWN]
+
+
+def test_labels_and_waits_follow_their_jobs() -> None:
+    names = Labels(np.array([1, 0, UNKNOWN], dtype=np.int32), ("a", "b"))
+    trace = make_trace(
+        "t", [9.0, 3.0, 5.0], [1.0, 2.0, 3.0], [1, 1, 1],
+        labels={"qos": names}, wait_s=[10.0, np.nan, 20.0], is_array=[True, False, False],
+    )  # fmt: skip
+    assert [trace.qos.of(job) for job in range(3)] == ["a", "", "b"]
+    assert trace.ended_s().tolist() == [5.0, 28.0, 20.0]
+    late = trace.window(4.0, 10.0)
+    assert [late.qos.of(job) for job in range(2)] == ["", "b"]
+    assert late.ended_s().tolist() == [24.0, 16.0]
+    assert late.is_array.tolist() == [False, True]
+    assert late.account.names == ()
+
+
+def test_labels_of_another_number_of_jobs_are_refused() -> None:
+    trace = make_trace("t", [0.0], [1.0], [1])
+    with pytest.raises(ValueError, match="qos has not 1 ids"):
+        replace(trace, qos=Labels.unknown(2))
