@@ -40,6 +40,7 @@ EXCEPTIONS = {
     "simulator/roost_sim/figures/outcome": _RECORD,
     "simulator/roost_sim/information/policy_information": _RECORD,
     "simulator/roost_sim/traces/arrival": _RECORD,
+    "simulator/roost_sim/traces/fitted_histories": _DATA,
     "simulator/roost_sim/traces/fitted_traces": _DATA,
     "simulator/roost_sim/worlds/dally_models": _DATA,
     "simulator/roost_sim/worlds/fitted_profiles": _DATA,

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,9 +12,11 @@ from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.commands.inputs import report_rows
 from roost_sim.commands.option_numbers import SEED, FiniteRange
 from roost_sim.traces.csv_file import write_csv
+from roost_sim.traces.fitted_histories import HISTORIES
 from roost_sim.traces.fitted_traces import MODELS
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate as generate_trace
+from roost_sim.traces.histories import generate_history
 from roost_sim.traces.trace import Status, Trace
 from roost_sim.worlds.dally_models import DALLY_MIX
 
@@ -47,6 +50,11 @@ def trace() -> None:
     help="Leave out larger jobs.",
 )
 @click.option(
+    "--independent",
+    is_flag=True,
+    help="Draw each job by itself: no users, no names, no repetition. Others than Helios are so.",
+)
+@click.option(
     "-o",
     "--output",
     required=True,
@@ -61,16 +69,27 @@ def generate(
     jobs_per_day: float | None,
     batch: bool,
     max_gpus: int | None,
+    independent: bool,
     output: Path,
 ) -> None:
-    """Draw jobs that look like a public trace. The same arguments write the same file."""
+    """Draw jobs that look like a public trace. The same arguments write the same file.
+
+    Jobs like Helios' have users and names, and their users repeat them as in June 2020.
+    """
     if batch and jobs_per_day is not None:
         raise click.UsageError("--batch and --jobs-per-day exclude each other")
     model = _LIKE[like]
     if max_gpus is not None and max_gpus < model.sizes[0][0]:
         raise click.UsageError(f"no job like {like} has {max_gpus} GPUs or less")
-    made = generate_trace(
-        model, job_count, seed, jobs_per_day=jobs_per_day, max_gpu_count=max_gpus, is_batch=batch
+    history = None if independent else HISTORIES.get(like)
+    draw = generate_trace if history is None else partial(generate_history, history=history)
+    made = draw(
+        model,
+        job_count=job_count,
+        seed=seed,
+        jobs_per_day=jobs_per_day,
+        max_gpu_count=max_gpus,
+        is_batch=batch,
     )
     write_csv(made, output)
     click.echo(f"roost-sim: {len(made)} jobs in {output}", err=True)

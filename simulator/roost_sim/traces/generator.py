@@ -142,12 +142,24 @@ def _draw_models(
 def _draw_sizes(
     model: TraceModel, count: int, max_gpu_count: int | None, rng: np.random.Generator
 ) -> NDArray[np.int64]:
+    sizes, shares = fitting_sizes(model, max_gpu_count)
+    return rng.choice(sizes, size=count, p=shares)
+
+
+def fitting_sizes(
+    model: TraceModel, max_gpu_count: int | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the sizes up to a largest one, int64 [size], and their shares, float64 [size].
+
+    Raises:
+        ValueError: no size is small enough.
+    """
     fitting = [pair for pair in model.sizes if max_gpu_count is None or pair[0] <= max_gpu_count]
     if not fitting:
         raise ValueError(f"no size of {model.source} is {max_gpu_count} GPUs or less")
     weights = np.array([weight for _, weight in fitting])
     sizes = np.array([size for size, _ in fitting], dtype=np.int64)
-    return rng.choice(sizes, size=count, p=weights / weights.sum())
+    return sizes, weights / weights.sum()
 
 
 def _submissions(
@@ -159,13 +171,13 @@ def _submissions(
 ) -> NDArray[np.float64]:
     """Submission of each job, float64 [job]: the start of its burst plus the gaps since."""
     burst = np.cumsum(is_new) - 1
-    starts_s = _burst_starts(model, int(burst[-1]) + 1, bursts_per_day_per_burst, rng)
+    starts_s = burst_starts(model, int(burst[-1]) + 1, bursts_per_day_per_burst, rng)
     since_s = np.cumsum(gaps_s)
     submit_s: NDArray[np.float64] = starts_s[burst] + since_s - since_s[is_new][burst]
     return submit_s
 
 
-def _burst_starts(
+def burst_starts(
     model: TraceModel, count: int, bursts_per_day_per_burst: float, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     """Ascending start times, float64 [burst], seconds from a Monday's midnight.

@@ -58,6 +58,7 @@ class _Fields:
     position: dict[str, int]
     width: int
     free_text: int | None  # the only field that may contain separators
+    ends_open: bool  # each line ends with a separator: sacct -p
 
     def get(self, cells: Sequence[str], name: str) -> str:
         index = self.position.get(name.lower())
@@ -70,11 +71,11 @@ class _Fields:
             Unusable: the row does not have as many fields as the header.
         """
         cells = _split(line, self.separator)
+        if self.ends_open and not cells[-1].strip():
+            cells.pop()
         if len(cells) > self.width and self.separator == ",":
             cells = _with_whole_tres(cells)
         extra = len(cells) - self.width
-        if extra == 1 and not cells[-1].strip():  # sacct -p
-            return cells[:-1]
         if extra > 0 and self.free_text is not None:
             end = self.free_text + extra + 1
             joined = self.separator.join(cells[self.free_text : end])
@@ -117,8 +118,7 @@ def _separator(header: str) -> str:
 
 
 def _names(header: str) -> list[str]:
-    names = [name.strip().strip('"').lower() for name in header.split(_separator(header))]
-    return names if names[-1] else names[:-1]  # sacct -p ends each line with a separator
+    return [name.strip().strip('"').lower() for name in header.split(_separator(header))]
 
 
 def _split(line: str, separator: str) -> list[str]:
@@ -174,6 +174,9 @@ def _fields(header: str, source: str) -> _Fields:
             reason += f"; {cure}, or take roostd's journal as a trace"
         raise TraceError(source, 1, reason)
     names = _names(header)
+    ends_open = len(names) > 1 and not names[-1]
+    if ends_open:
+        names.pop()
     position = {name: index for index, name in enumerate(names)}
     for options in _NEEDED:
         if not any(name.lower() in position for name in options):
@@ -182,7 +185,9 @@ def _fields(header: str, source: str) -> _Fields:
             reason = "the columns are padded" if is_padded else f"no field {missing}"
             raise TraceError(source, 1, f"{reason}; write the file with: {COMMAND}")
     free = [position[name] for name in position if name in _FREE_TEXT]
-    return _Fields(_separator(header), position, len(names), free[0] if len(free) == 1 else None)
+    return _Fields(
+        _separator(header), position, len(names), free[0] if len(free) == 1 else None, ends_open
+    )
 
 
 def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector) -> None:

@@ -1,11 +1,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from roost_sim.cli import cli
+from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import generate
 
 
 def run(*arguments: object) -> Result:
@@ -27,6 +30,32 @@ def test_the_seed_decides_the_file(tmp_path: Path) -> None:
     once, again, other = (path.read_bytes() for path in files)
     assert once == again
     assert once != other
+
+
+def test_jobs_like_helios_have_users_and_names_unless_they_are_independent(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    run("generate", "--like", "helios", "--jobs", 500, "-o", path)
+    trace = load_trace(path, strict=True).trace
+    assert len(trace.user_names) > 5
+    assert len(trace.job_name.names) > len(trace.user_names)
+    info = json.loads(run("info", path, "--json").stdout)
+    assert info["job_names"] == len(trace.job_name.names)
+    assert set(info["jobs_by_end"]) == {"completed", "failed", "cancelled"}
+    run("generate", "--like", "helios", "--jobs", 500, "--independent", "-o", path)
+    assert path.read_text().splitlines()[0] == "submit_s,duration_s,num_gpus"
+    alone, wanted = load_trace(path).trace, generate(HELIOS, 500, 0)
+    assert np.array_equal(alone.duration_s, wanted.duration_s)
+
+
+def test_info_counts_what_run_times_are_predicted_from(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    header = "submit_s,duration_s,num_gpus,job_name,vc,qos,time_limit_s,is_array"
+    path.write_text(f"{header}\n0,100,8,a,v,low,60,1\n50,60,1,b,v,,-3,0\n")
+    done = run("info", path, "--json")
+    found = json.loads(done.stdout)
+    assert (found["job_names"], found["accounts"], found["qos"]) == (2, ["v"], ["low"])
+    assert (found["with_time_limit"], found["of_arrays"]) == (1, 1)
+    assert "ignored 1 values, their jobs are read: time limit is not 0 to" in done.stderr
 
 
 def test_a_batch_arrives_at_once(tmp_path: Path) -> None:

@@ -1,18 +1,27 @@
 """sacct traces: fields, states, TRES and bad rows."""
 
 import math
+import re
+import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import missing
 
 from roost_sim.errors import TraceError
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.sacct_file import COMMAND, gpus_of
 from roost_sim.traces.trace import Status
+from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmFailed, LocalSlurmUnavailable
+from roost_slurm.testing.site_plan import AccountingPlan
+
+USER = "games"  # every Debian has it
 
 SACCT = """\
 JobID|User|Submit|Elapsed|NNodes|AllocTRES|ReqTRES|State
@@ -136,6 +145,8 @@ def test_lines_that_end_with_a_separator_as_sacct_p_writes_them(tmp_path: Path) 
     path = written(tmp_path, HEADER + "|", *(row + "|" for row in ROWS[1:]))
     loaded = load_trace(path, strict=True)
     assert loaded.trace.job_name.of(0) == "bert"
+    trace = load_trace(written(tmp_path, HEADER + "|", ROWS[0] + "|"), strict=True).trace
+    assert trace.job_name.of(0) == "train|resnet"
 
 
 def test_files_of_several_months_in_one(tmp_path: Path) -> None:
@@ -240,3 +251,47 @@ def test_a_damaged_file_is_read_or_refused(at: int, damage: bytes) -> None:
         path.write_bytes(whole[:at] + damage + whole[at + len(damage) :])
         with suppress(TraceError):
             assert len(load_trace(path).trace) >= 1
+
+
+@pytest.mark.slurm
+def test_what_slurm_itself_prints(tmp_path: Path) -> None:
+    accounted = replace(ClusterPlan.uniform(1, 4), accounting=AccountingPlan())
+    path = tmp_path / "sacct.txt"
+    try:
+        with LocalSlurm(accounted) as slurm:
+            slurm.accounting.add_account("physics")
+            slurm.accounting.add_user(USER, "physics")
+            options = (("--gres=gpu:2", "-J", "a|b", "-t", "90"), ("--gres=gpu:1", "--array=7"))
+            for each in options:
+                slurm.submit(*each, script="srun true", user=USER)
+            deadline = time.monotonic() + 30.0
+            while (text := slurm.run(*COMMAND.split())).count("COMPLETED") < len(options):
+                assert time.monotonic() < deadline, text
+                time.sleep(0.5)
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+    # A job of a second may have run for no whole one.
+    path.write_text(re.sub(r"\|0\|(?=01:30:00|UNLIMITED|365-)", "|1|", text))
+    trace = load_trace(path, strict=True).trace
+    assert [trace.user_name(0), trace.account.of(0), trace.qos.of(0)] == [USER, "physics", "normal"]
+    first = int(trace.gpu_count[0] != 2)  # both were submitted within one second
+    assert sorted(trace.gpu_count.tolist()) == [1, 2]
+    assert (trace.job_name.of(first), trace.time_limit_s[first]) == ("a|b", 5_400.0)
+    assert trace.is_array[1 - first]
+    assert 0.0 <= trace.wait_s[first] < 30.0
+
+
+@pytest.mark.slurm
+def test_what_slurm_prints_without_accounting(tmp_path: Path) -> None:
+    path = tmp_path / "sacct.txt"
+    try:
+        with (
+            LocalSlurm(ClusterPlan.uniform(1, 4)) as slurm,
+            pytest.raises(LocalSlurmFailed) as caught,
+        ):
+            slurm.run("sacct", "-a", "-P")
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+    path.write_text(str(caught.value).partition(": ")[2])
+    with pytest.raises(TraceError, match="AccountingStorageType=accounting_storage/slurmdbd"):
+        load_trace(path)
