@@ -7,6 +7,7 @@ without times is a logging error and counts for nothing.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from roost_sim.traces.rows import (
     TraceCollector,
     Unusable,
     open_trace,
+    short_name,
     status_of,
 )
 from roost_sim.traces.trace import UNKNOWN
@@ -88,16 +90,19 @@ def _add(line: int, item: object, collector: TraceCollector) -> None:
     if not held_s:
         collector.skip("was never started")
         return
+    submit_s = epoch_of(str(item.get("submitted_time")))
     machines = [_list(attempt, "detail") for attempt in attempts]
     widest = max(machines, key=_gpu_count)
     collector.add(
         line,
         Row(
-            submit_s=epoch_of(str(item.get("submitted_time"))),
+            submit_s=submit_s,
             duration_s=sum(held_s),
             gpu_count=_gpu_count(widest),
             node_count=len(widest) or UNKNOWN,
-            user=str(item.get("user") or ""),
+            user=short_name(str(item.get("user") or "")),
+            account=short_name(str(item.get("vc") or "")),
+            wait_s=_wait_s(submit_s, attempts),
             status=status_of(str(item.get("status") or "")),
         ),
     )
@@ -117,6 +122,16 @@ def _held_s(attempt: object) -> float | None:
     if start in _NO_TIME or end in _NO_TIME:
         return None
     return epoch_of(str(end)) - epoch_of(str(start))
+
+
+def _wait_s(submit_s: float, attempts: list[object]) -> float:
+    """Return the time to the first attempt whose start is known."""
+    for attempt in attempts:
+        start = attempt.get("start_time") if isinstance(attempt, Mapping) else None
+        if start not in _NO_TIME:
+            wait_s = epoch_of(str(start)) - submit_s
+            return wait_s if wait_s >= 0 else math.nan
+    return math.nan
 
 
 def _gpu_count(machines: list[object]) -> int:

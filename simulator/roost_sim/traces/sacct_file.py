@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
 
@@ -61,7 +62,8 @@ class _Fields:
     ends_open: bool  # each line ends with a separator: sacct -p
 
     def get(self, cells: Sequence[str], name: str) -> str:
-        index = self.position.get(name.lower())
+        """Return a cell; "" where the file does not have that field, named in small letters."""
+        index = self.position.get(name)
         return "" if index is None else cells[index].strip()
 
     def cells(self, line: str) -> list[str]:
@@ -191,17 +193,17 @@ def _fields(header: str, source: str) -> _Fields:
 
 
 def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector) -> None:
-    job_id = fields.get(cells, "JobID")
+    job_id = fields.get(cells, "jobid")
     if "." in job_id:
         collector.skip("is a job step")
         return
-    state = fields.get(cells, "State")
+    state = fields.get(cells, "state")
     if state.split(" ")[0].rstrip("+") in _NOT_ENDED:
         collector.skip("has not ended")
         return
-    nodes = fields.get(cells, "NNodes")
-    submit_s = _moment_s(fields.get(cells, "Submit"))
-    held, asked = (gpus_of(fields.get(cells, name)) for name in ("AllocTRES", "ReqTRES"))
+    nodes = fields.get(cells, "nnodes")
+    submit_s = _moment_s(fields.get(cells, "submit"))
+    held, asked = (gpus_of(fields.get(cells, name)) for name in ("alloctres", "reqtres"))
     collector.add(
         line,
         Row(
@@ -209,21 +211,22 @@ def _add(line: int, cells: list[str], fields: _Fields, collector: TraceCollector
             duration_s=_elapsed_s(cells, fields),
             gpu_count=held or asked,
             node_count=int(nodes[:9]) if nodes.isdecimal() and int(nodes[:9]) else UNKNOWN,
-            user=short_name(fields.get(cells, "User") or fields.get(cells, "UID")),
+            user=short_name(fields.get(cells, "user") or fields.get(cells, "uid")),
             status=status_of(state),
-            job_name=short_name(fields.get(cells, "JobName")),
-            account=short_name(fields.get(cells, "Account")),
-            partition=short_name(fields.get(cells, "Partition")),
-            qos=short_name(fields.get(cells, "QOS")),
+            job_name=short_name(fields.get(cells, "jobname")),
+            account=short_name(fields.get(cells, "account")),
+            partition=short_name(fields.get(cells, "partition")),
+            qos=short_name(fields.get(cells, "qos")),
             time_limit_s=_limit_s(line, cells, fields, collector),
             wait_s=collector.usable_s(
-                line, fields.get(cells, "Start"), lambda start: _wait_s(submit_s, start)
+                line, fields.get(cells, "start"), lambda start: _wait_s(submit_s, start)
             ),
             is_array="_" in job_id,
         ),
     )
 
 
+@lru_cache(maxsize=4096)  # a site has few different ones
 def gpus_of(tres: str) -> int:
     """Return the GPUs in a TRES list: `billing=8,cpu=8,gres/gpu:a100=4,gres/gpu=4` has 4.
 
@@ -255,19 +258,19 @@ def _wait_s(submit_s: float, start: str) -> float:
 
 
 def _limit_s(line: int, cells: Sequence[str], fields: _Fields, collector: TraceCollector) -> float:
-    text = fields.get(cells, "Timelimit")
+    text = fields.get(cells, "timelimit")
     if text:
         return collector.usable_s(line, text, slurm_limit_s)
-    return collector.usable_s(line, fields.get(cells, "TimelimitRaw"), limit_in_minutes_s)
+    return collector.usable_s(line, fields.get(cells, "timelimitraw"), limit_in_minutes_s)
 
 
 def _elapsed_s(cells: Sequence[str], fields: _Fields) -> float:
-    raw = fields.get(cells, "ElapsedRaw")
+    raw = fields.get(cells, "elapsedraw")
     if raw:
         if not raw.isdecimal():
             raise Unusable("ElapsedRaw is no number of seconds", raw[:40])
         return float(raw)
-    text = fields.get(cells, "Elapsed")
+    text = fields.get(cells, "elapsed")
     match = _ELAPSED.fullmatch(text)
     if match is None:
         raise Unusable("Elapsed is not [days-][hours:]minutes:seconds", text[:40] or "nothing")

@@ -5,6 +5,7 @@ A limit is infinite where the job had none, and not a number where the trace doe
 
 import math
 import re
+from functools import lru_cache
 
 from roost_sim.traces.rows import MAX_DURATION_S, Unusable
 
@@ -18,6 +19,7 @@ _UNKNOWN = frozenset(
 )
 
 
+@lru_cache(maxsize=4096)  # users write few different ones
 def slurm_limit_s(text: str) -> float:
     """Return the seconds of a time limit in one of Slurm's forms.
 

@@ -59,6 +59,7 @@ def test_philly_as_published(tmp_path: Path) -> None:
     assert loaded.trace.duration_s.tolist() == [3_630.0]
     assert (loaded.trace.gpu_count[0], loaded.trace.node_count[0]) == (16, 2)
     assert loaded.trace.user_name(0) == "2a9b"
+    assert (loaded.trace.account.of(0), loaded.trace.wait_s[0]) == ("6214e9", 60.0)
     assert loaded.trace.epoch_of_zero_s == 1_507_543_140.0
     assert loaded.report.skipped == {"was never started": 1, "has not ended": 1}
     (bad,) = loaded.report.examples
