@@ -1,5 +1,7 @@
 """Generated jobs with users and names: how they repeat, and that the rest stays as fitted."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ from roost_sim.traces.fitted_histories import HELIOS_USERS
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate
-from roost_sim.traces.histories import generate_history
+from roost_sim.traces.histories import HistoryModel, generate_history
 from roost_sim.traces.repetition import prediction_errors
 from roost_sim.traces.trace import Status, Trace
 
@@ -128,3 +130,15 @@ def test_sizes_and_run_times_are_those_of_independent_jobs() -> None:
     )
     assert made.work_gpu_s == pytest.approx(alone.work_gpu_s, rel=0.25)
     assert made.span_s == pytest.approx(alone.span_s, rel=0.4)
+
+
+@pytest.mark.data
+def test_counted_numbers_in_the_code_are_what_the_fit_prints(data_folder: Path) -> None:
+    script = Path(__file__).parents[3] / "benchmarks" / "fit_histories.py"
+    command = [sys.executable, str(script), str(data_folder / "jobs" / JUNE_FILE), "--rounds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    printed: dict[str, HistoryModel] = {}
+    exec(done.stdout, printed)
+    again = printed["HELIOS_USERS"]
+    assert again.ends == HELIOS_USERS.ends
+    assert again.patience_s == HELIOS_USERS.patience_s
