@@ -33,6 +33,7 @@ from roost_engine.preemption.network_preemption import (
     PreemptionState,
 )
 from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig, las_moves, leases
+from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind, PlacementKind
@@ -104,6 +105,7 @@ class Plugins:
         knowledge: what the policies know from the start.
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
+        learned_order: the numbers of the order `learned`.
     """
 
     stack: str = ""
@@ -114,12 +116,13 @@ class Plugins:
     speeds: tuple[ModelSpeeds, ...] = ()
     knowledge: Knowledge = Knowledge()
     any_gpus: bool = False
+    learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
 
     @property
     def reads_predictors(self) -> bool:
         """Whether a policy asks what is expected of jobs."""
         return (
-            self.order is OrderKind.S_RANK
+            self.order in (OrderKind.S_RANK, OrderKind.LEARNED)
             or isinstance(self.gate, DelayConfig)
             or isinstance(self.preemption, NetworkPreemptionConfig)
         )
@@ -133,11 +136,14 @@ class Plugins:
         """
         predictors = None
         if self.reads_predictors:
-            predictors = Predictors(TableOfSpeeds(self.speeds) if table is None else table)
+            predictors = Predictors(
+                TableOfSpeeds(self.speeds) if table is None else table,
+                self.learned_order.reads_limits,
+            )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
         policies = Policies(
-            order=make_order(self.order, predictors),
+            order=make_order(self.order, predictors, self.learned_order),
             candidates=make_candidates(self.placement, self.any_gpus),
             score=score,
             predictors=predictors,
@@ -166,8 +172,18 @@ class Plugins:
         return replace(policies, learned=replace(policies.learned, preemption=preemption))
 
 
-def make_order(kind: OrderKind, predictors: Predictors | None = None) -> OrderPolicy:
-    """Make an order; `s-rank` asks the predictors for speeds that are not reported."""
+def make_order(
+    kind: OrderKind,
+    predictors: Predictors | None = None,
+    learned: LearnedOrderConfig | None = None,
+) -> OrderPolicy:
+    """Make an order.
+
+    Args:
+        kind: which.
+        predictors: `s-rank` asks them for speeds that are not reported, `learned` for run times.
+        learned: the numbers of `learned`.
+    """
     match kind:
         case OrderKind.PRIORITY:
             return PriorityOrder()
@@ -176,6 +192,8 @@ def make_order(kind: OrderKind, predictors: Predictors | None = None) -> OrderPo
         case OrderKind.S_RANK:
             speed = None if predictors is None else predictors.speed
             return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
+        case OrderKind.LEARNED:
+            return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
         case _:
             assert_never(kind)
 

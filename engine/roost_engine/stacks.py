@@ -18,6 +18,7 @@ class OrderKind(StrEnum):
     PRIORITY = "priority"  # Slurm's priority, then submission
     LAS = "las"  # least attained GPU-seconds
     S_RANK = "s-rank"  # least of the ideal speed achieved
+    LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
 
 
 class PlacementKind(StrEnum):

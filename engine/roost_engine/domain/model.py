@@ -74,6 +74,7 @@ class JobSpec:
     fixed_indices: tuple[int, ...] = ()  # ascending; all that it can have on a node; empty: any
     account: str = ""
     qos: str = ""
+    precedence: int = 0  # above 0: an operator put it first; below 0: last
 
     @property
     def gpu_count(self) -> int:

@@ -11,8 +11,11 @@ from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import RunEnded, WaitEnded
+from roost_engine.prediction.backlog import Backlog
+from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
-from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState
+from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
+from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.speed import (
     SpeedEstimate,
     SpeedPredictor,
@@ -28,6 +31,7 @@ class PredictorsState:
 
     speed: SpeedState = field(default_factory=SpeedState)
     run_time: RunTimeState = field(default_factory=RunTimeState)
+    history: HistoryState = field(default_factory=HistoryState)
 
 
 class Predictors:
@@ -35,11 +39,14 @@ class Predictors:
 
     Args:
         table: speeds of the models that jobs may name.
+        reads_limits: see RunTimeHistory.
     """
 
-    def __init__(self, table: SpeedTable | None = None) -> None:
+    def __init__(self, table: SpeedTable | None = None, reads_limits: bool = True) -> None:
         self.speed = SpeedPredictor(table)
         self.run_time = RunTimePredictor()
+        self.history = RunTimeHistory(reads_limits)
+        self.backlog = Backlog()
 
     def classified(self, job: JobRecord, closest: Tier) -> tuple[SpeedEstimate, TimerClass]:
         """Return what is expected of a job's speed, and the class of jobs that it belongs to.
@@ -54,8 +61,10 @@ class Predictors:
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Note that a job runs, or is about to; or that it left without having run."""
         job, tier = outcome.job, outcome.tier
+        self.backlog.start(job.job_id, 0 if tier is None else job.spec.gpu_count)
         if tier is None:
             self.run_time.forget(job.job_id)
+            self.history.forget(job.job_id)
             return
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
         closest = Tier.NODE if fits_a_node else Tier.RACK
@@ -63,23 +72,40 @@ class Predictors:
         speeds = estimate.speeds
         speed_frac = speeds.at(max(tier, closest)) / speeds.at(closest)
         self.run_time.begin(job, job_class, speed_frac, outcome.at_s)
+        self.history.begin(job.spec, done_s(job, outcome.at_s), speed_frac, outcome.at_s)
 
     def run_ended(self, run: RunEnded) -> None:
         """Learn how long and how fast a job ran."""
+        self.backlog.end(run.job.job_id)
         closest = closest_tier(run.cluster, run.job.spec)
         estimate, job_class = self.classified(run.job, closest)
         tier = tier_of(run.cluster, run.job.shares)
         ran_s = work_s(run.job, estimate.speeds, tier, closest, run.at_s)
         self.run_time.add(run.job, job_class, ran_s, run.at_s)
+        self.history.add(run.job.spec, ran_s, run.at_s)
         self.speed.learn(run)
+
+    def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
+        """Return how long a job may still run, by the jobs like it."""
+        age_s = done_s(job, at_s)
+        if job.started_s is None:  # stopped, it does not grow older
+            self.history.pause(job.job_id, age_s, at_s)
+        return self.history.times(job.spec, age_s, at_s)
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""
         # A copy: the predictors keep learning.
-        return deepcopy(PredictorsState(speed=self.speed.state(), run_time=self.run_time.state()))
+        return deepcopy(
+            PredictorsState(
+                speed=self.speed.state(),
+                run_time=self.run_time.state(),
+                history=self.history.state(),
+            )
+        )
 
     def restore(self, state: PredictorsState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         state = deepcopy(state)
         self.speed.restore(state.speed)
         self.run_time.restore(state.run_time)
+        self.history.restore(state.history)

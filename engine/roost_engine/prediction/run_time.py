@@ -127,7 +127,7 @@ class RunTimePredictor:
         self._running[job.job_id] = RunningJob(
             kinds=_kinds_of(job, timers),
             since_s=at_s,
-            done_s=_done_s(job, at_s),
+            done_s=done_s(job, at_s),
             speed_frac=speed_frac,
         )
         if len(self._running) > _MOST_RUNNING:
@@ -136,7 +136,7 @@ class RunTimePredictor:
     def pause(self, job: JobRecord, at_s: float) -> None:
         """Take in that a job does not run now."""
         if (known := self._running.get(job.job_id)) is not None and known.speed_frac:
-            known.done_s, known.since_s, known.speed_frac = _done_s(job, at_s), at_s, 0.0
+            known.done_s, known.since_s, known.speed_frac = done_s(job, at_s), at_s, 0.0
 
     def forget(self, job_id: JobId) -> None:
         """A job left that did not run: it tells nothing."""
@@ -170,7 +170,7 @@ class RunTimePredictor:
         kinds = _kinds_of(job, timers)
         limit_s = _limit_s(job)
         if limit_s is None:
-            return self._table(kinds, at_s).rest_s(_done_s(job, at_s))
+            return self._table(kinds, at_s).rest_s(done_s(job, at_s))
         frac, ran_s = _PRIOR_LIMIT_FRAC, job.run_s(at_s)
         for kind in kinds:
             if (sums := self._kinds.get(kind)) is not None:
@@ -279,7 +279,7 @@ def _spend(spent_s: list[float], age_s: float) -> None:
         spent_s[band] += min(age_s - begins_s, length_s)
 
 
-def _done_s(job: JobRecord, at_s: float) -> float:
+def done_s(job: JobRecord, at_s: float) -> float:
     """Seconds of full speed that the job has run; seconds it has run where its speed is unknown."""
     efficiency = job.efficiency(at_s)
     return job.run_s(at_s) * (min(efficiency, 1.0) if efficiency > 0 else 1.0)

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Plugins, Policies
+from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS
@@ -103,6 +104,10 @@ class Composition:
             gate=gate.numbers,
             preemption=None if rule.numbers is None else rule.numbers(information),
             any_gpus=True,
+            learned_order=replace(
+                order.learned or LearnedOrderConfig(),
+                reads_limits=not information.limits_are_drawn,
+            ),
         )
         policies = plugins.policies(placement.score(information), information.speed_table())
         if order.kind is None:

@@ -5,9 +5,11 @@ Definitions: docs/simulator/policies.md.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from roost_engine.plugins import make_order
 from roost_engine.policies import OrderPolicy
+from roost_engine.queue.learned_order import LearnedOrderConfig, ServiceIndex
 from roost_engine.queue.orders import OrderByValue, Value
 from roost_engine.stacks import OrderKind
 from roost_sim.information.policy_information import PolicyInformation
@@ -49,6 +51,7 @@ class OrderPart:
         build: makes the engine's plug-in.
         asks_speed: whether it depends on how fast jobs run.
         kind: of an order that roostd has too: the engine's plug-ins make it, in place of `build`.
+        learned: the numbers of the learned order.
     """
 
     regime: Regime
@@ -56,6 +59,7 @@ class OrderPart:
     build: Callable[[PolicyInformation], OrderPolicy]
     asks_speed: bool = False
     kind: OrderKind | None = None
+    learned: LearnedOrderConfig | None = None
 
 
 def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderPart:
@@ -66,6 +70,17 @@ def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderP
         build=lambda information: make_order(kind),
         asks_speed=asks_speed,
         kind=kind,
+    )
+
+
+def _learned(numbers: LearnedOrderConfig, source: str) -> OrderPart:
+    """Take the learned order from the engine."""
+    return OrderPart(
+        regime=Regime.PREDICTED,
+        source=f"{source}, by the run times of jobs like it, with ageing",
+        build=lambda information: make_order(OrderKind.LEARNED, learned=numbers),
+        kind=OrderKind.LEARNED,
+        learned=numbers,
     )
 
 
@@ -134,6 +149,17 @@ ORDERS: Mapping[str, OrderPart] = {
         OrderKind.S_RANK,
         "Sharma et al., arXiv 2401.16492: least of the ideal speed achieved first",
         asks_speed=True,
+    ),
+    "learned": _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
+    "learned-gittins": _learned(
+        LearnedOrderConfig(index=ServiceIndex.GITTINS), "largest Gittins index first"
+    ),
+    "learned-risk": _learned(
+        LearnedOrderConfig(index=ServiceIndex.RISK),
+        "least expected GPU-seconds first, if each job takes longer than its median",
+    ),
+    "learned-unbounded": _learned(
+        LearnedOrderConfig(window_s=inf, ageing=1e6), "least expected GPU-seconds first, no ageing"
     ),
     "themis": OrderPart(
         regime=Regime.ORACLE,

@@ -28,6 +28,8 @@ class PolicyInformation:
         cluster_gpu_count: GPUs of the cluster; 1 if there is no cluster.
         partitions: the partitions that allow preemption of jobs with checkpoints; None: the rules
             that ask for permission may stop every job.
+        limits_are_drawn: whether the time limits were drawn around the true run times, because the
+            trace has none: no policy may learn from them.
     """
 
     work_s: Mapping[JobId, float]
@@ -40,6 +42,7 @@ class PolicyInformation:
     restart_s: Callable[[JobId, int], float] = lambda job_id, gpu_count: 0.0
     cluster_gpu_count: int = 1
     partitions: tuple[str, ...] | None = None
+    limits_are_drawn: bool = False
 
     def speed_table(self) -> SpeedTable:
         """Return the speeds of the models that jobs may name; without profiles none is known."""

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from roost_engine.domain.events import NodeSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, JobId, NodeShare
 from roost_engine.engine import Engine, EngineConfig
@@ -172,6 +174,7 @@ def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformati
         tiers=TierEfficiency.of(run.cluster, run.world.compute_scale, run.world.congestion),
         predict=predict,
         limits=limits,
+        limits_are_drawn=bool(np.isnan(run.trace.time_limit_s).any()),
         progress=progress,
         restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,

@@ -1,0 +1,40 @@
+"""How much work waits, and how long the cluster needs for it at its present pace."""
+
+from roost_engine.domain.model import JobId
+
+
+class Backlog:
+    """The GPU-seconds that waiting jobs are expected to need, and the GPUs that work."""
+
+    def __init__(self) -> None:
+        self._waiting_gpu_s: dict[JobId, float] = {}
+        self._running_gpus: dict[JobId, int] = {}
+        self._total_gpu_s, self._busy_gpu_count = 0.0, 0
+
+    def wait(self, job_id: JobId, gpu_s: float) -> None:
+        """Take in that a job waits, which is expected to need so much."""
+        self.end(job_id)
+        self._leave(job_id)
+        self._waiting_gpu_s[job_id] = gpu_s
+        self._total_gpu_s += gpu_s
+
+    def start(self, job_id: JobId, gpu_count: int) -> None:
+        """Take in that a job waits no longer; `gpu_count` 0: it left without having run."""
+        self.end(job_id)
+        self._leave(job_id)
+        if gpu_count:
+            self._running_gpus[job_id] = gpu_count
+            self._busy_gpu_count += gpu_count
+
+    def end(self, job_id: JobId) -> None:
+        """Take in that a job does not run any more."""
+        self._busy_gpu_count -= self._running_gpus.pop(job_id, 0)
+
+    def drain_s(self) -> float:
+        """Return how long the GPUs that work now need for all that waits, in seconds."""
+        return max(self._total_gpu_s, 0.0) / max(self._busy_gpu_count, 1)
+
+    def _leave(self, job_id: JobId) -> None:
+        self._total_gpu_s -= self._waiting_gpu_s.pop(job_id, 0.0)
+        if not self._waiting_gpu_s:
+            self._total_gpu_s = 0.0  # so that rounding errors do not add up

@@ -1,0 +1,371 @@
+"""Predicts run times by the site's own history: a life table for each kind of jobs.
+
+Users run similar jobs repeatedly (Hu et al., Helios, SC 2021). The kinds of a job go from wide to
+narrow: all jobs, then those of its partition and QoS, its number of GPUs, its account, its user,
+and its name. Of each kind the table knows by bands of age
+
+    h(b) = (ended(b) + FEW · h'(b)) / (entered(b) + FEW)
+
+ended(b): jobs that ended in band b; entered(b): jobs that came so far, with those that still run;
+h': the same of the next wider kind. So a kind with few jobs is predicted like the next wider one,
+and a new user like everybody. Jobs that still run count in each band that they have left: without
+them long jobs would look short for as long as they run. Counts fade with time, and those of narrow
+kinds also with each later job, because users change what they run. Each end is spread over
+neighbouring bands: the next run of the same job is a little longer or shorter.
+
+Source of the table: Cutler and Ederer, J. Chronic Diseases 8, 1958. The numbers were fitted on the
+first half of the public Helios trace of June 2020; page: docs/results/order.md.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from math import isfinite
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes, band_of
+
+FEW_COUNT = 4.0
+HALF_LIFE_S = 14 * 86_400.0
+SPREAD = (0.6, 0.15, 0.05)  # share of an end in its own band, and in each band beside it
+KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
+
+_PRIOR_RUN_S = 3_600.0  # before any job has ended
+_MOST_KINDS = 20_000
+_MOST_NAMES = 500  # of one user
+_MOST_RUNNING = 100_000
+_FIRST_WATCHED_S = 60.0  # jobs that run for less are only counted as they end
+_LONGEST_NAME = 200
+
+
+def _spread_rows() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """By band of an end: what it adds to `ended` and to `entered`, float64 [band, band]."""
+    ended = np.zeros((BAND_COUNT, BAND_COUNT))
+    for band in range(BAND_COUNT):
+        for step, share in enumerate(SPREAD):
+            for beside in {band - step, band + step}:
+                ended[band, min(max(beside, 0), BAND_COUNT - 1)] += share
+    return ended, np.cumsum(ended[:, ::-1], axis=1)[:, ::-1].copy()
+
+
+_ENDED_ROWS, _ENTERED_ROWS = _spread_rows()
+
+
+def _prior_hazards() -> NDArray[np.float64]:
+    lengths_s = np.array(ENDS_S) - np.array(STARTS_S)
+    hazards: NDArray[np.float64] = 1.0 - np.exp(
+        -lengths_s / np.maximum(_PRIOR_RUN_S, np.array(STARTS_S))
+    )
+    hazards[-1] = 1.0
+    return hazards
+
+
+_PRIOR = _prior_hazards()
+
+
+class Kind(NamedTuple):
+    """A kind of jobs.
+
+    Attributes:
+        name: unique.
+        kept_frac: of its counts, at each later end.
+    """
+
+    name: str
+    kept_frac: float
+
+
+@dataclass(slots=True)
+class KindSums:
+    """What is remembered of one kind of jobs: weighted counts as of `at_s`.
+
+    Attributes:
+        ended: float64 [band], jobs that ended in the band.
+        entered: float64 [band], jobs that came to the band, with those that still run.
+    """
+
+    at_s: float = 0.0
+    ended: NDArray[np.float64] = field(default_factory=lambda: np.zeros(BAND_COUNT))
+    entered: NDArray[np.float64] = field(default_factory=lambda: np.zeros(BAND_COUNT))
+
+    def fade(self, at_s: float, kept_frac: float) -> None:
+        """Let the counts fade until now, and by one more job."""
+        frac = kept_frac * self.fade_frac(at_s)
+        self.at_s = max(at_s, self.at_s)
+        self.ended *= frac
+        self.entered *= frac
+
+    def fade_frac(self, at_s: float) -> float:
+        """Return the share of the counts that is left by then."""
+        return float(2.0 ** min(0.0, (self.at_s - at_s) / HALF_LIFE_S))
+
+
+@dataclass(slots=True, kw_only=True)
+class WatchedRun:
+    """A job that runs, as far as is known.
+
+    Attributes:
+        kinds: that it is of, the widest first.
+        since_s: engine time from which its age is known.
+        age_s: at `since_s`, seconds at full speed.
+        speed_frac: at which it is believed to run since then; 0: it waits.
+        band: it has been counted as having left the bands before this one.
+    """
+
+    kinds: tuple[Kind, ...]
+    since_s: float
+    age_s: float
+    speed_frac: float
+    band: int
+
+    def next_s(self) -> float:
+        """Return the engine time at which it leaves its band."""
+        return self.since_s + (ENDS_S[self.band] - self.age_s) / self.speed_frac
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HistoryState:
+    """Everything learned, as plain data.
+
+    Attributes:
+        kinds: names, the one reported longest ago first.
+        at_s: float64 [kind]; ended, entered: float32 [kind, band]; see KindSums.
+    """
+
+    kinds: tuple[str, ...] = ()
+    at_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    ended: NDArray[np.float32] = field(
+        default_factory=lambda: np.zeros((0, BAND_COUNT), dtype=np.float32)
+    )
+    entered: NDArray[np.float32] = field(
+        default_factory=lambda: np.zeros((0, BAND_COUNT), dtype=np.float32)
+    )
+    running: tuple[tuple[JobId, WatchedRun], ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the arrays by value."""
+        return (
+            isinstance(other, HistoryState)
+            and (self.kinds, self.running) == (other.kinds, other.running)
+            and np.array_equal(self.at_s, other.at_s)
+            and np.array_equal(self.ended, other.ended)
+            and np.array_equal(self.entered, other.entered)
+        )
+
+    def __hash__(self) -> int:
+        """Hash what is cheap."""
+        return hash(self.kinds)
+
+
+class RunTimeHistory:
+    """What is known of how long jobs run.
+
+    Args:
+        reads_limits: whether time limits say something about run times: whether jobs of another
+            limit are of another kind, and whether a job is expected to end by its limit.
+    """
+
+    def __init__(self, reads_limits: bool = True) -> None:
+        self._reads_limits = reads_limits
+        self._kinds: dict[str, KindSums] = {}  # the kind reported most recently is the last
+        self._names: dict[str, dict[str, None]] = {}  # by user, kinds with a name, as above
+        self._running: dict[JobId, WatchedRun] = {}
+        self._due: list[tuple[float, JobId]] = []  # when jobs leave their bands; a heap
+
+    # -- learning ----------------------------------------------------------------------------
+
+    def begin(self, job: JobSpec, age_s: float, speed_frac: float, at_s: float) -> None:
+        """Take in that a job runs from now on, at so much of its full speed."""
+        band = max(band_of(age_s), band_of(_FIRST_WATCHED_S))
+        known = self._running.get(job.job_id)
+        run = WatchedRun(
+            kinds=kinds_of(job, self._reads_limits),
+            since_s=at_s,
+            age_s=age_s,
+            speed_frac=min(max(speed_frac, 1e-3), 1.0),
+            band=band if known is None else max(band, known.band),
+        )
+        self._running[job.job_id] = run
+        heappush(self._due, (run.next_s(), job.job_id))
+        if len(self._running) > _MOST_RUNNING:
+            self.forget(next(iter(self._running)))
+
+    def pause(self, job_id: JobId, age_s: float, at_s: float) -> None:
+        """Take in that a job does not run now."""
+        if (run := self._running.get(job_id)) is not None and run.speed_frac:
+            run.age_s, run.since_s, run.speed_frac = age_s, at_s, 0.0
+
+    def forget(self, job_id: JobId) -> None:
+        """A job left that did not run: it tells nothing."""
+        self._running.pop(job_id, None)
+
+    def add(self, job: JobSpec, run_s: float, at_s: float) -> None:
+        """Take in a job that ended; a run time that is none is dropped.
+
+        Args:
+            job: whose user, name and so on count.
+            run_s: how long it would have run at full speed.
+            at_s: engine time.
+        """
+        run = self._running.pop(job.job_id, None)
+        if not (isfinite(run_s) and run_s >= 0):
+            return
+        self._advance(at_s)
+        band = band_of(run_s)
+        counted = band_of(_FIRST_WATCHED_S) if run is None else run.band
+        entered = _ENTERED_ROWS[band].copy()
+        if run is not None and counted > band_of(_FIRST_WATCHED_S):
+            entered[:counted] = 0.0  # there it was counted while it ran
+        for kind in kinds_of(job, self._reads_limits) if run is None else run.kinds:
+            sums = self._take(kind.name)
+            sums.fade(at_s, kind.kept_frac)
+            sums.ended += _ENDED_ROWS[band]
+            sums.entered += entered
+            # What was counted while it ran may have faded below what now ended.
+            np.maximum(sums.entered, sums.ended, out=sums.entered)
+        self._prune()
+
+    def _advance(self, at_s: float) -> None:
+        """Count the running jobs that have left bands since."""
+        while self._due and self._due[0][0] <= at_s:
+            due_s, job_id = heappop(self._due)
+            run = self._running.get(job_id)
+            if run is None or not run.speed_frac or run.next_s() != due_s:
+                continue
+            for kind in run.kinds:
+                sums = self._kinds.get(kind.name)
+                if sums is None:
+                    sums = self._take(kind.name)
+                    sums.at_s = due_s
+                # Before, it is counted nowhere; from now on in all bands that it has left.
+                first = 0 if run.band == band_of(_FIRST_WATCHED_S) else run.band
+                sums.entered[first : run.band + 1] += 1.0
+            run.band += 1
+            if run.band < BAND_COUNT - 1:
+                heappush(self._due, (run.next_s(), job_id))
+
+    def _take(self, kind: str) -> KindSums:
+        """Return the sums of a kind, which is now the one reported last."""
+        sums = self._kinds.pop(kind, None) or KindSums()
+        self._kinds[kind] = sums
+        if " name " in kind:
+            user = kind.partition(" name ")[0]
+            names = self._names.setdefault(user, {})
+            names.pop(kind, None)
+            names[kind] = None
+            if len(names) > _MOST_NAMES:
+                self._drop(next(iter(names)))
+        return sums
+
+    def _prune(self) -> None:
+        while len(self._kinds) > _MOST_KINDS:
+            self._drop(next(iter(self._kinds)))
+
+    def _drop(self, kind: str) -> None:
+        self._kinds.pop(kind, None)
+        user = kind.partition(" name ")[0]
+        names = self._names.get(user)
+        if names is not None:
+            names.pop(kind, None)
+            if not names:
+                del self._names[user]
+
+    # -- predicting --------------------------------------------------------------------------
+
+    def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
+        """Return how long a job may run, by the jobs like it.
+
+        Args:
+            job: as Slurm shows it.
+            age_s: seconds at full speed that it has run.
+            at_s: engine time.
+        """
+        hazards, job_count = _PRIOR, 0.0
+        for sums in self._known(job):
+            fade = sums.fade_frac(at_s)
+            hazards = (sums.ended * fade + FEW_COUNT * hazards) / (sums.entered * fade + FEW_COUNT)
+            job_count = float(sums.entered[0]) * fade
+        stays = np.cumprod(1.0 - hazards)
+        fracs = hazards.copy()
+        fracs[1:] *= stays[:-1]
+        fracs[-1] += stays[-1]
+        limit_s = _limit_s(job) if self._reads_limits else None
+        return RunTimes(fracs, age_s, limit_s, job_count)
+
+    def _known(self, job: JobSpec) -> Iterator[KindSums]:
+        """The kinds of a job that some job was of, the widest first."""
+        for kind in kinds_of(job, self._reads_limits):
+            if (sums := self._kinds.get(kind.name)) is not None:
+                yield sums
+
+    # -- state -------------------------------------------------------------------------------
+
+    def state(self) -> HistoryState:
+        """Return everything learned, as plain data."""
+        sums = self._kinds.values()
+        empty = np.zeros((0, BAND_COUNT), dtype=np.float32)
+        return HistoryState(
+            kinds=tuple(self._kinds),
+            at_s=np.array([each.at_s for each in sums]),
+            ended=np.array([each.ended for each in sums], dtype=np.float32) if sums else empty,
+            entered=np.array([each.entered for each in sums], dtype=np.float32) if sums else empty,
+            running=tuple((job_id, replace(run)) for job_id, run in self._running.items()),
+        )
+
+    def restore(self, state: HistoryState) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        self._kinds, self._names = {}, {}
+        rows = zip(state.at_s, state.ended, state.entered, strict=True)
+        for kind, (at_s, ended, entered) in zip(state.kinds, rows, strict=True):
+            sums = self._take(kind)
+            sums.at_s = float(at_s)
+            sums.ended, sums.entered = ended.astype(np.float64), entered.astype(np.float64)
+        self._running = {job_id: replace(run) for job_id, run in state.running}
+        self._due = [
+            (run.next_s(), job_id) for job_id, run in self._running.items() if run.speed_frac
+        ]
+        heapify(self._due)
+
+
+def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
+    """Return the kinds that a job is of, the widest first.
+
+    The names of models do not count: they stand for how a job communicates, not for how long.
+    """
+    shape = job.shapes[0]
+    gpus, user = f"{job.gpu_count} gpus", f"user {job.user_id}"
+    limit = f" {job.time_limit_s}" if reads_limits and job.time_limit_s else ""
+    name = normalised(job.name)
+    named = f"{user} name {name}" if name else user
+    finest = f"{named} {shape.node_count}x{shape.gpus_per_node} {shape.cpus_per_node}{limit}"
+    wide = ("all", job.qos and f"partition {job.partition} {job.qos}", gpus)
+    narrow = (f"{user} {gpus}", name and named, finest)
+    return (
+        *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
+        *((Kind(f"account {job.account}", KEPT_FRAC),) if job.account else ()),
+        Kind(user, KEPT_OF_USER_FRAC),
+        *(Kind(kind, KEPT_OF_NARROW_FRAC) for kind in narrow if kind),
+    )
+
+
+_VARYING = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{6,}|\d+")
+
+
+@lru_cache(maxsize=4_096)
+def normalised(name: str) -> str:
+    """Return a job's name without what changes from run to run: numbers and hashes.
+
+    Of a long name only the beginning counts.
+    """
+    return _VARYING.sub("#", name[:_LONGEST_NAME].casefold())
+
+
+def _limit_s(job: JobSpec) -> float | None:
+    limit_s = job.time_limit_s
+    return limit_s if limit_s is not None and isfinite(limit_s) and limit_s > 0 else None

@@ -1,0 +1,118 @@
+"""The learned order: the job that is expected to need least goes first, but no job waits for ever.
+
+    key(j)    = from(j) + min(AGEING · service(j), window(j))        the lowest goes first
+    window(j) = WINDOW + BACKLOGS · (what waits, in GPU-seconds) / (GPUs that work)
+
+service: expected GPU-seconds of the job, by the run times of jobs like it (prediction.history).
+from: when the job was submitted, or its begin time. A job is overtaken by no job that became
+eligible after from(j) + window(j), whatever is predicted: such a job has a higher key. So there is
+a bound to what may be served before it: the jobs that came until then. The window grows with the
+queue, because in a crowd a bound that is too close makes every large job due at once.
+Page: docs/order.md.
+
+The site says how far that may depart from Slurm's priority: nowhere (`strict`: only jobs of the
+same priority change places), within bands of it, or everywhere (`free`). What an operator has put
+first stays first (JobSpec.precedence).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_times import RunTimes
+
+
+class ServiceIndex(StrEnum):
+    """What a job is expected to need, as one number."""
+
+    MEAN = "mean"  # expected GPU-seconds: best where no job is stopped
+    GITTINS = "gittins"  # GPU-seconds for each end, over the best span ahead: where jobs are
+    RISK = "risk"  # expected GPU-seconds if it takes longer than the median: a long job that is
+    #                taken for a short one blocks others; a short one taken for long only waits
+
+
+class Fairness(StrEnum):
+    """How far the learned order may depart from Slurm's priority."""
+
+    STRICT = "strict"
+    BAND = "band"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedOrderConfig:
+    """The numbers of the learned order.
+
+    Attributes:
+        index: what is expected of a job.
+        fairness: how far the order may depart from Slurm's priority.
+        band: width of a band of priority, above 0; only for Fairness.BAND.
+        ageing: seconds that a job has to have waited longer for each GPU-second more.
+        window_s: jobs that became eligible so much later never overtake, with an empty queue.
+        window_backlogs: so many times the time that the queue takes is added to that.
+        reads_limits: whether the time limits that users give tell something about run times.
+    """
+
+    index: ServiceIndex = ServiceIndex.MEAN
+    fairness: Fairness = Fairness.FREE
+    band: int = 1_000
+    ageing: float = 2.0
+    window_s: float = 6 * 86_400.0
+    window_backlogs: float = 64.0
+    reads_limits: bool = True
+
+
+class LearnedOrder:
+    """See the module.
+
+    Args:
+        config: the numbers.
+        predictors: what is expected of jobs.
+    """
+
+    name = "learned"
+
+    def __init__(self, config: LearnedOrderConfig, predictors: Predictors) -> None:
+        self.config, self._predictors = config, predictors
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See policies.OrderPolicy."""
+        return ranked_by_key(self, view)
+
+    def key(self, job: JobRecord, at_s: float) -> SortKey:
+        """See policies.KeyedOrder; what was learned since the job was queued changes nothing."""
+        config, spec = self.config, job.spec
+        times = self._predictors.run_times(job, at_s)
+        service_gpu_s = spec.gpu_count * expected_s(times, config.index)
+        backlog = self._predictors.backlog
+        backlog.wait(spec.job_id, spec.gpu_count * times.rest_s())
+        window_s = config.window_s + config.window_backlogs * backlog.drain_s()
+        from_s = max(spec.submit_s, spec.eligible_s)
+        due_s = from_s + min(config.ageing * service_gpu_s, window_s)
+        return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
+
+    def _level(self, priority: int) -> int:
+        """Return what of a priority counts before everything learned."""
+        match self.config.fairness:
+            case Fairness.STRICT:
+                return priority
+            case Fairness.BAND:
+                return priority // self.config.band
+            case Fairness.FREE:
+                return 0
+
+
+def expected_s(times: RunTimes, index: ServiceIndex) -> float:
+    """Return what a job is expected to need, in seconds at full speed, above 0."""
+    match index:
+        case ServiceIndex.MEAN:
+            return times.rest_s()
+        case ServiceIndex.GITTINS:
+            return 1.0 / times.best_index(gpu_count=1)
+        case ServiceIndex.RISK:
+            median_s = times.quantile_s(0.5)
+            return 2.0 * (times.rest_s() - times.rest_within_s(median_s)) + median_s
