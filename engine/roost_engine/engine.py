@@ -46,6 +46,7 @@ from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, GateVerdict, Offer
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
+from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
 from roost_engine.standing_pins import StandingPins
@@ -74,8 +75,9 @@ class Engine:
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
         )
+        self._released = ReleasedPreemptors(self._table)
         self._standing = StandingPins(
-            self._table, policies.candidates, self._scorer, self._ask_gate
+            self._table, policies.candidates, self._scorer, self._ask_gate, self._released.add
         )
         self._announced_s = inf
         self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
@@ -152,7 +154,9 @@ class Engine:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
         table, at_s = self._table, event.at_s
+        self._released.note(event)
         self._apply(event, actions)
+        self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
         self._hand_over(at_s, actions)
@@ -228,6 +232,7 @@ class Engine:
         impatient_s = at_s - self.config.patience_s
         standing, placed_count, try_count = self._standing, self.decision_count, 0
         cleared, reservation = standing.begin_pass(at_s, actions)
+        cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
         self._reserved = reserved
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
@@ -431,6 +436,7 @@ class Engine:
             self._announced_s = inf
         next_s = table.alarms[0][0] if table.alarms else inf
         next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
+        next_s = min(next_s, self._released.next_s)
         if table.running and table.queue.has_blocked():
             next_s = min(next_s, self._preempt.review_s(at_s))
         if next_s < self._announced_s:

@@ -33,10 +33,15 @@ class StandingPins:
     """Chooses which waiting jobs are pinned to busy GPUs, and to which."""
 
     def __init__(
-        self, table: JobTable, candidates: CandidatePolicy, scorer: Scorer, ask_gate: AskGate
+        self,
+        table: JobTable,
+        candidates: CandidatePolicy,
+        scorer: Scorer,
+        ask_gate: AskGate,
+        note_released: Callable[[JobId, float], None],
     ) -> None:
         self._table, self._candidates = table, candidates
-        self._scorer, self._ask_gate = scorer, ask_gate
+        self._scorer, self._ask_gate, self._note_released = scorer, ask_gate, note_released
         config = table.config
         self.is_on = config.standing_pins
         self.is_final = config.standing_pins and config.standing_pins_are_final
@@ -248,6 +253,7 @@ class StandingPins:
         if not self.is_on or self.is_final:
             why = "Slurm may stop other jobs for it"
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
+            self._note_released(job_id, at_s)
             return
         candidates, count = found
         give_up_s = at_s + self._table.config.stop_timeout_s

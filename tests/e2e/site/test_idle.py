@@ -3,24 +3,39 @@
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
-from tests.e2e.site.bed import ALICE, BOB, cleared_afterwards, site
+from tests.e2e.site.bed import (
+    ALICE,
+    BOB,
+    NODES,
+    REQUEUE_DELAY_S,
+    cleared_afterwards,
+    queue,
+    site,
+    until,
+)
 
-from roost_demo.stack import Stack
+from roost_demo.stack import NodeKind, Stack
 from roost_slurm.hostlist import expand
 from roost_slurm.testing.cluster_plan import PartitionPlan
-from roost_slurm.testing.local_slurm import LocalSlurm
-from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
+from roost_slurm.testing.site_plan import (
+    AccountingPlan,
+    PowerSavingPlan,
+    PreemptPlan,
+    PriorityPlan,
+)
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(420)]
 
 LIMIT = 4  # GPUs that a user may have in the QoS "four"
 PIN_S = 0.6  # from a submission or an end to the start of the next job; 0.3 to 0.5 s measured
-FACTOR = 1.5
-TIMEOUT_S = 90.0
-CPUS_ALONE = 6  # of a job without GPUs; all jobs of the mixture together find enough CPUs
+TIMEOUT_S = 140.0  # slurmctld looks every 30 s whether a woken node is up
+SLEEPER = "n3"
+RESERVED, RESERVED_IN_S = "n2", 170  # from the start of the mixture to the reservation's
+GPUS, CPUS = 8, 32  # of each node
+URGENT_AFTER_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -31,44 +46,56 @@ class Job:
     node_count: int
     gpus_per_node: int
     run_s: int
-    is_limited: bool = False
+    qos: str = ""
     takes_licence: bool = False
     partition: str = "main"
+    cpu_count: int = 1  # on each node
+    minutes: int = 1  # time limit
 
     def options(self) -> list[str]:
-        gpus = f"--gres=gpu:{self.gpus_per_node}" if self.gpus_per_node else f"-c{CPUS_ALONE}"
-        where = [f"-N{self.node_count}", gpus, "-t", "1", "-p", self.partition]
-        qos = ["-q", "four"] if self.is_limited else []
-        return [*where, *qos, *(["-L", "ansys"] if self.takes_licence else [])]
+        gpus = [f"--gres=gpu:{self.gpus_per_node}"] if self.gpus_per_node else []
+        where = [f"-N{self.node_count}", "-p", self.partition, f"-c{self.cpu_count}"]
+        qos = ["-q", self.qos] if self.qos else []
+        licence = ["-L", "ansys"] if self.takes_licence else []
+        return [*where, *gpus, *qos, *licence, "-t", str(self.minutes)]
 
 
 MIXTURE = (
-    *(Job(ALICE, 1, 2, 1 + i % 3, is_limited=True) for i in range(8)),
+    *(Job(ALICE, 1, 4, 8, qos="low") for _ in range(4)),  # may be preempted
+    *(Job(ALICE, 1, 2, 1 + i % 3, qos="four") for i in range(8)),
     *(Job(BOB, 1, (1, 4, 2, 8)[i % 4], 1 + i % 2) for i in range(8)),
     *(Job(BOB, 1, 1, 2, takes_licence=True) for _ in range(3)),
     *(Job(ALICE, 2, 2, 2) for _ in range(2)),
-    *(Job(BOB, 1, 4, 2, is_limited=True) for _ in range(3)),
+    *(Job(BOB, 1, 4, 2, qos="four") for _ in range(3)),
     *(Job(ALICE, 1, (3, 1, 6)[i % 3], 2) for i in range(4)),
+    *(Job(BOB, 1, 4, 2, minutes=10) for _ in range(2)),  # would run into the reservation
     *(Job(BOB, 1, 2, 2, partition="side") for _ in range(2)),  # also of Roost, on the same nodes
     *(Job(ALICE, 1, 2, 2, partition="outside") for _ in range(2)),  # Slurm's alone, same nodes
-    *(Job(BOB, 1, 0, 3) for _ in range(3)),
+    *(Job(BOB, 1, 0, 3, cpu_count=20) for _ in range(3)),  # needs no GPU of the nodes
+    *(Job(ALICE, 1, 2, 2, cpu_count=16) for _ in range(2)),
 )
+URGENT = tuple(Job(BOB, 1, 8, 2, qos="high") for _ in range(2))  # Slurm stops the low ones
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
     with site(
+        nodes=(*NODES, NodeKind(name=SLEEPER, topology="nvswitch8")),
         licenses="ansys:1",
         accounting=AccountingPlan(),
         priority=PriorityPlan(),
+        preempt=PreemptPlan(kind="qos"),
+        power_saving=PowerSavingPlan(suspend_after_s=3600),
         partitions=(PartitionPlan(), PartitionPlan(name="side"), PartitionPlan(name="outside")),
         settings={"partitions": {"outside": {"mode": "off"}}},
     ) as stack:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
         accounting.add_qos("four", MaxTRESPerUser=f"gres/gpu={LIMIT}")
+        accounting.add_qos("low")
+        accounting.add_qos("high", Priority=1000, Preempt="low")
         for user in (ALICE, BOB):
-            accounting.add_user(user, "physics", qos=("four",))
+            accounting.add_user(user, "physics", qos=("four", "low", "high"))
         yield stack
 
 
@@ -78,63 +105,148 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
-def run_mixture(slurm: LocalSlurm) -> tuple[float, float]:
-    """Run all jobs; return the GPU-seconds that were idle though a job could run, and the time."""
-    began_s = time.monotonic()
-    jobs = {
-        slurm.submit(*job.options(), script=f"sleep {job.run_s}", user=job.user): job
-        for job in MIXTURE
-    }
-    idle_gpu_s, at_s = 0.0, time.monotonic()
-    while waiting := _step(slurm, jobs):
-        now_s = time.monotonic()
-        assert now_s - began_s < TIMEOUT_S, slurm.run("squeue")
-        idle_gpu_s += (now_s - at_s) * waiting.idle_count
-        at_s = now_s
-        time.sleep(0.1)
-    return idle_gpu_s, time.monotonic() - began_s
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The cluster at one moment.
+@dataclass
+class Run:
+    """What became of the mixture.
 
     Attributes:
-        idle_count: the idle GPUs, or 0 where no waiting job may have them.
+        idle_gpu_s: GPU-seconds that were idle while a job could have used them.
+        queue_s: until the last job had GPUs.
+        started_gpu_count: of all jobs that started, as often as they did.
     """
 
-    idle_count: int
+    stack: Stack
+    idle_gpu_s: float = 0.0
+    queue_s: float = 0.0
+    started_gpu_count: int = 0
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _running: set[str] = field(default_factory=set)
+    _waits_until_s: dict[str, float] = field(default_factory=dict)
+
+    def play(self) -> None:
+        """Submit the mixture, and later the urgent jobs; wait until all are done."""
+        slurm = self.stack.slurm
+        woken_count = slurm.power_requests().count(("resume", SLEEPER))
+        began_s = at_s = time.monotonic()
+        self._submit(MIXTURE)
+        urgent, is_asleep = URGENT, True
+        while (idle_count := self._look()) is not None or urgent:
+            now_s = time.monotonic()
+            assert now_s - began_s < TIMEOUT_S, queue(slurm)
+            self.idle_gpu_s += (now_s - at_s) * (idle_count or 0)
+            at_s = now_s
+            if now_s - began_s > URGENT_AFTER_S:
+                self._submit(urgent)
+                urgent = ()
+            if self._jobs.keys() - self._running and idle_count is not None:
+                self.queue_s = now_s - began_s
+            if is_asleep and slurm.power_requests().count(("resume", SLEEPER)) > woken_count:
+                slurm.start_node(SLEEPER, booted=True)
+                is_asleep = False
+            time.sleep(0.1)
+
+    def __str__(self) -> str:
+        return f"{self.idle_gpu_s:.0f} GPU s, all have GPUs after {self.queue_s:.0f} s"
+
+    def _submit(self, jobs: tuple[Job, ...]) -> None:
+        for job in jobs:
+            script = f"sleep {job.run_s}"
+            job_id = self.stack.slurm.submit(*job.options(), script=script, user=job.user)
+            self._jobs[job_id] = job
+
+    def _look(self) -> int | None:
+        """Return the GPUs that are idle though a job could have them; None: the queue is empty."""
+        lines = self.stack.slurm.run("squeue", "-h", "-o", "%A|%t|%N").splitlines()
+        rows = [line.split("|") for line in lines]
+        if not rows:
+            return None
+        free, used, licence_count = _Free(), Counter[str](), 0
+        waiting, running = list[Job](), set[str]()
+        now_s = time.monotonic()
+        for job_id, state, nodes in rows:
+            job = self._jobs[job_id]
+            if state == "PD":
+                if job_id in self._running:  # Slurm starts it again after a while
+                    self._waits_until_s[job_id] = now_s + REQUEUE_DELAY_S
+                if self._waits_until_s.get(job_id, 0.0) <= now_s:
+                    waiting.append(job)
+                continue
+            running.add(job_id)
+            free.take(job, nodes)
+            used[job.user] += job.node_count * job.gpus_per_node if job.qos == "four" else 0
+            licence_count += job.takes_licence
+        self.started_gpu_count += sum(
+            self._jobs[job_id].node_count * self._jobs[job_id].gpus_per_node
+            for job_id in running - self._running
+        )
+        self._running = running
+        allowed = (
+            job
+            for job in waiting
+            if job.qos != "four" or used[job.user] + job.gpus_per_node <= LIMIT
+            if not (job.takes_licence and licence_count)
+        )
+        return free.gpu_count if any(map(free.has_place_for, allowed)) else 0
 
 
-def _step(slurm: LocalSlurm, jobs: dict[str, Job]) -> Snapshot | None:
-    """Look at the queue; None: it is empty."""
-    rows = [line.split("|") for line in slurm.run("squeue", "-h", "-o", "%A|%t|%N").splitlines()]
-    if not rows:
-        return None
-    free, used, licence_count = Counter({"n1": 8, "n2": 8}), Counter[str](), 0
-    for job_id, _, nodes in (row for row in rows if row[1] != "PD"):
-        job = jobs[job_id]
-        free.subtract(dict.fromkeys(expand(nodes), job.gpus_per_node))
-        used[job.user] += job.node_count * job.gpus_per_node if job.is_limited else 0
-        licence_count += job.takes_licence
-    waiting = [jobs[job_id] for job_id, state, _ in rows if state == "PD"]
-    can_run = any(_can_run(job, free, used, licence_count) for job in waiting)
-    return Snapshot(sum(free.values()) if can_run else 0)
+class _Free:
+    """What is free on each node, the sleeping one included: Slurm wakes it for any job."""
+
+    def __init__(self) -> None:
+        self._gpus = Counter({"n1": GPUS, "n2": GPUS, SLEEPER: GPUS})
+        self._cpus = Counter(dict.fromkeys(self._gpus, CPUS))
+
+    @property
+    def gpu_count(self) -> int:
+        return sum(self._gpus.values())
+
+    def take(self, job: Job, nodes: str) -> None:
+        for node in expand(nodes):
+            self._gpus[node] -= job.gpus_per_node
+            self._cpus[node] -= job.cpu_count
+
+    def has_place_for(self, job: Job) -> bool:
+        fitting = [
+            node
+            for node, gpu_count in self._gpus.items()
+            if gpu_count >= job.gpus_per_node and self._cpus[node] >= job.cpu_count
+            if node != RESERVED or job.minutes == 1
+        ]
+        return len(fitting) >= job.node_count
 
 
-def _can_run(job: Job, free: Counter[str], used: Counter[str], licence_count: int) -> bool:
-    fitting = sum(count >= job.gpus_per_node for count in free.values())
-    within_limit = not job.is_limited or used[job.user] + job.gpus_per_node <= LIMIT
-    return fitting >= job.node_count and within_limit and not (job.takes_licence and licence_count)
+def send_to_sleep(stack: Stack) -> None:
+    """Have Slurm power the sleeper down, as it does with idle nodes."""
+    slurm = stack.slurm
+    count = slurm.power_requests().count(("suspend", SLEEPER))
+    slurm.run("scontrol", "update", f"nodename={SLEEPER}", "state=power_down")
+    until(
+        lambda: slurm.power_requests().count(("suspend", SLEEPER)) > count, "it is being suspended"
+    )
+    slurm.stop_node(SLEEPER)
+    shown = ("scontrol", "show", "node", SLEEPER)
+    until(lambda: "POWERED_DOWN" in slurm.run(*shown), "it is off")
+
+
+def run_mixture(stack: Stack) -> Run:
+    """Run all jobs before a maintenance window, with a node asleep."""
+    send_to_sleep(stack)
+    starts = time.strftime("%FT%T", time.localtime(time.time() + RESERVED_IN_S))
+    words = (f"nodes={RESERVED}", f"starttime={starts}", "duration=60", "users=root", "flags=maint")
+    name = stack.slurm.run("scontrol", "create", "reservation", *words).split()[-1]
+    run = Run(stack)
+    run.play()
+    stack.slurm.run("scontrol", "delete", f"reservationname={name}")
+    return run
 
 
 def test_gpus_are_hardly_longer_idle_than_without_roost(stack: Stack) -> None:
-    idle_gpu_s, took_s = run_mixture(stack.slurm)
+    roost = run_mixture(stack)
     stack.stop_roostd()
-    plain_idle_gpu_s, plain_took_s = run_mixture(stack.slurm)
-    figures = f"Roost {idle_gpu_s:.0f} GPU s in {took_s:.0f} s, "
-    figures += f"plain {plain_idle_gpu_s:.0f} GPU s in {plain_took_s:.0f} s"
+    plain = run_mixture(stack)
+    figures = f"Roost {roost}; plain {plain}"
     print(figures)
-    pin_gpu_s = PIN_S * sum(job.node_count * job.gpus_per_node for job in MIXTURE)
-    assert idle_gpu_s <= FACTOR * plain_idle_gpu_s + pin_gpu_s, figures
-    assert took_s <= FACTOR * plain_took_s + 5.0, figures
+    # What the issue allows: plain Slurm's, and for each job that started the latency of its pin.
+    pin_gpu_s = PIN_S * roost.started_gpu_count
+    assert roost.idle_gpu_s <= plain.idle_gpu_s + pin_gpu_s, figures
+    assert roost.queue_s <= plain.queue_s + 5.0, figures
