@@ -322,7 +322,7 @@ class Engine:
         if record.standing is not None:
             if self._has_cleared(record, at_s, actions):
                 return True
-            if self._standing.is_final:  # it can start nowhere else
+            if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
                 self._table.queue.defer(job_id)
                 return True
         candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)

@@ -356,6 +356,17 @@ def test_a_job_with_a_final_pin_is_placed_nowhere_else(final_pins: EngineHarness
     assert placed(final_pins.end("2"))["3"].nodes == ("b",)
 
 
+def test_a_job_with_a_final_pin_may_have_the_same_gpu_indices_of_another_node(
+    final_pins: EngineHarness,
+) -> None:
+    spec = job("3", gpus=2)
+    final_pins.queue(spec)
+    final_pins.advance(10.0)  # pinned to GPUs 0 and 1 of node b
+    final_pins.feed(JobChanged(at_s=11.0, job=replace(spec, fixed_indices=(0, 1))))
+    assert placed(final_pins.end("1"))["3"].nodes == ("a",)
+    assert final_pins.gpus("3") == ("a:0", "a:1")
+
+
 def test_no_job_takes_gpus_of_a_final_pin_though_a_more_urgent_one_waits(
     make_harness: HarnessFactory,
 ) -> None:

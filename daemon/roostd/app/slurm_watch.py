@@ -88,7 +88,7 @@ class SlurmWatch:
         self._reader: JobReader | None = None
         self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
         self._wake = asyncio.Event()
-        self._nodes_due_s = 0.0
+        self._nodes_due_s = self._nodes_read_s = 0.0
         self._site = SiteView()
         self._quotas: Mapping[str, float] = {}
         self._handed_over: dict[JobId, str] = {}
@@ -212,10 +212,11 @@ class SlurmWatch:
             self._state.slurm_fault = ""
         self._metrics.slurm_poll_s.observe(time.monotonic() - began_s)
         if with_nodes:
-            interval_s = self._state.config.slurm.poll_interval_s
-            if self._view.waiting and any(map(_is_in_transition, self._nodes)):
-                interval_s = min(interval_s, _TRANSITION_S)
-            self._nodes_due_s = time.monotonic() + interval_s
+            self._nodes_read_s = time.monotonic()
+            self._nodes_due_s = self._nodes_read_s + self._state.config.slurm.poll_interval_s
+        # Also where the first job comes while a node changes its state.
+        if self._view.waiting and any(map(_is_in_transition, self._nodes)):
+            self._nodes_due_s = min(self._nodes_due_s, self._nodes_read_s + _TRANSITION_S)
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:

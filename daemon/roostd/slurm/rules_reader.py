@@ -57,6 +57,7 @@ class RulesReader:
         self._rules = SiteRules()
         self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
         self._failing: set[str] = set()
+        self._used_qos: set[str] = set()  # in the queue at a reading of the limits
 
     async def read(self, qos_names: Collection[str] = ()) -> SiteRules:
         """Return the rules, as old as the interval at most.
@@ -65,18 +66,22 @@ class RulesReader:
         The parts are asked for one after the other, to leave the commands' slots to pins.
 
         Args:
-            qos_names: of the jobs in the queue; an unknown one makes the rules count as outdated.
+            qos_names: of the jobs in the queue. One that was not there at the last reading makes
+                the limits outdated: slurmctld prints a QoS' limits for each user only from its
+                first job on.
         """
         async with self._lock:
-            now_s, interval_s = time.monotonic(), self._interval_s()
-            if now_s - self._changing_read_s < min(interval_s, _CHANGING_AGE_S):
-                return self._rules
-            self._changing_read_s = now_s
-            rules = replace(self._rules, read_epoch_s=self._epoch())
-            for part in _CHANGING_PARTS:
-                rules = await self._with(rules, part)
-            has_new_qos = self._read_s > 0 and not rules.qos_traits.keys() >= set(qos_names)
-            if now_s - self._read_s >= interval_s or (has_new_qos and _uses_accounting(rules)):
+            now_s, interval_s, rules = time.monotonic(), self._interval_s(), self._rules
+            if now_s - self._changing_read_s >= min(interval_s, _CHANGING_AGE_S):
+                self._changing_read_s = now_s
+                rules = replace(rules, read_epoch_s=self._epoch())
+                for part in _CHANGING_PARTS:
+                    rules = await self._with(rules, part)
+            names, is_due = set(qos_names), now_s - self._read_s >= interval_s
+            has_new_use = _uses_accounting(rules) and not self._used_qos >= names
+            if is_due or has_new_use:
+                has_new_qos = self._read_s > 0 and not rules.qos_traits.keys() >= names
+                self._used_qos = names if is_due else self._used_qos | names
                 self._read_s = now_s
                 rules = await self._with_limits(rules, has_new_qos)
             self._rules = rules

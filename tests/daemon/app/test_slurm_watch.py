@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
 from roostd.slurm.comment import JobComment
+from roostd.slurm.port import SlurmNode
 from roostd.slurm.rules import SiteRules
 from roostd.state import Owner
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
@@ -35,9 +37,11 @@ class Site:
         self.metrics = Metrics(CollectorRegistry())
         self.released: list[list[JobId]] = []
         self.has_news = asyncio.Event()
-        self.watch = SlurmWatch(
-            self.slurm, self.state, self.metrics, self._emit, self._release, folder
-        )
+        self._folder = folder
+        self.watch = self.watching(self.slurm)
+
+    def watching(self, slurm: SlurmStandIn) -> SlurmWatch:
+        return SlurmWatch(slurm, self.state, self.metrics, self._emit, self._release, self._folder)
 
     def _emit(self, event: Any) -> None:
         self.parts.emitted.append(event)
@@ -247,6 +251,44 @@ async def test_a_job_is_found_soon_after_its_line_in_the_spool(site: Site, tmp_p
     event = site.parts.emitted[-1]
     assert isinstance(event, JobQueued)
     assert event.job.job_id == job_id
+
+
+class SlowToRise(SlurmStandIn):
+    """Its node is powering down at first, and ready at the next look."""
+
+    looks = 0
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        self.looks += 1
+        found = await super().nodes()
+        if self.looks > 1:
+            return found
+        closed = replace(found[0], state="idle+powering_down")
+        return (replace(closed, spec=replace(closed.spec, usable=False)),)
+
+
+async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes(
+    site: Site,
+) -> None:
+    """Not at the next look at the nodes, which is a minute away."""
+    site.state.config = Config.model_validate(
+        {"mode": "enforce", "slurm": {"poll_interval_s": 60.0}}
+    )
+    slurm = site.slurm = SlowToRise([node("n1")], now=lambda: site.now_s)
+    site.watch = site.watching(slurm)
+    await site.look()
+    (job_id,) = slurm.submit(gpus_per_node=1)
+    site.watch.poll()
+    task = asyncio.create_task(site.watch.run())
+    try:
+        async with asyncio.timeout(10):
+            while slurm.looks < 2:
+                await site.has_news.wait()
+                site.has_news.clear()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert site.state.engine.record(job_id).placement is not None
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,17 @@ async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert slurm.asked.count(QOS) == 2
 
 
+async def test_limits_of_a_qos_are_read_again_when_its_first_job_comes() -> None:
+    slurm = Slurm("24.11")
+    reader = slurm.reader(lambda: 3_600.0)
+    await reader.read()
+    name, *_ = (await reader.read()).qos_traits
+    for _ in range(3):  # within a second of the reading before
+        await reader.read({name})
+    assert slurm.asked.count(ASSOC_MGR) == 2
+    assert slurm.asked.count(QOS) == 1
+
+
 async def test_site_without_accounting_is_not_asked_for_it() -> None:
     slurm = Slurm("24.11")
     slurm.instead[CONFIG] = read("24.11", "show_config.txt")

@@ -113,12 +113,14 @@ class Run:
         idle_gpu_s: GPU-seconds that were idle while a job could have used them.
         queue_s: until the last job had GPUs.
         started_gpu_count: of all jobs that started, as often as they did.
+        startable: the jobs that wait though they could run, at the last look.
     """
 
     stack: Stack
     idle_gpu_s: float = 0.0
     queue_s: float = 0.0
     started_gpu_count: int = 0
+    startable: list[str] = field(default_factory=list)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
     _waits_until_s: dict[str, float] = field(default_factory=dict)
@@ -161,7 +163,7 @@ class Run:
         if not rows:
             return None
         free, used, licence_count = _Free(), Counter[str](), 0
-        waiting, running = list[Job](), set[str]()
+        waiting, running = dict[str, Job](), set[str]()
         now_s = time.monotonic()
         for job_id, state, nodes in rows:
             job = self._jobs[job_id]
@@ -169,7 +171,7 @@ class Run:
                 if job_id in self._running:  # Slurm starts it again after a while
                     self._waits_until_s[job_id] = now_s + REQUEUE_DELAY_S
                 if self._waits_until_s.get(job_id, 0.0) <= now_s:
-                    waiting.append(job)
+                    waiting[job_id] = job
                 continue
             running.add(job_id)
             free.take(job, nodes)
@@ -180,13 +182,14 @@ class Run:
             for job_id in running - self._running
         )
         self._running = running
-        allowed = (
-            job
-            for job in waiting
+        self.startable = [
+            job_id
+            for job_id, job in waiting.items()
             if job.qos != "four" or used[job.user] + job.gpus_per_node <= LIMIT
             if not (job.takes_licence and licence_count)
-        )
-        return free.gpu_count if any(map(free.has_place_for, allowed)) else 0
+            if free.has_place_for(job)
+        ]
+        return free.gpu_count if self.startable else 0
 
 
 class _Free:
