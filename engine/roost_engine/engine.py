@@ -181,6 +181,8 @@ class Engine:
             case JobStarted():
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
+                for job_id in self._table.displaced_by(event):
+                    self._table.displace(job_id, event.job_id, event.at_s, actions)
             case JobEnded():
                 self._table.end(event)
             case Tick():

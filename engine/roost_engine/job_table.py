@@ -297,6 +297,32 @@ class JobTable:
         self.alarm(record.not_before_s, job_id)
         self.wait(job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
 
+    def displaced_by(self, event: JobStarted) -> list[JobId]:
+        """Return the placed jobs that cannot start: another job has started on their GPUs."""
+        if not self.placing:
+            return []
+        taken = {(share.node, gpu) for share in event.shares for gpu in share.gpu_indices}
+        return [
+            job_id
+            for job_id in self.placing
+            if job_id != event.job_id
+            and (placement := self.jobs[job_id].placement) is not None
+            and placement.is_exact
+            and any((name, gpu) in taken for name, gpus in placement.by_node() for gpu in gpus)
+        ]
+
+    def displace(self, job_id: JobId, by: JobId, at_s: float, actions: list[Action]) -> None:
+        """Let a placed job wait again, without a pause: it is no refusal of this job."""
+        record = self.jobs[job_id]
+        self.cluster.release(job_id)
+        self.unqueue(job_id)
+        record.placement = record.standing = None
+        record.state = JobState.WAITING
+        self._limit_fixed(record, at_s)
+        self.waiting[job_id] = None
+        self.queue.add(record, at_s)
+        self.wait(job_id, record, f"job {by} has started on its GPUs", None, actions)
+
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float
     ) -> None:

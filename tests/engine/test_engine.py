@@ -1071,3 +1071,28 @@ def test_a_refused_job_with_fixed_indices_is_handed_over_only_after_its_time(
     assert harness.state("1") is JobState.WAITING
     harness.advance(13.0)
     assert harness.state("1") is JobState.LET_GO
+
+
+def test_a_placed_job_waits_again_as_soon_as_another_job_has_its_gpus(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4))
+    harness.queue(job("1", gpus=2), job("2"))
+    assert harness.gpus("1") == ("a:0", "a:1")
+    harness.queue(job("3", gpus=4))
+    actions = harness.start_elsewhere("9", share("a", 1, 3))
+    assert "1" not in placed(actions)  # one GPU is free
+    reasons = [action.reason for action in actions if isinstance(action, Wait)]
+    assert reasons == ["job 9 has started on its GPUs", "waits for 2 GPUs on one node"]
+    assert (harness.state("1"), harness.state("2")) == (JobState.WAITING, JobState.PLACING)
+    assert harness.engine.record(JobId("1")).refusal_count == 0
+    assert "1" in placed(harness.end("9"))
+
+
+def test_a_placed_job_gets_other_gpus_at_once_where_there_are_some(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4)], bridges(4))
+    harness.queue(job("1", gpus=2))
+    assert set(placed(harness.start_elsewhere("9", share("a", 0)))) == {"1"}
+    assert harness.gpus("1") == ("a:2", "a:3")
