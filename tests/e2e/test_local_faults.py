@@ -16,6 +16,9 @@ from roost_proto.v1 import operator_pb2
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
+FIRST_LEASE_S = 5.0  # the default
+SCHEDULED_S = 5.0  # until Slurm has noticed that it is over, and the job has run
+
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
@@ -59,6 +62,18 @@ def test_a_stopped_daemon_holds_nothing_past_its_lease(roostd: Stack) -> None:
     finally:
         os.kill(roostd.roostd_pid, signal.SIGCONT)
     assert_all_completed(roostd.slurm, {**jobs, late: 2})
+
+
+def test_a_job_submitted_to_a_hung_daemon_starts_within_seconds(roostd: Stack) -> None:
+    """Also while the heartbeat is fresh: a first lease is short."""
+    os.kill(roostd.roostd_pid, signal.SIGSTOP)
+    try:
+        began_s = time.monotonic()
+        job_id = submit(roostd.slurm, "--gres=gpu:2")
+        wait_until_over(roostd.slurm, [job_id], LEASE_S)
+        assert time.monotonic() - began_s < FIRST_LEASE_S + SCHEDULED_S
+    finally:
+        os.kill(roostd.roostd_pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("fault", ["exit 1", "sleep 60"], ids=["fails", "hangs"])

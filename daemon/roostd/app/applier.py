@@ -76,6 +76,7 @@ class Applier:
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._unannounced_reasons: dict[JobId, str] = {}
         self._released: set[JobId] = set()  # by a LetGo of the engine
+        self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
         self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
         self._ended_leases: set[JobId] = set()  # by release_needless
         self._is_draining = False
@@ -136,6 +137,7 @@ class Applier:
         self._pinned.pop(job_id, None)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
+        self._renewed.discard(job_id)
         with contextlib.suppress(UnknownJob):
             now_s = self._state.clock.now_s()
             for share in self._state.engine.find(job_id).shares:
@@ -163,7 +165,27 @@ class Applier:
             self._eligible.difference_update(job_ids)
             with self._logging_failures("renew"):
                 await self._slurm.renew(job_ids, lease_s)
+                self._renewed = set(job_ids)
                 self._metrics.lease_renewals.inc(len(job_ids))
+
+    async def renew_first(self, leased: Iterable[JobId]) -> None:
+        """Give the jobs a lease of full length that have their first, short one.
+
+        Args:
+            leased: jobs that only their lease keeps from starting, by the last poll.
+        """
+        new = [job_id for job_id in leased if job_id not in self._renewed]
+        if not new:
+            return
+        async with self._gate:
+            job_ids = [
+                job_id for job_id in new if self._is_waiting(job_id) and job_id not in self._pinned
+            ]
+            if job_ids:
+                with self._logging_failures("renew"):
+                    await self._slurm.renew(job_ids, round(self._state.config.slurm.lease_s))
+                    self._renewed.update(job_ids)
+                    self._metrics.lease_renewals.inc(len(job_ids))
 
     def release_needless(self, needless: Sequence[JobId]) -> None:
         """Release jobs to Slurm that have a lease although Roost will not place them. Each once.

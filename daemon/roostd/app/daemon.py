@@ -245,6 +245,7 @@ class Daemon:
                     self.watch.run(),
                     self.questions.run(),
                     self._renew_leases(),
+                    self._renew_first_leases(),
                     self._announce(),
                     self._upkeep(),
                     self._reload_when_asked(),
@@ -290,6 +291,12 @@ class Daemon:
         while True:
             await self.applier.renew(self.watch.leased())
             await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+
+    async def _renew_first_leases(self) -> None:
+        while True:
+            slurm = self.state.config.slurm
+            await asyncio.sleep(min(slurm.first_lease_s, slurm.lease_s) / 4)
+            await self.applier.renew_first(self.watch.leased())
 
     async def _announce(self) -> None:
         """Write the reasons of waiting jobs into Slurm; a job placed before that gets none."""

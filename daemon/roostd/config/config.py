@@ -149,6 +149,11 @@ class Slurm(Section):
         description="how long a job is held at most unless roostd renews; renewed three times in"
         " this time",
     )
+    first_lease_s: Annotated[float, Field(ge=3, le=86_400)] = Field(
+        default=5.0,
+        description="the lease that a new job gets, until roostd's first decision about it; no"
+        " longer than lease_s",
+    )
     hand_over_s: Seconds = Field(
         default=30.0,
         description="plain Slurm gets a job that one of Slurm's own limits has kept waiting this"

@@ -22,7 +22,7 @@ class HeartbeatWriter:
         self._path = runtime_dir / "heartbeat"
 
     def write(self, config: Config) -> None:
-        """Write the present time, the lease, and the partitions whose jobs get one."""
+        """Write the present time, the first lease, and the partitions whose jobs get one."""
         try:
             heartbeat.write(self._path, _heartbeat(config))
         except (OSError, heartbeat.HeartbeatError) as error:
@@ -39,7 +39,7 @@ def _heartbeat(config: Config) -> heartbeat.Heartbeat:
     by_default = config.mode is Mode.ENFORCE
     return heartbeat.Heartbeat(
         at_epoch_s=int(time.time()),
-        lease_s=round(config.slurm.lease_s),
+        lease_s=round(min(config.slurm.first_lease_s, config.slurm.lease_s)),
         enforce=(heartbeat.EVERY_PARTITION,) if by_default else tuple(enforced),
         excepted=tuple(excepted) if by_default else (),
         models=tuple(name.lower() for name in config.slurm.model_names),

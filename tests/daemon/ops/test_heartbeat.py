@@ -35,10 +35,15 @@ def test_with_enforce_by_default_every_partition_is_meant_but_those_of_another_m
 
 
 def test_the_lease_is_in_whole_seconds_and_models_are_in_lower_case(tmp_path: Path) -> None:
-    slurm = {"lease_s": 59.6, "model_names": ["A100"]}
+    slurm = {"first_lease_s": 7.6, "model_names": ["A100"]}
     lines = beat(tmp_path, slurm=slurm)
-    assert lines[0].split()[-1] == "60"
+    assert lines[0].split()[-1] == "8"
     assert lines[-1] == "models a100"
+
+
+def test_the_first_lease_is_no_longer_than_others(tmp_path: Path) -> None:
+    lines = beat(tmp_path, slurm={"first_lease_s": 600.0, "lease_s": 60.0})
+    assert lines[0].split()[-1] == "60"
 
 
 def test_a_stopped_daemon_leaves_no_heartbeat_and_may_stop_twice(tmp_path: Path) -> None:
