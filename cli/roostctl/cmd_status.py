@@ -16,7 +16,7 @@ _SHA_DIGITS = 12
 
 
 @click.command(epilog="Example: roostctl status --check >/dev/null || echo 'roostd needs care'")
-@click.option("--check", is_flag=True, help="Exit with 1 when the model or Slurm is at fault.")
+@click.option("--check", is_flag=True, help="Exit with 1 at a fault or a wait beyond the cap.")
 @json_option
 @click.pass_context
 @pass_options
@@ -31,7 +31,7 @@ def status(options: Options, ctx: click.Context, check: bool, as_json: bool) -> 
         print_document(status_document(found))
     else:
         show(new_console(), pairs(_facts(found)))
-    if check and (found.policy_fault or found.slurm_fault):
+    if check and (found.policy_fault or found.slurm_fault or found.beyond_cap_count):
         ctx.exit(1)
 
 
@@ -52,7 +52,23 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
             f"{status.decision_count}, of which {status.fallback_count} by the fallback and "
             f"{status.refused_count} refused by Slurm",
         ),
+        *_beyond_slurm(status),
     ]
+
+
+def _beyond_slurm(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield the longest wait that plain Slurm would not have had, where Slurm is asked."""
+    if not status.HasField("longest_beyond_slurm_s"):
+        return
+    longest_s, job_id = status.longest_beyond_slurm_s, status.longest_beyond_slurm_job_id
+    text = Text("none")
+    if longest_s:
+        text = Text(f"up to {duration(longest_s)} longer than under plain Slurm")
+        text.append(f", job {safe_text(job_id)}")
+    if status.beyond_cap_count:
+        beyond = counted(status.beyond_cap_count, "job")
+        text.append(f"; {beyond} beyond the cap now", "red")
+    yield "Extra wait", text
 
 
 def _slurm(status: pb.Status) -> Text:

@@ -36,6 +36,22 @@ class UnmanagedJob:
     is_blocked: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeyondSlurm:
+    """What shadow questions have told of waits under Roost, since the daemon began.
+
+    Attributes:
+        longest_s: the longest time that a job has waited, or still waits, after plain Slurm could
+            have started it.
+        job_id: that job; None where none has waited so.
+        beyond_cap_count: waiting jobs for which that is longer than the cap by now.
+    """
+
+    longest_s: float = 0.0
+    job_id: JobId | None = None
+    beyond_cap_count: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class DaemonState:
     """What the tasks of the daemon's event loop share; no task keeps a part of it across an await.
@@ -67,6 +83,7 @@ class DaemonState:
         earlier_waits: of jobs that the present engine has not been told of yet; from the engine
             before it, at a start from the journal.
         policy_failures: the last fault of each slot whose policy has ever failed.
+        beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
     """
 
     version: str
@@ -93,6 +110,7 @@ class DaemonState:
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)
     policy_failures: dict[str, str] = field(default_factory=dict)
+    beyond_slurm: BeyondSlurm | None = None
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""

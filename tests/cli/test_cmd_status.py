@@ -17,6 +17,27 @@ def test_status_check_exits_1_on_a_fault_and_still_prints(operator: FakeOperator
     assert run("status").exit_code == 0
 
 
+def test_the_longest_wait_beyond_plain_slurm_s_is_shown(operator: FakeOperator, run: Run) -> None:
+    def line() -> str:
+        lines = run("status").stdout.splitlines()
+        return next((line for line in lines if line.startswith("Extra wait")), "")
+
+    assert not line()  # Slurm is not asked
+    operator.status.longest_beyond_slurm_s = 0.0
+    assert line().endswith("none")
+    operator.status.longest_beyond_slurm_s = 34.0
+    operator.status.longest_beyond_slurm_job_id = "17"
+    assert line().endswith("up to 34 s longer than under plain Slurm, job 17")
+    assert run("status", "--check").exit_code == 0
+    operator.status.beyond_cap_count = 1
+    assert line().endswith("; 1 job beyond the cap now")
+    assert run("status", "--check").exit_code == 1
+    shown = json.loads(run("status", "--json").stdout)
+    assert shown["longest_beyond_slurm_s"] == 34.0
+    assert shown["longest_beyond_slurm_job_id"] == "17"
+    assert shown["beyond_cap_count"] == 1
+
+
 def test_a_faulty_model_fails_the_check_too(operator: FakeOperator, run: Run) -> None:
     operator.status.policy_fault = "it answered NaN"
     result = run("status", "--check", "--json")

@@ -40,6 +40,9 @@ class StatusDocument(TypedDict):
     slots: list[SlotDocument]
     stack: str | None
     placement: str | None
+    longest_beyond_slurm_s: float | None
+    longest_beyond_slurm_job_id: str | None
+    beyond_cap_count: int
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -71,4 +74,11 @@ def status_document(status: pb.Status) -> StatusDocument:
         "slots": slot_documents(status.slots),
         "stack": status.stack or None,
         "placement": status.placement or None,
+        "longest_beyond_slurm_s": (
+            finite(status.longest_beyond_slurm_s)
+            if status.HasField("longest_beyond_slurm_s")
+            else None
+        ),
+        "longest_beyond_slurm_job_id": status.longest_beyond_slurm_job_id or None,
+        "beyond_cap_count": status.beyond_cap_count,
     }

@@ -22,7 +22,7 @@ from roostd.app.slurm_watch import SlurmWatch, WaitingJob
 from roostd.ops.metrics import Metrics
 from roostd.slurm.first_starts import Answer, AskedJob, FirstStarts
 from roostd.slurm.port import SlurmPort
-from roostd.state import DaemonState
+from roostd.state import BeyondSlurm, DaemonState
 
 _log = structlog.get_logger(__name__)
 
@@ -52,6 +52,7 @@ class ShadowQuestions:
         self._waited = frozenset[JobId]()
         self._ask_at_s = 0.0
         self._fault = ""
+        self._longest: tuple[float, JobId] = (0.0, JobId(""))  # since the daemon began
         self._questions: dict[int, tuple[QueuedJob, JobDetail, Argv | None]] = {}
 
     async def run(self) -> None:
@@ -76,10 +77,30 @@ class ShadowQuestions:
         for job_id, since_s in list(self._starts.due(jobs, self._state.config.slurm.hand_over_s)):
             self._hand_over(job_id, since_s)
         self._metrics.jobs_beyond_slurm.set(self._starts.startable_count)
+        self._note_waits(now_s)
 
     @property
     def _is_on(self) -> bool:
         return self._state.config.slurm.shadow_questions and not self._state.slurm_fault
+
+    def _note_waits(self, now_s: float) -> None:
+        """Tell operators of the waits that plain Slurm would not have.
+
+        A wait counts as beyond the cap only after a further poll interval: the question that ends
+        it may take that long.
+        """
+        if not self._is_on or self._fault:
+            self._state.beyond_slurm = None
+            return
+        slurm = self._state.config.slurm
+        waits = [(now_s - since_s, job_id) for job_id, since_s in self._starts.startable()]
+        self._longest = max([self._longest, *waits])
+        limit_s = slurm.hand_over_s + slurm.poll_interval_s
+        self._state.beyond_slurm = BeyondSlurm(
+            longest_s=self._longest[0],
+            job_id=self._longest[1] or None,
+            beyond_cap_count=sum(waited_s > limit_s for waited_s, _ in waits),
+        )
 
     def _asked_jobs(self, waiting: list[WaitingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
@@ -119,7 +140,10 @@ class ShadowQuestions:
         for job_id in self._waited - present:
             if self._watch.is_running(job_id):
                 first_s = self._starts.first_s(job_id)
-                self._metrics.beyond_slurm_s.observe(0.0 if first_s is None else now_s - first_s)
+                waited_s = 0.0 if first_s is None else now_s - first_s
+                self._metrics.beyond_slurm_s.observe(waited_s)
+                if waited_s > self._longest[0]:
+                    self._longest = waited_s, job_id
         self._waited = present
         if len(self._questions) > 2 * _MOST_JOBS:
             self._questions.clear()  # most are of jobs that do not wait any more

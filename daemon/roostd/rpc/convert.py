@@ -44,6 +44,7 @@ def status(state: DaemonState) -> pb.Status:
     states = [job.state for _, job in engine.known_jobs()]
     policy = engine.policies.score.name
     usable = cluster.usable[: len(cluster)]
+    beyond = state.beyond_slurm
     faults = [state.slurm_fault, state.journal_fault and f"journal: {state.journal_fault}"]
     return pb.Status(
         version=state.version,
@@ -71,6 +72,9 @@ def status(state: DaemonState) -> pb.Status:
         slots=_slots(state),
         stack=config.choice.in_words,
         placement=config.choice.in_effect.placement,
+        longest_beyond_slurm_s=None if beyond is None else beyond.longest_s,
+        longest_beyond_slurm_job_id=(beyond.job_id or "") if beyond is not None else "",
+        beyond_cap_count=0 if beyond is None else beyond.beyond_cap_count,
     )
 
 

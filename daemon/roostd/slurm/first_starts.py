@@ -72,6 +72,10 @@ class FirstStarts:
         """Return from when plain Slurm could have started a job; None: not so far."""
         return self._first_s.get(job_id)
 
+    def startable(self) -> Iterator[tuple[JobId, float]]:
+        """Yield the waiting jobs that plain Slurm could have started by now, and since when."""
+        yield from self._since_s.items()
+
     def next_question(self, jobs: Sequence[AskedJob], at_s: float) -> Argv | None:
         """Return the question that is asked next: the longest unasked, startable jobs' sooner.
 

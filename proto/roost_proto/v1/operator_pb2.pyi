@@ -181,6 +181,9 @@ class Status(_message.Message):
     SLOTS_FIELD_NUMBER: _builtins.int
     STACK_FIELD_NUMBER: _builtins.int
     PLACEMENT_FIELD_NUMBER: _builtins.int
+    LONGEST_BEYOND_SLURM_S_FIELD_NUMBER: _builtins.int
+    LONGEST_BEYOND_SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
+    BEYOND_CAP_COUNT_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     cluster: _builtins.str
     uptime_s: _builtins.float
@@ -210,6 +213,14 @@ class Status(_message.Message):
     """
     placement: _builtins.str
     """The rule by which placements are proposed: "consolidation" or "strict"."""
+    longest_beyond_slurm_s: _builtins.float
+    """The longest time that a job has waited, or still waits, after plain Slurm could have started it,
+    since this daemon began; absent while Slurm is not asked. See docs/slurm.md#the-cap.
+    """
+    longest_beyond_slurm_job_id: _builtins.str
+    """That job."""
+    beyond_cap_count: _builtins.int
+    """Jobs that wait longer than the cap by now."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMode]: ...
     @_builtins.property
@@ -241,12 +252,17 @@ class Status(_message.Message):
         slots: _abc.Iterable[Global___SlotPolicy] | None = ...,
         stack: _builtins.str = ...,
         placement: _builtins.str = ...,
+        longest_beyond_slurm_s: _builtins.float | None = ...,
+        longest_beyond_slurm_job_id: _builtins.str = ...,
+        beyond_cap_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "beyond_cap_count", b"beyond_cap_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["longest_beyond_slurm_s"]  # noqa: Y015
+    _WhichOneofArgType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__longest_beyond_slurm_s) -> _WhichOneofReturnType__longest_beyond_slurm_s | None: ...
 
 Global___Status: _TypeAlias = Status  # noqa: Y015
 

@@ -36,5 +36,6 @@ def test_every_count_keeps_its_own_key() -> None:
         "decision_count": 1234,
         "fallback_count": 5,
         "refused_count": 1,
+        "beyond_cap_count": 0,
     }
     assert document["uptime_s"] == 93784.0

@@ -1,6 +1,7 @@
 """The cap on waits, on an in-memory Slurm: which jobs Slurm is asked about, and what follows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from roostd.app.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import QuestionUnanswered
-from roostd.state import UnmanagedJob
+from roostd.state import BeyondSlurm, UnmanagedJob
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 HAND_OVER_S, POLL_S = 30.0, 9.0  # a question in 3 s
@@ -103,6 +104,34 @@ async def test_a_job_that_slurm_could_start_is_handed_over_in_time(site: Site) -
     await site.pass_time(10)
     assert site.value("hand_overs_total", cause="shadow") == 1
     assert site.value("jobs_beyond_slurm") == 0
+
+
+async def test_operators_are_told_of_the_longest_wait_that_plain_slurm_would_not_have(
+    site: Site,
+) -> None:
+    site.in_s = None
+    job_id = await site.submit()
+    await site.pass_time(6)
+    assert site.state.beyond_slurm == BeyondSlurm()
+    site.in_s = 0.0
+    await site.pass_time(12)
+    told = site.state.beyond_slurm
+    assert (told.job_id, told.beyond_cap_count) == (job_id, 0)
+    assert 6.0 <= told.longest_s <= 12.0
+
+    site.state.engine.record(job_id).state = JobState.PLACING  # so that it is not handed over
+    await site.pass_time(round(HAND_OVER_S + POLL_S))
+    told = site.state.beyond_slurm
+    assert told.beyond_cap_count == 1
+    assert told.longest_s > HAND_OVER_S + POLL_S
+
+    site.slurm.end(job_id)
+    await site.watch.first_poll()
+    await site.pass_time(1)
+    assert site.state.beyond_slurm == replace(told, beyond_cap_count=0)
+    site.configure(shadow_questions=False)
+    await site.pass_time(1)
+    assert site.state.beyond_slurm is None
 
 
 @pytest.mark.parametrize("in_s", [None, 600.0])
