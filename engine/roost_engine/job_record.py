@@ -7,7 +7,7 @@ from math import inf
 from typing import TypeAlias
 
 from roost_engine.domain.actions import Decision, Exclusions
-from roost_engine.domain.events import WaitSoFar
+from roost_engine.domain.events import EarlierRuns, WaitSoFar
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement, Shape
 from roost_engine.domain.tier import Tier
@@ -226,6 +226,18 @@ class JobRecord:
             pause_reason=self.reason if pauses else "",
             hand_over_at_s=self.hand_over_at_s,
             limited_since_s=self.limited_since_s,
+            runs=self._earlier_runs,
+        )
+
+    @property
+    def _earlier_runs(self) -> EarlierRuns | None:
+        if not self.stop_count:
+            return None
+        return EarlierRuns(
+            run_s=self.earlier_run_s,
+            run_s_by_tier=self.earlier_run_s_by_tier,
+            stop_count=self.stop_count,
+            work_s=self.work_s,
         )
 
     def continue_wait(self, wait: WaitSoFar, at_s: float) -> None:
@@ -234,6 +246,13 @@ class JobRecord:
         self.declined_s, self.refusal_count = wait.declined_s, wait.refusal_count
         self.not_before_s, self.hand_over_at_s = wait.not_before_s, wait.hand_over_at_s
         self.limited_since_s = wait.limited_since_s
+        self.continue_runs(wait.runs)
+
+    def continue_runs(self, runs: EarlierRuns | None) -> None:
+        """Add the runs that an engine before this one knew."""
+        if runs is not None:
+            self.earlier_run_s, self.earlier_run_s_by_tier = runs.run_s, runs.run_s_by_tier
+            self.stop_count, self.work_s = runs.stop_count, runs.work_s
 
     def note_declined(self, tier: Tier, at_s: float) -> None:
         """Note that it has declined GPUs of this tier, in the hope of closer ones."""

@@ -208,6 +208,7 @@ class JobTable:
                 return None
             queued_s = since_s if event.queued_s is None else event.queued_s
             record = JobRecord(spec=event.job, state=JobState.RUNNING, queued_s=queued_s)
+            record.continue_runs(event.runs)
             self.jobs[job_id] = record
         if job_id in self.running or job_id in self.stopping:
             self.cluster.hold(job_id, event.shares)

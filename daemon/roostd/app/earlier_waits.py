@@ -1,5 +1,7 @@
 """Waits that outlive an engine: a fresh engine continues each of them where it stood.
 
+The runs from which a job came back into the queue go with its wait.
+
 A reload and a new run of the journal take them from the engine before, a start of the daemon from
 the journal. There, a job of which the journal has nothing counts from its submission.
 """
@@ -85,7 +87,8 @@ def continued(event: Event, state: DaemonState) -> Event:
         case JobStarted():
             wait = waits.pop(event.job_id, None)
             if wait is not None and event.job is not None and event.since_s is not None:
-                return replace(event, queued_s=min(wait.since_s, event.since_s))
+                queued_s = min(wait.since_s, event.since_s)
+                return replace(event, queued_s=queued_s, runs=wait.runs)
         case JobEnded() | JobWithdrawn():
             waits.pop(event.job_id, None)
     return event

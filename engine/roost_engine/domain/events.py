@@ -68,6 +68,23 @@ class GpuHealthChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRuns:
+    """The runs of a job from which it came back into the queue.
+
+    Attributes:
+        run_s: seconds that it held GPUs, all these runs together.
+        run_s_by_tier: the same by tier, without runs that Slurm started on its own.
+        stop_count: how often it was stopped.
+        work_s: seconds that its progress would have taken at ideal speed, by SpeedSeen.
+    """
+
+    run_s: float = 0.0
+    run_s_by_tier: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    stop_count: int = 0
+    work_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitSoFar:
     """A wait that began before the engine that continues it.
 
@@ -82,6 +99,7 @@ class WaitSoFar:
             indices that it can have; None: it can have any.
         limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
             none does.
+        runs: before this wait; None: the job has not run.
     """
 
     since_s: float
@@ -91,6 +109,7 @@ class WaitSoFar:
     pause_reason: str = ""
     hand_over_at_s: float | None = None
     limited_since_s: float | None = None
+    runs: EarlierRuns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +162,7 @@ class JobStarted:
         preempt_class: as which Slurm's preemption knows the job: "qos:low"; "" where Slurm would
             not stop it for any job.
         queued_s: engine time at which the wait of such a job began; None: it did not wait.
+        runs: of such a job, before this one; None: it has not run before.
     """
 
     at_s: float
@@ -153,6 +173,7 @@ class JobStarted:
     end_s: float | None = None
     preempt_class: str = ""
     queued_s: float | None = None
+    runs: EarlierRuns | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

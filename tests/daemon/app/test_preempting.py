@@ -10,6 +10,7 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.events import JobQueued, PreemptionRefused, TimerPinned
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.job_record import JobRecord
 from roost_engine.job_record import JobState as Stands
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.preemption.network_preemption import NetworkPreemption
@@ -202,6 +203,46 @@ async def test_a_requeue_by_hand_is_answered_as_one_of_roosts(
         slurm.stop(job_id)
         await daemon.until(lambda: stop_count(daemon, job_id) == 1, "it came back")
         await daemon.until_running(job_id)
+
+
+async def test_earlier_runs_outlive_reloads_and_restarts(
+    slurm: SlurmStandIn, settings: Config
+) -> None:
+    async def reload(daemon: Running) -> None:
+        old = daemon.daemon.state.engine
+        daemon.daemon.reload()
+        await daemon.until(lambda: daemon.daemon.state.engine is not old, "a fresh engine")
+        await daemon.until(lambda: known(daemon) is not None, "it has the job")
+
+    def known(daemon: Running) -> JobRecord | None:
+        return dict(daemon.daemon.state.engine.records()).get(job_id)
+
+    def runs(daemon: Running) -> tuple[int, float, tuple[float, ...]]:
+        record = daemon.daemon.state.engine.record(job_id)
+        return record.stop_count, record.earlier_run_s, record.earlier_run_s_by_tier
+
+    async with running(slurm, settings) as daemon:
+        (job_id,) = slurm.submit(gpus=8)
+        await daemon.until_running(job_id)
+        slurm.stop(job_id)
+        await daemon.until(lambda: stop_count(daemon, job_id) == 1, "it came back")
+        before = runs(daemon)
+        assert before[1] > 0
+        await reload(daemon)
+        assert runs(daemon) == before
+        await daemon.until_running(job_id)
+        await reload(daemon)
+        assert runs(daemon) == before
+    async with running(slurm, settings) as daemon:
+        await daemon.until(lambda: known(daemon) is not None, "it has the job")
+        assert runs(daemon) == before
+        slurm.stop(job_id)
+        await daemon.until(lambda: stop_count(daemon, job_id) == 2, "it came back again")
+        before = runs(daemon)
+    async with running(slurm, settings) as daemon:
+        await daemon.until(lambda: known(daemon) is not None, "it has the job")
+        assert runs(daemon) == before
+    assert_replays(settings)
 
 
 async def test_pins_and_budgets_outlive_a_restart(slurm: SlurmStandIn, settings: Config) -> None:

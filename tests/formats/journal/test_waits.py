@@ -3,13 +3,14 @@
 import sqlite3
 import struct
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.formats.journal.test_journal import head
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.domain.events import JobQueued, JobStarted, Tick, WaitSoFar
+from roost_engine.domain.events import EarlierRuns, JobQueued, JobStarted, Tick, WaitSoFar
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import job
 from roost_formats.journal import waits
@@ -23,6 +24,7 @@ WAIT = WaitSoFar(
     refusal_count=3,
     not_before_s=80.5,
     pause_reason="pauses after a refusal: node busy",
+    runs=EarlierRuns(run_s=7.5, run_s_by_tier=(7.5, 0.0, 0.0), stop_count=2, work_s=6.25),
 )
 
 
@@ -94,7 +96,20 @@ def test_an_event_carries_a_wait_exactly() -> None:
     ids=lambda event: type(event).__name__,
 )
 def test_an_event_of_an_earlier_version_has_no_wait(event: JobQueued | JobStarted) -> None:
-    text = encode(event)[4:].decode()
-    earlier = text.replace(',"wait":null', "").replace(',"queued_s":null', "").encode()
+    earlier = without(encode(event), ',"wait":null', ',"queued_s":null', ',"runs":null')
+    assert decode(earlier, EVENT) == event
+
+
+def test_a_wait_of_an_earlier_version_has_no_runs() -> None:
+    wait = replace(WAIT, runs=None)
+    assert decode(without(encode(wait), ',"runs":null'), WaitSoFar) == wait
+
+
+def without(data: bytes, *fields: str) -> bytes:
+    """A record as a version wrote it that did not have these fields."""
+    text = data[4:].decode()
+    earlier = text
+    for field in fields:
+        earlier = earlier.replace(field, "")
     assert len(earlier) < len(text)
-    assert decode(struct.pack("<I", len(earlier)) + earlier, EVENT) == event
+    return struct.pack("<I", len(earlier)) + earlier.encode()
