@@ -122,6 +122,7 @@ class ShownNode:
     Attributes:
         state: in full, lower case: "idle", "mixed+drain".
         is_open: may receive a job now, as far as its state goes.
+        is_asleep: powered down, or waking: Slurm boots it for the first job there.
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
     """
 
@@ -129,6 +130,7 @@ class ShownNode:
     state: str
     reason: str
     is_open: bool
+    is_asleep: bool
     partitions: tuple[str, ...]
     features: tuple[str, ...]
     cpu_count: int
@@ -259,6 +261,7 @@ def _parse_node(line: str) -> ShownNode | None:
             state=row["State"].lower(),
             reason=_reason(line),
             is_open=_is_open(row["State"]),
+            is_asleep=not _WAKING.isdisjoint(_flags(row["State"])),
             partitions=_words(row.get("Partitions", "")),
             features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
             cpu_count=int(row.get("CPUEfctv", row["CPUTot"])),
@@ -273,9 +276,13 @@ def _parse_node(line: str) -> ShownNode | None:
 
 
 def _is_open(state: str) -> bool:
-    flags = {flag.rstrip("*") for flag in state.upper().split("+")}
+    flags = _flags(state)
     is_silent = "*" in state or not _SILENT.isdisjoint(flags)
     return _CLOSED.isdisjoint(flags) and (not is_silent or not _WAKING.isdisjoint(flags))
+
+
+def _flags(state: str) -> set[str]:
+    return {flag.rstrip("*") for flag in state.upper().split("+")}
 
 
 def parse_racks(text: str) -> dict[str, str]:

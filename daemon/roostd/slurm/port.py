@@ -299,6 +299,7 @@ class SlurmCli:
                     rack=racks.get(node.name, ""),
                     features=node.features,
                     usable=node.is_open,
+                    asleep=node.is_asleep,
                 ),
                 state=node.state,
                 reason=node.reason,

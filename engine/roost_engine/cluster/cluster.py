@@ -37,6 +37,7 @@ class Cluster:
         gpu_count, cpu_count, memory_bytes: int64 [node], what the node has; no GPUs where it has
             more than MAX_GPUS.
         usable: bool [node], Slurm would start a job there.
+        asleep: the nodes that have to boot first.
         rack_id, kind: int64 [node]; `kind` is a position in `tables`.
         rack_of: `rack_id` as a list.
         rack_nodes: by rack id, its nodes.
@@ -59,6 +60,7 @@ class Cluster:
         self.cpu_count = np.zeros(64, dtype=np.int64)
         self.memory_bytes = np.zeros(64, dtype=np.int64)
         self.usable = np.zeros(64, dtype=np.bool_)
+        self.asleep: NodeSet = NO_NODES
         self.kind = np.zeros(64, dtype=np.int64)
         self.tables: list[LinkTable] = []
         self._kinds: dict[LinkMatrix, int] = {}
@@ -94,7 +96,7 @@ class Cluster:
     # -- nodes -----------------------------------------------------------------------------
 
     def apply_node(self, spec: NodeSpec) -> bool:
-        """Apply what Slurm says of a node. Returns whether more than its usability changed."""
+        """Apply what Slurm says of a node. Returns whether more than its state changed."""
         node = self.index_of.get(spec.name)
         if node is None:
             node = self._add_node(spec.name)
@@ -110,12 +112,13 @@ class Cluster:
         self.memory_free[node] += spec.memory_bytes - (old.memory_bytes if old else 0)
         self.cpu_count[node], self.memory_bytes[node] = spec.cpu_count, spec.memory_bytes
         self.usable[node] = spec.usable and self.gpu_count[node] > 0
+        self.asleep = self.asleep & ~(1 << node) | spec.asleep << node
         self._set_rack(node, self._rack_ids.setdefault(spec.rack, len(self._rack_ids)))
         self._labels.change(node, old, spec)
         self.specs[node] = spec
         self.memo.clear()
         self._free.freed |= 1 << node
-        return old is None or replace(old, usable=spec.usable) != spec
+        return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
 
     def remove_node(self, name: NodeName) -> None:
         """Offer nothing on a node that Slurm no longer knows; its index stays its own."""
@@ -127,6 +130,7 @@ class Cluster:
             self.memory_free[node] -= spec.memory_bytes
             self.cpu_count[node] = self.memory_bytes[node] = 0
             self.usable[node] = False
+            self.asleep &= ~(1 << node)
             self.specs[node] = None
 
     def apply_topology(

@@ -94,6 +94,7 @@ class NodeSpec:
     rack: str = ""  # nodes of one rack share a leaf switch; those with "" count as one rack
     features: tuple[str, ...] = ()
     usable: bool = True  # Slurm would start a job on it now
+    asleep: bool = False  # powered down, or waking: a job that starts there waits for its boot
 
 
 @dataclass(frozen=True, slots=True)

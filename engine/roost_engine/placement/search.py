@@ -39,7 +39,7 @@ from roost_engine.placement.eligibility import (
     required_set,
 )
 from roost_engine.placement.gangs import find_gangs, find_nodes_only
-from roost_engine.placement.options import Load, NodeOption, Option
+from roost_engine.placement.options import GangOption, Load, NodeOption, Option
 
 NODE_COUNT = 8  # single nodes whose optimal subsets are scored
 
@@ -142,12 +142,12 @@ def _search(
         return NoCapacity(shape, capacity)
     options: Sequence[Option]
     if shape.node_count == 1:
-        options = _single_nodes(cluster, job, shape, capacity.nodes)
+        options = _awake_nodes_first(cluster, job, shape, capacity.nodes)
     else:
         required = required_set(cluster, job, capacity.nodes)
         if required is None:
             return NoCapacity(shape, capacity, ("not in the job's node list", capacity.node_count))
-        options = find_gangs(cluster, shape, capacity.nodes, required, job.fixed_indices)
+        options = _awake_gangs_first(cluster, job, shape, capacity.nodes, required)
         if not options and any_gpus:
             options = find_nodes_only(cluster, shape, capacity.nodes, required)
         if not options:
@@ -156,7 +156,39 @@ def _search(
     return Candidates(cluster, shape, options, Lazy(capacity.exclusions))
 
 
+def _awake_gangs_first(
+    cluster: Cluster, job: JobSpec, shape: Shape, nodes: NodeSet, required: NodeSet
+) -> Sequence[GangOption]:
+    """List gangs; those of awake nodes alone where none is closer together."""
+    found = find_gangs(cluster, shape, nodes, required, job.fixed_indices)
+    asleep = cluster.asleep & nodes
+    if not found or not asleep or asleep & required:
+        return found
+    awake = find_gangs(cluster, shape, nodes & ~asleep, required, job.fixed_indices)
+    if awake and min(one.tier for one in awake) <= min(one.tier for one in found):
+        return awake
+    return found
+
+
 # -- one node ----------------------------------------------------------------------------------
+
+
+def _awake_nodes_first(
+    cluster: Cluster, job: JobSpec, shape: Shape, nodes: NodeSet
+) -> Sequence[NodeOption]:
+    """List single nodes; awake ones alone where no other has better links to offer."""
+    asleep = cluster.asleep & nodes
+    if not asleep or asleep == nodes:
+        return _single_nodes(cluster, job, shape, nodes)
+    awake = _single_nodes(cluster, job, shape, nodes & ~asleep)
+    others = _single_nodes(cluster, job, shape, asleep)
+    if _best_static_score(awake) >= _best_static_score(others):
+        return awake
+    return _single_nodes(cluster, job, shape, nodes)
+
+
+def _best_static_score(options: Sequence[NodeOption]) -> float:
+    return max(option.choice.best_static_score for option in options)
 
 
 def _single_nodes(

@@ -43,6 +43,7 @@ def node(
     rack: str = "",
     features: Sequence[str] = (),
     usable: bool = True,
+    asleep: bool = False,
 ) -> NodeSpec:
     """Describe a node: 8 GPUs, 64 CPUs and 512 GiB in partition "main" unless given otherwise."""
     return NodeSpec(
@@ -54,6 +55,7 @@ def node(
         rack=rack,
         features=tuple(features),
         usable=usable,
+        asleep=asleep,
     )
 
 
