@@ -7,7 +7,7 @@ waiting jobs one at a time, seldom, and more seldom where it takes long to answe
 import asyncio
 import time
 from collections.abc import Iterator
-from heapq import nsmallest
+from operator import attrgetter
 
 import structlog
 
@@ -31,7 +31,14 @@ _QUESTIONS_PER_POLL = 3
 _MOST_TIME_FRAC = 0.02  # of the time, for which a question or a turn may last
 _RETRY_S = 60.0  # after a question that Slurm did not judge
 _PLACING_S = 3.0  # Roost starts a job that fits sooner than this
-_MOST_JOBS = 500  # the first in Slurm's order; others are not looked at
+_MOST_JOBS = 500  # the first in Slurm's order; of the others, the first with each request
+_MOST_REQUESTS = 1_000  # of those others
+# What a question depends on; two jobs with different ones may still share a question.
+_request_of = attrgetter(
+    *("user_id", "account", "qos", "partition", "tres", "tres_total", "node_count", "task_count"),
+    *("cpus_per_task", "tasks_per_node", "time_limit_s", "features", "licenses"),
+    *("memory_bytes", "required_nodes", "over_subscribe"),
+)
 
 
 class ShadowQuestions:
@@ -105,7 +112,7 @@ class ShadowQuestions:
     def _asked_jobs(self, waiting: list[WaitingJob], now_s: float) -> Iterator[AskedJob]:
         """Yield the jobs that wait for capacity, or for whatever Roost says, in Slurm's order."""
         bound = [one for one in waiting if one.spec.binding and one.spec.eligible_s <= now_s]
-        for one in nsmallest(_MOST_JOBS, bound, key=_slurm_rank):
+        for one in _first_of_each(sorted(bound, key=_slurm_rank)):
             record = self._record(one.spec.job_id)
             if record is None or now_s < record.queued_s + _PLACING_S:
                 continue
@@ -145,7 +152,7 @@ class ShadowQuestions:
                 if waited_s > self._longest[0]:
                     self._longest = waited_s, job_id
         self._waited = present
-        if len(self._questions) > 2 * _MOST_JOBS:
+        if len(self._questions) > 2 * (_MOST_JOBS + _MOST_REQUESTS):
             self._questions.clear()  # most are of jobs that do not wait any more
         self._starts.keep(present, jobs)
 
@@ -198,6 +205,18 @@ def is_deferred(record: JobRecord, now_s: float) -> bool:
     ):
         return False
     return any(since_s is not None for since_s in record.declined_s)
+
+
+def _first_of_each(waiting: list[WaitingJob]) -> Iterator[WaitingJob]:
+    """Yield the jobs to look at, in Slurm's order: the first ones, then one for each request."""
+    seen = {_request_of(one.job) for one in waiting[:_MOST_JOBS]}
+    yield from waiting[:_MOST_JOBS]
+    last_count = len(seen) + _MOST_REQUESTS
+    for one in waiting[_MOST_JOBS:]:
+        request = _request_of(one.job)
+        if request not in seen and len(seen) < last_count:
+            seen.add(request)
+            yield one
 
 
 def _slurm_rank(one: WaitingJob) -> tuple[int, int, int]:

@@ -8,14 +8,13 @@ leaves these reservations out.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import inf
 
 from roost_engine.domain.model import JobId
 from roost_slurm.commands import Argv
 
 _NOW_S = 2.0  # Slurm answers in whole seconds, and the answer takes its time
-_MOST_QUESTIONS = 32  # different ones of the jobs that come first; others get no answer
+_HEAD_COUNT = 32  # different questions of the jobs that come first: they get every other turn
 _OPEN_WEIGHT = 3.0  # how much more often a question is asked whose jobs are startable
 
 
@@ -62,6 +61,7 @@ class FirstStarts:
         self._answers: dict[Argv, Answer] = {}
         self._since_s: dict[JobId, float] = {}  # startable at every judgement since then
         self._first_s: dict[JobId, float] = {}  # startable for the first time
+        self._is_tail_next = False
 
     @property
     def startable_count(self) -> int:
@@ -79,6 +79,9 @@ class FirstStarts:
     def next_question(self, jobs: Sequence[AskedJob], at_s: float) -> Argv | None:
         """Return the question that is asked next: the longest unasked, startable jobs' sooner.
 
+        With n different questions each is asked once in 2 n turns. The first ones in Slurm's order
+        and those of startable jobs share every other turn.
+
         Args:
             jobs: the waiting jobs in Slurm's order.
             at_s: engine time.
@@ -91,7 +94,12 @@ class FirstStarts:
                 return inf
             return (at_s - answer.asked_s) * (_OPEN_WEIGHT if question in is_open else 1.0)
 
-        return max(_first_questions(jobs), key=age, default=None)
+        questions = list(dict.fromkeys(job.question for job in jobs))
+        head = questions[:_HEAD_COUNT]
+        head += [question for question in questions[_HEAD_COUNT:] if question in is_open]
+        tail = [question for question in questions[_HEAD_COUNT:] if question not in is_open]
+        self._is_tail_next = bool(tail) and not self._is_tail_next
+        return max(head if not self._is_tail_next else tail, key=age, default=None)
 
     def note(self, question: Argv, answer: Answer) -> None:
         """Store an answer in the place of an earlier one."""
@@ -140,10 +148,6 @@ class FirstStarts:
             self._first_s.pop(job_id, None)
         questions = {job.question for job in jobs}
         self._answers = {one: told for one, told in self._answers.items() if one in questions}
-
-
-def _first_questions(jobs: Sequence[AskedJob]) -> list[Argv]:
-    return list(islice(dict.fromkeys(job.question for job in jobs), _MOST_QUESTIONS))
 
 
 def _is_startable(job: AskedJob, answer: Answer, ahead: dict[Argv, Answer], at_s: float) -> bool:

@@ -155,6 +155,20 @@ async def test_slurm_is_not_asked_about_jobs_that_wait_for_something_else(site: 
     assert site.asked == []
 
 
+async def test_one_job_of_each_request_is_looked_at_behind_the_first_jobs(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roostd.app.shadow_questions._MOST_JOBS", 3)
+    site.in_s = None
+    for _ in range(4):
+        await site.submit()
+    for gpu_count in (3, 4, 4, 5):
+        await site.submit(gpus_per_node=gpu_count)
+    await site.pass_time(40)
+    gres = [next(word for word in argv if "gpu" in word) for argv in site.asked]
+    assert len(set(gres)) == 4
+
+
 async def test_slurm_is_not_asked_where_the_site_does_not_want_it(site: Site) -> None:
     site.configure(shadow_questions=False)
     await site.submit()

@@ -1,5 +1,6 @@
 """Which waiting jobs plain Slurm could have started, and since when."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import inf
 
@@ -121,15 +122,31 @@ def test_the_longest_unasked_question_is_next_and_those_of_startable_jobs_sooner
     assert starts.next_question(jobs, 108.0) == ("sbatch", "3")  # 3 * 4 s against 8 s
 
 
-def test_only_the_first_questions_are_asked(starts: FirstStarts) -> None:
-    jobs = [asked(str(number)) for number in range(40)]
-    names = set[str]()
-    for at_s in range(100, 200):
+def test_every_question_is_asked_in_turn_and_the_first_ones_more_often(
+    starts: FirstStarts,
+) -> None:
+    jobs = [asked(str(number)) for number in range(100)]
+    names = list[str]()
+    for at_s in range(100, 500):
         question = starts.next_question(jobs, float(at_s))
         assert question is not None
-        names.add(question[1])
+        names.append(question[1])
         starts.note(question, Answer(float(at_s)))
-    assert names == {str(number) for number in range(32)}
+    assert set(names[:200]) == {str(number) for number in range(100)}
+    times = Counter(names[200:])
+    assert {times[str(number)] for number in range(32)} == {3, 4}
+    assert {times[str(number)] for number in range(32, 100)} == {1, 2}
+
+
+def test_a_job_far_behind_that_slurm_could_start_is_due_too(starts: FirstStarts) -> None:
+    jobs = [asked(str(number)) for number in range(100)]
+    for at_s in range(100, 500):
+        question = starts.next_question(jobs, float(at_s))
+        assert question is not None
+        in_s = 0.0 if question[1] == "99" else inf
+        starts.note(question, Answer(float(at_s), at_s + in_s, N1))
+        starts.judge(jobs, float(at_s))
+    assert due(starts, jobs).keys() == {"99"}
 
 
 def test_what_does_not_wait_any_more_is_forgotten(starts: FirstStarts) -> None:
