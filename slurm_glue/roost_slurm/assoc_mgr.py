@@ -58,11 +58,15 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
-    """What one job may have: TRES for the whole job and on each node, time limit, least TRES."""
+    """What one job may have: TRES for the whole job and on each node, time limit, least TRES.
+
+    `tres_minutes` is amount times time limit.
+    """
 
     tres: Mapping[str, float] = field(default_factory=dict)
     tres_per_node: Mapping[str, float] = field(default_factory=dict)
     least_tres: Mapping[str, float] = field(default_factory=dict)
+    tres_minutes: Mapping[str, float] = field(default_factory=dict)
     wall_minutes: float | None = None
 
 
@@ -212,6 +216,7 @@ def _per_job(row: Mapping[str, str]) -> JobLimits:
         tres=parse_counts(row.get("MaxTRESPJ", "")),
         tres_per_node=parse_counts(row.get("MaxTRESPN", "")),
         least_tres=parse_counts(row.get("MinTRESPJ", "")),
+        tres_minutes=parse_counts(row.get("MaxTRESMinsPJ", "")),
         wall_minutes=float(wall) if wall.isdecimal() else None,
     )
 

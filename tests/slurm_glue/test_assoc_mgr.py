@@ -33,6 +33,15 @@ def test_limits_of_a_qos_are_read(release: str) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+def test_limits_of_minutes_for_each_job_are_read(release: str) -> None:
+    text = read(release, "site_assoc_mgr.txt")
+    limited = text.replace("MaxTRESMinsPJ=", "MaxTRESMinsPJ=cpu=90,gres/gpu=600")
+    assert limited != text
+    found = parse_assoc_mgr(limited).qos["big jobs"].per_job
+    assert found == JobLimits(tres_minutes={"cpu": 90.0, "gres/gpu": 600.0})
+
+
+@pytest.mark.parametrize("release", RELEASES)
 def test_qos_without_limits_has_none_whatever_its_name(release: str) -> None:
     qos = recorded(release).qos
     assert set(qos) == {"normal", "low", "high", "part", "big jobs"}

@@ -26,6 +26,20 @@ _REASONS = {
         "AssocMaxGRESPerJob",
         "AssocMaxLicensePerJob",
     ),
+    "QOS minutes": (
+        "QOSMaxCpuMinutesPerJobLimit",
+        "QOSMaxMemoryMinutesPerJob",
+        "QOSMaxNodeMinutesPerJob",
+        "QOSMaxGRESMinutesPerJob",
+        "QOSMaxLicenseMinutesPerJob",
+    ),
+    "Assoc minutes": (
+        "AssocMaxCpuMinutesPerJobLimit",
+        "AssocMaxMemMinutesPerJob",
+        "AssocMaxNodeMinutesPerJob",
+        "AssocMaxGRESMinutesPerJob",
+        "AssocMaxLicenseMinutesPerJob",
+    ),
     "QOS node": (
         "QOSMaxCpuPerNode",
         "QOSMaxMemoryPerNode",
@@ -142,6 +156,9 @@ def _asked(
     for tres, limit in _counted(limits.tres_per_node):
         if most_nodes:  # where the job may have any number of nodes it may spread
             yield "node", tres, total.get(tres, 0.0) / most_nodes, limit
+    for tres, limit in _counted(limits.tres_minutes):
+        if job.time_limit_s:
+            yield "minutes", tres, total.get(tres, 0.0) * job.time_limit_s / 60, limit * factor
     for tres, limit in _counted(limits.least_tres):
         yield "least", tres, total.get(tres, 0.0), limit
 

@@ -67,6 +67,7 @@ class SiteRules:
                 _closed(partition)
                 or _not_allowed(partition, job, self._accounts(job))
                 or _too_large(partition, job, least_nodes, flags)
+                or _too_many_cpus(partition, job, detail)
             )
             if found is not None:
                 return found
@@ -196,6 +197,21 @@ def _not_allowed(partition: Partition, job: QueuedJob, accounts: Iterable[str]) 
         if job.qos in denied if allowed is None else job.qos not in allowed:
             return f"QOSNotAllowed: {job.qos} in partition {partition.name}"
     return None
+
+
+def _too_many_cpus(partition: Partition, job: QueuedJob, detail: JobDetail | None) -> str | None:
+    """Return that a job asks for more CPUs of a node than all jobs of a partition may have there.
+
+    Slurm names no reason of its own for that: the job waits for resources. A job that may have any
+    number of nodes may spread.
+    """
+    most, most_nodes = partition.max_cpus_per_node, detail and detail.max_node_count
+    if most is None or not most_nodes or job.cpu_count <= most * most_nodes:
+        return None
+    return (
+        f"Resources: {job.cpu_count} CPUs on {most_nodes} nodes, {most} of each node"
+        f" in partition {partition.name}"
+    )
 
 
 def _too_large(

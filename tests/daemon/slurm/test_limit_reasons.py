@@ -40,6 +40,8 @@ def of_qos(**limits: object) -> SiteRules:
         (JobLimits(tres={"node": 0.0}), "QOSMaxNodePerJobLimit"),
         (JobLimits(tres={"bb/datawarp": -1.0}), "AssociationResourceLimit"),
         (JobLimits(least_tres={"gres/gpu": 5.0}), "QOSMinGRES"),
+        (JobLimits(tres_minutes={"gres/gpu": 239.0}), "QOSMaxGRESMinutesPerJob"),
+        (JobLimits(tres_minutes={"gres/gpu": 240.0}), None),  # 4 GPUs for an hour
         (JobLimits(wall_minutes=59.0), "QOSMaxWallDurationPerJobLimit"),
         (JobLimits(wall_minutes=60.0), None),
     ],

@@ -1,5 +1,7 @@
 """A site's rules: the jobs that Slurm would not start, closed nodes, preemption."""
 
+from dataclasses import replace
+
 import pytest
 from tests.daemon.slurm.recorded_site import details, job, jobs, rules, tree
 from tests.slurm_glue.recorded import RELEASES
@@ -63,6 +65,21 @@ def test_partition_that_cannot_take_a_job_is_named(
     accounts = tree(Association(account="phys", parent="science"), Association(account="science"))
     site = at(partition, accounting=AssocMgr({}, accounts))
     assert named(site.why_not(job(1, 2), None)) == reason
+
+
+def test_more_cpus_of_a_node_than_the_partition_has_there_are_named() -> None:
+    site = at(Partition(name="main", max_cpus_per_node=4))
+    known = replace(next(iter(details("24.11").values())), min_node_count=1)
+
+    def why(cpu_count: int, most_nodes: int | None) -> str | None:
+        asked = job(1, 2, cpu_count=cpu_count)
+        return named(site.why_not(asked, replace(known, max_node_count=most_nodes)))
+
+    assert why(4, 1) is None
+    assert why(5, 1) == "Resources"
+    assert why(8, 2) is None
+    assert why(9, 2) == "Resources"
+    assert why(9, None) is None  # it may spread
 
 
 def test_flags_of_a_qos_lift_limits_of_the_partition() -> None:
