@@ -244,14 +244,14 @@ async def test_the_heartbeat_says_what_is_enforced_and_goes_when_the_daemon_goes
     settings = config(
         tmp_path,
         partitions={"slow": {"mode": "shadow"}},
-        slurm={"lease_s": 45.0, "model_names": ["A100"]},
+        slurm={"first_lease_s": 7.0, "model_names": ["A100"]},
     )
     async with running(slurm, settings) as daemon:
         path = settings.paths.runtime_dir / "heartbeat"
         await daemon.until(path.exists, "a heartbeat")
 
         told = beat(settings)
-        assert (told.lease_s, told.enforce, told.excepted) == (45, ("*",), ("slow",))
+        assert (told.lease_s, told.enforce, told.excepted) == (7, ("*",), ("slow",))
         assert told.models == ("a100",)
     assert not path.exists()
 

@@ -30,8 +30,8 @@ from roost_slurm.testing.site_plan import (
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(420)]
 
 LIMIT = 4  # GPUs that a user may have in the QoS "four"
-# From a submission or an end to the start of the next job. In this mixture it takes 0.56 s from the
-# decision to the start (median of 42; 90 % within 0.75 s), and the decision comes 0.1 to 0.3 s late.
+# From a submission or an end to the start of the next job: 0.56 s from the decision to the start
+# (median of 42 in this mixture; 90 % within 0.75 s), and 0.1 to 0.3 s before the decision.
 PIN_S = 1.0
 TIMEOUT_S = 140.0  # slurmctld looks every 30 s whether a woken node is up
 SLEEPER = "n3"
