@@ -5,21 +5,25 @@ Slurm writes a limit with its usage behind it, `gres/gpu=6(2)`, and N where ther
 users and accounts that have used it, all alike; a job in the queue counts as use.
 """
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from roost_slurm.limits import whole_number
 from roost_slurm.tres import parse_counts
 
 _QOS = re.compile(r"QOS=(.*?)\(\d+\) UsageRaw=")
-_ASSOCIATION = re.compile(r"ClusterName=\S* Account=(.*?) UserName=(.*?) Partition=(\S*) Priority=")
+_ASSOCIATION = re.compile(
+    r"ClusterName=\S* Account=([^=]*) UserName=([^=]*) Partition=(\S*) Priority="
+)
 _USER = re.compile(r".*\((\d{1,10})\)")
-_PARENT = re.compile(r" ParentAccount=(.*?)\(\d+\) ")
+_PARENT = re.compile(r" ParentAccount=([^=]*)\(\d{1,20}\) ")
 _PAIR = re.compile(r" ([A-Za-z]+)=(\S*)")
 _BUDGET = re.compile(r"(?:(?<=,)|^)([^=,]+)=(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
 _USED = re.compile(r"(?:(?<=,)|^)([^=,]+)=\w{1,20}\((\d{1,20}(?:\.\d+)?)\)")
 _ONE_BUDGET = re.compile(r"(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
-_RECORD = re.compile(r"\{([^}]*)\}")
+_RECORD = re.compile(r"\{([^{}]*)\}")
 _NO_LIMIT = 0xFFFF_FFFF
 
 
@@ -217,12 +221,18 @@ def _per_job(row: Mapping[str, str]) -> JobLimits:
         tres_per_node=parse_counts(row.get("MaxTRESPN", "")),
         least_tres=parse_counts(row.get("MinTRESPJ", "")),
         tres_minutes=parse_counts(row.get("MaxTRESMinsPJ", "")),
-        wall_minutes=float(wall) if wall.isdecimal() else None,
+        wall_minutes=_minutes(wall),
     )
 
 
 def _budgets(text: str) -> dict[str, Budget]:
     return {name: Budget(float(most), float(used)) for name, most, used in _BUDGET.findall(text)}
+
+
+def _minutes(text: str) -> float | None:
+    with contextlib.suppress(ValueError):
+        return float(whole_number(text))
+    return None
 
 
 def _limit(text: str) -> float | None:

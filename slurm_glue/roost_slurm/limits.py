@@ -34,6 +34,10 @@ MOST_MEMORY_BYTES = 1 << 60
 # 9999-12-31T23:59:59: the last time that datetime, and thus `StartTime=`, can write.
 LAST_EPOCH_S = 253_402_300_799
 
+# Slurm keeps the numbers of jobs and users, priorities and counts of nodes, tasks and CPUs in 32
+# bits. scontrol refuses a longer job number, and so do Roost's commands.
+MOST_UINT32 = (1 << 32) - 1
+
 _NUMBER = re.compile(rf"\d{{1,{MOST_DIGITS}}}", re.ASCII)
 
 
@@ -46,3 +50,15 @@ def whole_number(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is no number of 1 to {MOST_DIGITS} digits")
     return int(text)
+
+
+def uint32(text: str) -> int:
+    """Return a number that Slurm keeps in 32 bits.
+
+    Raises:
+        ValueError: it is none, or larger.
+    """
+    number = whole_number(text)
+    if number > MOST_UINT32:
+        raise ValueError(f"{text!r} is above {MOST_UINT32}")
+    return number

@@ -5,6 +5,7 @@ missing on a site that runs without, and while slurmdbd is away.
 """
 
 from dataclasses import dataclass
+from math import isfinite
 
 FIELDS = ("Name", "Preempt", "PreemptMode", "Flags", "LimitFactor")
 
@@ -56,6 +57,7 @@ def _words(text: str) -> frozenset[str]:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if isfinite(number) else None

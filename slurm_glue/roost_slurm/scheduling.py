@@ -1,6 +1,9 @@
 """How a site's Slurm schedules, of what `scontrol show config` prints."""
 
+import contextlib
 from dataclasses import dataclass
+
+from roost_slurm.limits import whole_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,4 +67,6 @@ def _words(text: str) -> frozenset[str]:
 def _seconds(text: str) -> float | None:
     """Read `300 sec`; None for INFINITE, NONE and what is missing."""
     number = text.partition(" ")[0]
-    return float(number) if number.isdecimal() else None
+    with contextlib.suppress(ValueError):
+        return float(whole_number(number))
+    return None

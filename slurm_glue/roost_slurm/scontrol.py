@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
-from roost_slurm.limits import LONGEST_COMMENT, whole_number
-from roost_slurm.squeue import SlurmJobState
+from roost_slurm.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
+from roost_slurm.squeue import HOLDING, SlurmJobState
 from roost_slurm.tres import (
     TresError,
     allocated_gpus,
@@ -165,24 +165,24 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
     if any(counts[key] != 1 for key in _REQUIRED) or any(counts[key] > 1 for key in _UNIQUE):
         return None
     row = dict(pairs)
-    sockets = row.get("Socks/Node", "*")
+    state, sockets = _state(row["JobState"]), row.get("Socks/Node", "*")
     least, _, most = row["NumNodes"].partition("-")
     try:
         return JobDetail(
             number=number,
-            state=_state(row["JobState"]),
+            state=state,
             reason=_text(row.get("Reason", "")),
             is_held=row.get("Priority") == "0",
-            min_node_count=whole_number(least),
-            max_node_count=whole_number(most) if most else None,
+            min_node_count=uint32(least),
+            max_node_count=uint32(most) if most else None,
             excluded_nodes=_text(row["ExcNodeList"]),
             required_nodes=_text(row["ReqNodeList"]),
             tres={key: row[key] for key in _TRES if row.get(key, "") not in _ABSENT},
             memory_per_node_bytes=_memory(row.get("MinMemoryNode", "0")),
             memory_per_cpu_bytes=_memory(row.get("MinMemoryCPU", "0")),
-            sockets_per_node=whole_number(sockets) if sockets.isdecimal() else None,
-            task_limit=whole_number(row.get("ArrayTaskThrottle", "0")) or None,
-            task_count=whole_number(row.get("NumTasks", "1")),
+            sockets_per_node=uint32(sockets) if sockets.isdecimal() else None,
+            task_limit=uint32(row.get("ArrayTaskThrottle", "0")) or None,
+            task_count=uint32(row.get("NumTasks", "1")),
             has_tasks_per_gpu=row.get("NtasksPerTRES", "0") != "0",
             is_batch=row.get("BatchFlag", "1") != "0",
             is_exclusive=row["Exclusive"] != "NO" if "Exclusive" in row else None,
@@ -190,7 +190,7 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
             name=_name(record),
             comment=_cut(_words_of("Comment", record)) if counts["Comment"] <= 1 else None,
             qos=_qos(record) if counts["QOS"] == 1 else "",
-            allocated=_allocated(record),
+            allocated=_allocated(record) if state in HOLDING else (),
         )
     except (HostlistError, TresError, ValueError):
         return None
@@ -198,6 +198,10 @@ def _parse_job(number: int, record: str) -> JobDetail | None:
 
 def _memory(text: str) -> int | None:
     return parse_memory_bytes(text) or None  # 0: not given
+
+
+def _mib(text: str) -> int:
+    return parse_memory_bytes(f"{whole_number(text)}M")
 
 
 def _words_of(key: str, record: str) -> str:
@@ -234,11 +238,13 @@ def _allocated(record: str) -> tuple[AllocatedNode, ...]:
     if start < 0 or record.count(" JOB_GRES=") > 1 or record.count(" MinCPUsNode=") > 1:
         return ()
     section = record[start : record.find(" MinCPUsNode=")]
-    return tuple(
-        AllocatedNode(node, allocated_gpus(gres), len(parse_indices(cpus)), int(memory) * _MIB)
-        for nodes, cpus, memory, gres in _NODES.findall(section)
-        for node in expand(nodes)
-    )
+    found: list[AllocatedNode] = []
+    for names, cpus, memory, gres in _NODES.findall(section):
+        nodes, held = expand(names), (allocated_gpus(gres), len(parse_indices(cpus)), _mib(memory))
+        if len(found) + len(nodes) > MOST_HOSTS:
+            return ()  # no job has that many: a user's text that imitates allocations
+        found += (AllocatedNode(node, *held) for node in nodes)
+    return tuple(found)
 
 
 def parse_nodes(text: str) -> tuple[ShownNode, ...]:
@@ -264,10 +270,10 @@ def _parse_node(line: str) -> ShownNode | None:
             is_asleep=not _WAKING.isdisjoint(_flags(row["State"])),
             partitions=_words(row.get("Partitions", "")),
             features=_words(row.get("ActiveFeatures", row.get("AvailableFeatures", ""))),
-            cpu_count=int(row.get("CPUEfctv", row["CPUTot"])),
-            cpu_allocated_count=int(row["CPUAlloc"]),
-            memory_bytes=int(row["RealMemory"]) * _MIB,
-            memory_allocated_bytes=int(row["AllocMem"]) * _MIB,
+            cpu_count=uint32(row.get("CPUEfctv", row["CPUTot"])),
+            cpu_allocated_count=uint32(row["CPUAlloc"]),
+            memory_bytes=_mib(row["RealMemory"]),
+            memory_allocated_bytes=_mib(row["AllocMem"]),
             gpu_count=gpu_count(gres),
             gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
         )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from roost_slurm.scontrol import config_row
 
 _NO_TIMEOUT = frozenset({"0", "65534", "4294967294"})
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 
 class Level(StrEnum):

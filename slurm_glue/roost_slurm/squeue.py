@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from roost_slurm.limits import LAST_EPOCH_S, MOST_TASKS, whole_number
+from roost_slurm.limits import LAST_EPOCH_S, MOST_TASKS, uint32
 from roost_slurm.tres import parse_indices, parse_memory_bytes, parse_tres
 
 SEPARATOR = "\x1f"
@@ -237,27 +237,27 @@ def _parse_line(line: str) -> QueuedJob | None:
 
 
 def _job(row: dict[str, str]) -> QueuedJob:
-    number = whole_number(row["JobID"])
+    number = uint32(row["JobID"])
     is_array = row["ArrayTaskID"] not in _ABSENT
     task_ids = parse_tasks(row["ArrayTaskID"]) if is_array else ()
     memory = parse_tres(row["tres-alloc"]).get("mem")
     return QueuedJob(
         number=number,
-        array_number=whole_number(row["ArrayJobID"]) if is_array else None,
+        array_number=uint32(row["ArrayJobID"]) if is_array else None,
         task_ids=task_ids,
         is_heterogeneous=_text(row["HetJobID"]) not in ("", "0"),
-        user_id=whole_number(row["UserID"]),
+        user_id=uint32(row["UserID"]),
         partition=row["Partition"],
         state=_state(row["State"]),
         reason=_text(row["Reason"]),
-        priority=whole_number(row["PriorityLong"]),
+        priority=uint32(row["PriorityLong"]),
         submit_epoch_s=parse_time(row["SubmitTime"]) or 0.0,
         start_epoch_s=parse_time(row["StartTime"]),
         eligible_epoch_s=parse_time(row["EligibleTime"]),
         time_limit_s=parse_limit(row["TimeLimit"]),
-        node_count=whole_number(row["NumNodes"].partition("-")[0]),
-        task_count=whole_number(row["NumTasks"]),
-        cpu_count=whole_number(row["NumCPUs"].partition("-")[0]),
+        node_count=uint32(row["NumNodes"].partition("-")[0]),
+        task_count=uint32(row["NumTasks"]),
+        cpu_count=uint32(row["NumCPUs"].partition("-")[0]),
         cpus_per_task=_number(row["cpus-per-task"]),
         tasks_per_node=_number(row["NTPerNode"]) or None,
         tres=tuple((name, row[field]) for name, field in _TRES if row[field] not in _ABSENT),
@@ -273,7 +273,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         qos=_text(row["QOS"]),
         licenses=_text(row["Licenses"]),
         dependency=_text(row["Dependency"]),
-        restart_count=whole_number(row["RestartCnt"]),
+        restart_count=uint32(row["RestartCnt"]),
         admin_comment=_text(row["admin_comment"]),
     )
 
@@ -324,4 +324,4 @@ def _text(text: str) -> str:
 
 
 def _number(text: str) -> int | None:
-    return whole_number(text) if text.isdecimal() else None
+    return uint32(text) if text.isdecimal() else None

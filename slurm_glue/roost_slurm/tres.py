@@ -29,7 +29,11 @@ _ENTRY = re.compile(
     re.ASCII,
 )
 _INDEX_KIND = re.compile(r"g(\d{1,3})", re.ASCII)
-_INDEXED = re.compile(r"([^,:()]+):([^,:()]+:)?\d+\(IDX:([\d,\-]*|N/A)\)")
+# Each match begins at an entry's own name, and each part has an end: a search from every letter of
+# a long text takes a time that grows with the square of its length.
+_INDEXED = re.compile(
+    r"(?:(?<=,)|^)gpu:(?:[^,:()]{1,64}:)?\d{1,18}\(IDX:([\d,\-]*|N/A)\)", re.ASCII
+)
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)", re.ASCII)
@@ -128,8 +132,8 @@ def allocated_gpus(text: str) -> tuple[int, ...]:
     """Read which GPUs `GRES=` or `GresUsed=` names: `gpu:g0:1(IDX:0),gpu:g5:0(IDX:)` is (0,)."""
     found: set[int] = set()
     for match in _INDEXED.finditer(text):
-        if match[1] == GPU and match[3] not in ("", "N/A"):
-            found.update(parse_indices(match[3]))
+        if match[1] not in ("", "N/A"):
+            found.update(parse_indices(match[1]))
     return tuple(sorted(found))
 
 

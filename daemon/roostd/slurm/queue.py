@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
@@ -126,16 +127,33 @@ class DetailCache:
         # up the single reads of every poll.
         unread = [number for number in missing if number not in found]
         singly = sorted(unread, key=lambda number: number in self._unreadable)[:_BULK_COUNT]
-        for detail in await asyncio.gather(*(self._show_one(str(number)) for number in singly)):
-            if detail is not None:
-                found[detail.number] = detail
-        self._unreadable.update(singly)
+        await self._read_singly(singly, found)
         self._unreadable &= keys.keys() - found.keys()
         for number in missing:
             if number in found:
                 self.known[number] = (keys[number], found[number])
             else:
                 self.known.pop(number, None)
+
+    async def _read_singly(self, numbers: Sequence[int], found: dict[int, JobDetail]) -> None:
+        """Add the details of jobs that are asked for one by one.
+
+        Raises:
+            SlurmError: Slurm refuses to show a job, for the first time. A job that it refuses again
+                costs no other job anything: slurmctld has answered squeue before.
+        """
+        shown = (self._show_one(str(number)) for number in numbers)
+        answers = await asyncio.gather(*shown, return_exceptions=True)
+        first_fault: BaseException | None = None
+        for number, answer in zip(numbers, answers, strict=True):
+            if isinstance(answer, JobDetail):
+                found[answer.number] = answer
+            elif isinstance(answer, BaseException):
+                is_known = isinstance(answer, SlurmRefused) and number in self._unreadable
+                first_fault = first_fault or (None if is_known else answer)
+        self._unreadable.update(numbers)
+        if first_fault is not None:
+            raise first_fault
 
     def _aged_limits(self, jobs: Sequence[QueuedJob], missing: Sequence[int]) -> list[int]:
         """Return the records of waiting arrays whose limits are due to be read again."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from roost_engine.domain.model import QuotaUse
 from roost_slurm.assoc_mgr import Association, AssocMgr, Budget, GroupLimits, Qos
-from roost_slurm.hostlist import expand
+from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.licenses import License, parse_request
 from roost_slurm.partitions import Partition
 from roost_slurm.qos import OVER_PARTITION_QOS, QosTraits
@@ -95,7 +95,7 @@ class QuotaRules:
             for share in self.shares(job):
                 limits.setdefault(share.quota, share)
                 if is_counted and share.tres == "node":
-                    nodes[share.usage].update(expand(job.nodes))  # a shared node counts once
+                    nodes[share.usage].update(_nodes_of(job))  # a shared node counts once
                 elif is_counted:
                     used[share.usage] += share.amount
         used.update((usage, float(len(names))) for usage, names in nodes.items())
@@ -203,6 +203,13 @@ class QuotaRules:
         elif is_past:
             needed = min(needed, 1.0)  # a job starts as long as anything is left
         return replace(_share(name, f"{whose} {tres}".rstrip(), needed, budget.limit), used=used)
+
+
+def _nodes_of(job: QueuedJob) -> Iterable[str]:
+    try:
+        return expand(job.nodes)
+    except HostlistError:
+        return ()
 
 
 def _of_tres(

@@ -7,7 +7,7 @@ from roost_engine.domain.errors import SlurmRefused
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
 from roost_slurm import commands
 from roost_slurm.commands import Argv
-from roost_slurm.hostlist import expand
+from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
@@ -200,14 +200,17 @@ def is_pinned(detail: JobDetail, placement: Placement) -> bool:
     """Return whether a job holds, or asks for, exactly a placement."""
     if detail.allocated:
         return difference(placement, shares_of(detail)) is None
-    nodes = expand(detail.required_nodes)
+    try:
+        nodes = expand(detail.required_nodes)
+        asked = [
+            typed_indices(parse_gres(detail.tres[name]))
+            for name in ("TresPerNode", "TresPerJob")
+            if name in detail.tres
+        ]
+    except (HostlistError, TresError):
+        return False
     if not placement.is_exact:
         return sorted(nodes) == sorted(placement.nodes)
-    asked = [
-        typed_indices(parse_gres(detail.tres[name]))
-        for name in ("TresPerNode", "TresPerJob")
-        if name in detail.tres
-    ]
     return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
 
 
