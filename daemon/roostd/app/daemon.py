@@ -318,6 +318,7 @@ class Daemon:
             set_gauges(self.metrics, state, self.recorder)
             self._notify.status(status_line(state))
             self._links.poll()
+            self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated
             if is_due and self.applier.is_idle and not state.slurm_fault:

@@ -137,6 +137,17 @@ class SlurmWatch:
         """Schedule a few polls soon: Slurm was asked to start or stop a job."""
         self._schedule(_POLLS_AFTER_PIN_S)
 
+    def follow_wall_clock(self) -> None:
+        """Read the queue again, now, if the wall clock was set: begin times are wall clock times.
+
+        All jobs are read anew then; those that have not changed otherwise are not.
+        """
+        step_s = self._state.clock.follow_wall()
+        if step_s:
+            _log.warning("wall_clock_set", step_s=round(step_s, 3))
+            self._view = replace(self._view, reads={})
+            self._schedule((0.0,))
+
     def poll_nodes(self) -> None:
         """Read the nodes at the next poll, now: the state of one has changed."""
         self._nodes_due_s = 0.0
@@ -223,6 +234,7 @@ class SlurmWatch:
             await self._identify_slurm()
         if with_nodes or not self._nodes:
             await self._poll_nodes()
+        self.follow_wall_clock()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
         self._site = SiteView(
             rules=await self._slurm.rules(),

@@ -1,7 +1,10 @@
-"""Engine time: seconds that never jump, from an origin that survives restarts."""
+"""The daemon's clocks: engine time, which never jumps, and its relation to the wall clock."""
 
 import time
+from collections.abc import Callable
 from typing import Protocol
+
+_STEP_S = 1.0  # NTP slews smaller differences away, 0.5 ms in a second at most
 
 
 class Clock(Protocol):
@@ -16,20 +19,38 @@ class Clock(Protocol):
     def to_epoch_s(self, engine_s: float) -> float:
         """Return the wall clock time of an engine time, seconds since 1970."""
 
+    def follow_wall(self) -> float:
+        """Note a step of the wall clock; Slurm's times map to other engine times from now on.
+
+        Returns:
+            Seconds by which the wall clock was set forward since the last call; below 0: back. 0 if
+            it was not set: small differences are ignored, so that times map steadily.
+        """
+
 
 class MonotonicClock:
     """The machine's monotonic clock, with an offset that continues the journal's time.
 
-    The wall clock is read once, when the daemon starts: a step by NTP or an operator changes no
-    deadline, and the same Slurm time always maps to the same engine time within one run.
+    A step of the wall clock changes no deadline of roostd's own. Slurm's times are wall clock
+    times, and slurmctld acts on them by the wall clock as it is: they follow each step.
 
     Args:
         start_s: present engine time.
         epoch_s: present wall clock time, seconds since 1970.
+        monotonic: the monotonic clock.
+        wall: the wall clock.
     """
 
-    def __init__(self, start_s: float, epoch_s: float) -> None:
-        self._offset_s = start_s - time.monotonic()
+    def __init__(
+        self,
+        start_s: float,
+        epoch_s: float,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._monotonic, self._wall = monotonic, wall
+        self._offset_s = start_s - monotonic()
         self.epoch_of_zero_s = epoch_s - start_s
 
     @classmethod
@@ -49,7 +70,7 @@ class MonotonicClock:
 
     def now_s(self) -> float:
         """See Clock."""
-        return time.monotonic() + self._offset_s
+        return self._monotonic() + self._offset_s
 
     def to_engine_s(self, epoch_s: float) -> float:
         """See Clock."""
@@ -58,3 +79,11 @@ class MonotonicClock:
     def to_epoch_s(self, engine_s: float) -> float:
         """See Clock."""
         return engine_s + self.epoch_of_zero_s
+
+    def follow_wall(self) -> float:
+        """See Clock."""
+        step_s = self._wall() - self.now_s() - self.epoch_of_zero_s
+        if abs(step_s) < _STEP_S:
+            return 0.0
+        self.epoch_of_zero_s += step_s
+        return step_s

@@ -27,7 +27,7 @@ from roost_slurm.scontrol import (
 )
 from roost_slurm.shadow_question import FirstStart, parse_answer
 from roost_slurm.squeue import QueuedJob, SlurmJobState, parse_queue
-from roost_slurm.stamp import advice
+from roost_slurm.stamp import advice, parse_stamp
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
@@ -54,6 +54,7 @@ from roostd.slurm.rules_reader import RulesReader
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
+_EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
 
@@ -71,6 +72,14 @@ class NodeClosed(SlurmError):
     def __init__(self, name: str, state: str) -> None:
         super().__init__(f"node {name} is {state}")
         self.name, self.state = name, state
+
+
+class NotDue(SlurmError):
+    """The begin time that a job's user asked for has not come, by the wall clock as it is now."""
+
+    def __init__(self, job_id: JobId, left_s: float) -> None:
+        super().__init__(f"job {job_id} is to begin in {left_s:.0f} s")
+        self.job_id, self.left_s = job_id, left_s
 
 
 class QuestionUnanswered(SlurmError):
@@ -159,6 +168,7 @@ class SlurmPort(Protocol):
 
         Raises:
             JobNotWaiting: the job is gone, held or no longer pending.
+            NotDue: its user asked for a later begin time; the job is unchanged.
             NodeClosed: a node was drained or failed since the last poll; the job is unchanged.
             SlurmRefused: Slurm refuses; the job is unchanged.
             SlurmTimeout: Slurm does not answer, and the job is unchanged.
@@ -227,6 +237,7 @@ class SlurmCli:
         concurrent_count: the most commands that run at the same time.
         lease_s: returns the length of leases in effect: a later begin time is a user's own.
         rules_interval_s: returns the least time between two readings of the site's rules.
+        wall_clock: seconds since the epoch.
     """
 
     def __init__(
@@ -239,10 +250,11 @@ class SlurmCli:
         concurrent_count: int = 4,
         lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
         rules_interval_s: Callable[[], float] = lambda: _RULES_INTERVAL_S,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
         self._run = self._runner.run
-        self._queue_interval_s = queue_interval_s
+        self._queue_interval_s, self._wall_clock = queue_interval_s, wall_clock
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
@@ -323,7 +335,7 @@ class SlurmCli:
             due_s = self._last_dump_s + self._queue_interval_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             self._next_dump = None  # later callers may know of changes that this dump misses
-            self._last_dump_s, at_epoch_s = time.monotonic(), time.time()
+            self._last_dump_s, at_epoch_s = time.monotonic(), self._wall_clock()
             argv = commands.queue()
             text = await self._run(argv)
             dump = parse_queue(text)
@@ -351,6 +363,7 @@ class SlurmCli:
         """See SlurmPort."""
         detail, _ = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
+        check_due(job_id, detail, self._wall_clock())
         traits = await self.traits()
         check_repinnable(job_id, detail, placement, traits)
         calls = pin_calls(
@@ -386,7 +399,7 @@ class SlurmCli:
     async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
-        now_s = time.time()
+        now_s = self._wall_clock()
         ends_s = now_s + lease_s
         leased = self._ended_leases.without(job_ids, self._dumped, now_s)
         due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
@@ -397,7 +410,7 @@ class SlurmCli:
     async def release(self, job_ids: Sequence[JobId]) -> None:
         """See SlurmPort."""
         await self.queue()  # a user may have changed the begin time since the last poll
-        for begin_s, ids in by_begin(job_ids, self._begins, time.time()).items():
+        for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
             await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
 
     async def advise(self, job_id: JobId, text: str) -> None:
@@ -480,3 +493,17 @@ class SlurmCli:
         if job_id.isdecimal():
             return jobs.get(int(job_id))
         return next(iter(jobs.values())) if len(jobs) == 1 else None
+
+
+def check_due(job_id: JobId, detail: JobDetail, now_epoch_s: float) -> None:
+    """Check that a job may begin, by its user's begin time: a pin lets it start at once.
+
+    Raises:
+        NotDue: it may not; the wall clock was set back since the job was decided.
+    """
+    stamp = parse_stamp(detail.admin_comment)
+    if stamp is None or stamp.begin_epoch_s is None:
+        return
+    left_s = stamp.begin_epoch_s - now_epoch_s
+    if left_s > _EARLY_S:
+        raise NotDue(job_id, left_s)

@@ -25,19 +25,37 @@ class MovedBegins:
     time of a requeued job is Slurm's own. Slurm shows its estimate of a job's start in the same
     place as a begin time: only what is the job's eligible time too is a begin time.
 
+    Where the wall clock is set back, the leases of before end later than any lease of now, until
+    they are renewed.
+
     Args:
         lease_s: returns the length of leases in effect.
+        monotonic: the monotonic clock.
     """
 
-    def __init__(self, lease_s: Callable[[], float]) -> None:
-        self._lease_s = lease_s
+    def __init__(
+        self, lease_s: Callable[[], float], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lease_s, self._monotonic = lease_s, monotonic
         self._known: dict[int, float] = {}  # by record number
+        self._at_epoch_s = self._latest_s = float("-inf")
+        self._latest_before_s = self._until_s = float("-inf")  # of a wall clock that was set back
 
     def stamp(self, jobs: Sequence[QueuedJob], at_epoch_s: float) -> tuple[QueuedJob, ...]:
         """Return the jobs of a dump with these begin times in their stamps."""
         before, self._known = self._known, {}
-        latest_s = at_epoch_s + self._lease_s() + _LATE_S
+        latest_s = self._latest_lease_end_s(at_epoch_s)
         return tuple(self._stamped(job, latest_s, before) for job in jobs)
+
+    def _latest_lease_end_s(self, at_epoch_s: float) -> float:
+        """Return the latest time at which any lease may end."""
+        lease_s, now_s = self._lease_s(), self._monotonic()
+        if at_epoch_s < self._at_epoch_s:
+            self._latest_before_s, self._until_s = self._latest_s, now_s + lease_s
+        self._at_epoch_s, self._latest_s = at_epoch_s, at_epoch_s + lease_s + _LATE_S
+        if now_s < self._until_s:
+            self._latest_s = max(self._latest_s, self._latest_before_s)
+        return self._latest_s
 
     def _stamped(self, job: QueuedJob, latest_s: float, before: Mapping[int, float]) -> QueuedJob:
         stamp, begin_s = parse_stamp(job.admin_comment), job.start_epoch_s

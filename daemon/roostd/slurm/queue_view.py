@@ -264,7 +264,7 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
-        self._waiting[job_id] = self._with_steady_priority(spec, job)
+        self._waiting[job_id] = self._with_steady_facts(spec, job)
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
         """Return the JobSpec of the view before, if reading the job again would give the same."""
@@ -338,11 +338,19 @@ class _Reading:
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
 
-    def _with_steady_priority(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
-        """Keep the priority of a pinned job: Slurm raises it with age, to no effect any more."""
+    def _with_steady_facts(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Keep what cannot change while a job waits, though Slurm shows something else.
+
+        Its submission was as long ago as before, though the wall clock was set since. The priority
+        of a pinned job rises with age in Slurm, to no effect any more.
+        """
         before, stamp = self._before.waiting.get(spec.job_id), parse_stamp(job.admin_comment)
-        if before is not None and stamp is not None and stamp.was:
-            return replace(spec, priority=before.priority)
+        if before is None:
+            return spec
+        if self._before.lives.get(spec.job_id) == self._lives[spec.job_id]:
+            spec = replace(spec, submit_s=before.submit_s)
+        if stamp is not None and stamp.was:
+            spec = replace(spec, priority=before.priority)
         return spec
 
 

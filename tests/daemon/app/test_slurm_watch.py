@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 
-from roost_engine.domain.events import JobQueued, NodeSeen, QuotasSeen
+from roost_engine.domain.events import JobChanged, JobQueued, NodeSeen, QuotasSeen
 from roost_engine.domain.model import JobId
 from roost_engine.testing.builders import node
 from roost_slurm import spool
@@ -19,6 +19,7 @@ from roost_slurm.spool import Submitted
 from roost_slurm.versions import SlurmVersion
 from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
 from roostd.config.config import Config
+from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.slurm.comment import JobComment
 from roostd.slurm.port import SlurmNode
@@ -351,3 +352,38 @@ async def test_jobs_that_slurms_rules_hold_back_are_counted(site: Site) -> None:
     site.slurm.site_rules = SiteRules(partitions={"main": closed})
     await site.look()
     assert site.state.held_back_count == 1
+
+
+class WallClock:
+    """Engine time and a wall clock that can be set; see ops.clock."""
+
+    def __init__(self) -> None:
+        self.epoch_s, self.uptime_s = 1_000.0, 0.0
+        self.clock = MonotonicClock(
+            100.0, self.epoch_s, monotonic=lambda: self.uptime_s, wall=lambda: self.epoch_s
+        )
+
+    def advance(self, seconds: float) -> None:
+        self.epoch_s += seconds
+        self.uptime_s += seconds
+
+
+@pytest.mark.parametrize("step_s", [3600.0, -3600.0])
+async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, step_s: float) -> None:
+    wall = WallClock()
+    site.state.clock = wall.clock
+    site.now_s = wall.epoch_s
+    (job_id,) = site.slurm.submit(gpus_per_node=2, begin_epoch_s=8_200)
+    await site.look()
+    queued = next(event for event in site.parts.emitted if isinstance(event, JobQueued))
+    assert queued.job.eligible_s == 7_300.0
+
+    wall.advance(60.0)
+    wall.epoch_s += step_s
+    site.now_s = wall.epoch_s
+    assert await site.look() == ["JobChanged"]
+
+    (changed,) = (event for event in site.parts.emitted if isinstance(event, JobChanged))
+    assert changed.job == replace(queued.job, eligible_s=7_300.0 - step_s)
+    assert await site.look() == []
+    assert site.state.engine.record(job_id).spec == changed.job

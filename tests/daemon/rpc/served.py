@@ -28,6 +28,9 @@ class ManualClock:
     def to_engine_s(self, epoch_s: float) -> float:
         return epoch_s
 
+    def follow_wall(self) -> float:
+        return 0.0
+
     def to_epoch_s(self, engine_s: float) -> float:
         return engine_s
 

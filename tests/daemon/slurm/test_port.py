@@ -15,9 +15,10 @@ from tests.slurm_glue.recorded import numbers, read
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId
 from roost_slurm.commands import Argv
+from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.site_plan import PowerSavingPlan
-from roostd.slurm.port import JobNotWaiting, SlurmCli
+from roostd.slurm.port import JobNotWaiting, NotDue, SlurmCli, check_due
 
 RELEASE = "24.11"
 NUMBERS = numbers(RELEASE)
@@ -27,6 +28,7 @@ RECORDS = {
 }
 # A job that waits under a lease: --gres=gpu:2 --begin=2030-01-01.
 LEASED = JobId(str(NUMBERS["gres"]))
+AFTER_BEGIN_S = 2e9
 LOST = SlurmTimeout(("scontrol",), 1.0)
 GONE = SlurmRefused(("scontrol",), 1, "slurm_load_jobs error: Invalid job id specified")
 FILES = {
@@ -205,6 +207,7 @@ async def test_a_job_that_slurm_forgot_is_gone(commands: RecordedCommands, port:
 async def test_a_pin_without_an_answer_counts_if_slurm_has_it_by_then(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:
+    port._wall_clock = lambda: AFTER_BEGIN_S
     before = RECORDS[LEASED]
     pinned = before.replace("gres/gpu:2", "gres/gpu:g2:1,gres/gpu:g3:1")
     pinned = pinned.replace("ReqNodeList=(null)", "ReqNodeList=n1")
@@ -221,6 +224,7 @@ async def test_a_pin_without_an_answer_counts_if_slurm_has_it_by_then(
 async def test_a_job_whose_user_changed_it_since_the_dump_is_refused_once(
     commands: RecordedCommands, port: SlurmCli
 ) -> None:
+    port._wall_clock = lambda: AFTER_BEGIN_S
     await port.queue()
     changed = RECORDS[LEASED].replace("ExcNodeList=(null)", "ExcNodeList=n1")
     commands.answer(f"job {LEASED}", changed)
@@ -289,3 +293,14 @@ async def test_slurm_wakes_a_node_for_the_job_that_is_pinned_there(
     waking = (await real.nodes())[0]
     assert "powering_up" in waking.state
     assert waking.spec.usable
+
+
+def test_a_job_is_not_pinned_before_its_users_begin_by_the_wall_clock_of_now() -> None:
+    begin_s = int(time.time()) + 3600
+    early = replace(
+        parse_jobs(RECORDS[LEASED])[int(LEASED)], admin_comment=f"roost:lease begin={begin_s}"
+    )
+
+    with pytest.raises(NotDue, match="to begin in 3"):
+        check_due(LEASED, early, time.time())
+    check_due(LEASED, early, begin_s - 1.0)

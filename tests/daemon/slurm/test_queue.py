@@ -192,3 +192,19 @@ def test_a_lease_that_has_run_out_is_renewed() -> None:
     leases.renewed(job_ids, 160.0)
     assert leases.without(job_ids, [pending(1, 160.0)], 170.0) == job_ids
     assert leases.without(job_ids, [pending(1, None)], 120.0) == job_ids
+
+
+def test_leases_of_before_a_wall_clock_was_set_back_are_no_begins() -> None:
+    uptime_s = 0.0
+    begins = MovedBegins(lambda: LEASE_S, monotonic=lambda: uptime_s)
+    leased = queued(
+        1, reason="BeginTime", start_epoch_s=NOW_S + 50.0, eligible_epoch_s=NOW_S + 50.0
+    )
+    far_s = NOW_S + 9_000.0
+    moved = queued(2, reason="BeginTime", start_epoch_s=far_s, eligible_epoch_s=far_s)
+
+    assert begins.stamp([leased], NOW_S) == (leased,)
+    assert begins.stamp([leased], NOW_S - 3600.0) == (leased,)
+    assert begins_of(begins.stamp([moved], NOW_S - 3600.0)) == {"2": far_s}
+    uptime_s = 2 * LEASE_S  # every lease was renewed since
+    assert begins_of(begins.stamp([leased], NOW_S - 3500.0)) == {"1": NOW_S + 50.0}
