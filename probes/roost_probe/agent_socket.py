@@ -107,6 +107,8 @@ class AgentSocket:
                     raise BadRequest(f"unknown op {unknown!r}; known are plan and allocated")
         except BadRequest as error:
             return {"error": str(error)}
+        except RecursionError:  # of reading nested lists, or of quoting them
+            return {"error": "no JSON: nested too deeply"}
         except grpc.aio.AioRpcError as error:
             return {"error": f"roostd did not answer: {error.code().name}"}
 

@@ -107,6 +107,8 @@ async def test_hooks_get_plans_with_the_nearest_nics(
     ("request_", "error"),
     [
         (b"not json", "no JSON"),
+        (b"[" * 4_000, "no JSON"),
+        (b'{"op":' + b"[" * 100 + b"]" * 100 + b"}", "unknown op"),
         ([1], "want a JSON object"),
         ({"op": "shutdown"}, "unknown op 'shutdown'; known are plan and allocated"),
         ({"op": "plan"}, "job_id is None; want Slurm's numeric job id"),

@@ -60,7 +60,7 @@ class Recorder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._pending: list[Record] = []
         self._wake, self._progress = asyncio.Event(), asyncio.Condition()
-        self._taken_count = self._written_count = 0
+        self._taken_count = self._written_count = self._writing_count = 0
         self._run_began_s = time.monotonic()
         self._is_torn, self._is_closing = bool(fault), False
         self._needs_probe = False
@@ -163,10 +163,13 @@ class Recorder:
         batch, self._pending = self._pending, []
         if not batch:
             return
+        self._writing_count = len(batch)
         try:
             await self._call(lambda: self._open_journal().write(batch))
+            self._writing_count = 0
             self._written_count += len(batch)
         except JournalError as error:
+            self._writing_count = 0
             self.dropped_count += len(batch)
             self._note_damage(error)
             self._tear(str(error))
@@ -176,7 +179,8 @@ class Recorder:
     def _tear(self, reason: str) -> None:
         self.dropped_count += len(self._pending)
         self._pending.clear()
-        self._taken_count = self._written_count
+        # What is being written at the moment counts once it is: later tickets come after it.
+        self._taken_count = self._written_count + self._writing_count
         if not self.fault:
             _log.error("journal_stopped", error=reason, cure="free space or fix the disk")
         self._is_torn, self.fault = True, reason

@@ -3,6 +3,7 @@
 JSON lines in `audit.log` of paths.state_dir, readable for root and the daemon's user only.
 """
 
+import errno
 import json
 import os
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ def append(folder: Path, action: str, by: str, **facts: object) -> None:
     Args:
         folder: paths.state_dir.
         action: the kind of change: "pin_timer".
-        by: the administrator, by the name that the request gives.
+        by: the administrator, by the name that the request gives; any name can be given.
         facts: the other entries of the line.
 
     Raises:
@@ -33,11 +34,26 @@ def append(folder: Path, action: str, by: str, **facts: object) -> None:
     try:
         file = os.open(folder / FILE_NAME, flags, 0o600)
         try:
-            os.write(file, line.encode())  # one write, so that a line is whole or missing
-            os.fsync(file)
+            _append_whole(file, line.encode())
         finally:
             os.close(file)
     except OSError as error:
         raise JournalError(
             f"{folder / FILE_NAME}: {error.strerror}; nothing was changed"
         ) from error
+
+
+def _append_whole(file: int, line: bytes) -> None:
+    """Append a line and sync it; where the disk does not take all of it, none of it stays.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
+    size_bytes = os.fstat(file).st_size
+    try:
+        if os.write(file, line) < len(line):  # a full disk takes a part, and reports no error
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file)
+    except OSError:
+        os.ftruncate(file, size_bytes)
+        raise

@@ -1,5 +1,6 @@
 """The Admin service: changes by administrators, who are the users that can open its socket."""
 
+import pwd
 from collections.abc import Awaitable, Callable
 from math import isfinite
 
@@ -12,6 +13,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.ops import audit
 from roostd.rpc import timers
+from roostd.rpc.admin_front import caller_of
 from roostd.rpc.errors import Context, NoTimers
 from roostd.state import DaemonState
 
@@ -38,13 +40,13 @@ class AdminService(pb_grpc.AdminServicer):
         pinned_s = request.pinned_s
         if not (isfinite(pinned_s) and 0 <= pinned_s <= _LONGEST_PIN_S):
             raise TimerError(f"want 0 to {_LONGEST_PIN_S:.0f} seconds, got {pinned_s:g}")
-        return await self._set(request.name, pinned_s, request.by)
+        return await self._set(request.name, pinned_s, request.by, context)
 
     async def UnpinTimer(self, request: pb.UnpinTimerRequest, context: Context) -> pb.Timer:
         """See operator.proto."""
-        return await self._set(request.name, None, request.by)
+        return await self._set(request.name, None, request.by, context)
 
-    async def _set(self, name: str, pinned_s: float | None, by: str) -> pb.Timer:
+    async def _set(self, name: str, pinned_s: float | None, by: str, context: Context) -> pb.Timer:
         known = TimerClass.parse(name)
         if known is None:
             first, last = ALL_CLASSES[0], ALL_CLASSES[-1]
@@ -54,9 +56,24 @@ class AdminService(pb_grpc.AdminServicer):
             raise NoTimers(f"gate.kind is {kind}: only the delay gate has timers to set")
         was_s = self._state.engine.policies.timers.pinned_s(str(known))
         action = "unpin_timer" if pinned_s is None else "pin_timer"
-        facts = {"timer": str(known), "pinned_s": pinned_s, "was_s": was_s}
+        caller = caller_of(context.peer())
+        facts = {
+            "timer": str(known),
+            "pinned_s": pinned_s,
+            "was_s": was_s,
+            "uid": caller and caller.uid,
+            "user": caller and _user(caller.uid),
+            "pid": caller and caller.pid,
+        }
         audit.append(self._state.config.paths.state_dir, action, by, **facts)
         _log.info(action, by=by, **facts)
         at_s = self._state.clock.now_s()
         await self._report(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
         return timers.one(self._state, known)
+
+
+def _user(uid: int) -> str | None:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return None

@@ -83,8 +83,9 @@ def clear_socket(path: Path, key: str) -> None:
 def guard_socket(path: Path, group: str | None, key: str) -> None:
     """Allow only the owner and the group to connect, which permits every call.
 
-    grpcio does not give a server the user who calls over a UNIX socket, so the file's mode is the
-    only access control; the folder should not be writable by other users either.
+    The file's mode is the only access control: grpcio does not give a server the user who calls
+    over a UNIX socket (admin_front finds out for the audit log). The folder should not be writable
+    by other users either.
 
     Raises:
         ConfigError: there is no such group, or the daemon is not a member of it.

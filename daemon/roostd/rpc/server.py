@@ -24,6 +24,7 @@ from roostd.config.config import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, ReportEvent
+from roostd.rpc.admin_front import AdminFront
 from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
@@ -68,7 +69,7 @@ class Servers:
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
         self._operator_socket, self._admin_socket = operator_socket, admin_socket
-        self._report = report
+        self._report, self._front = report, AdminFront(admin_socket)
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
@@ -112,6 +113,7 @@ class Servers:
         await self._probes.start()
         await self._operators.start()
         await self._admins.start()
+        await self._front.start()
         listen = self._listen
         guard_socket(self._operator_socket, listen.operator_group, "listen.operator_group")
         guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group")
@@ -128,8 +130,8 @@ class Servers:
         await self._health.enter_graceful_shutdown()
         servers = (self._probes, self._operators, self._admins)
         await asyncio.gather(*(server.stop(grace_s) for server in servers))
-        for path in (self._operator_socket, self._admin_socket):
-            path.unlink(missing_ok=True)
+        await self._front.stop()
+        self._operator_socket.unlink(missing_ok=True)
 
     def _add_services(self) -> None:
         state = self._state
@@ -151,7 +153,8 @@ class Servers:
     def _open_operator_ports(self) -> None:
         tcp = self._listen.operator_tcp
         _open_socket(self._operators, self._operator_socket, "listen.operator_socket")
-        _open_socket(self._admins, self._admin_socket, "listen.admin_socket")
+        self._front.make_folder()
+        _open_socket(self._admins, self._front.inner_path, "listen.admin_socket")
         if tcp is None:
             return
         try:

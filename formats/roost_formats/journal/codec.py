@@ -1,6 +1,8 @@
 """Encodes dataclasses for the journal: typed, exact, readable by later versions.
 
-A record is four bytes of length, JSON of that length, then the raw bytes of its arrays. Dataclasses
+A record is four bytes of length, four bytes of checksum, JSON of that length, then the raw bytes of
+its arrays. The highest bit of the length says that there is a checksum: format 1 had none. It
+detects every flipped bit; without one a flipped digit is another number. Dataclasses
 are objects with their name under "$". Fields are stored by name, so a version that adds a field
 with a default still reads old journals; `earlier` has the other changes. Floats are exact (JSON
 text of `repr`, NaN included).
@@ -11,7 +13,8 @@ import json
 import re
 import struct
 import types
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, NewType, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -23,7 +26,7 @@ from roost_engine.domain.errors import JournalError, RoostError
 from roost_engine.domain.lazy import Lazy
 from roost_formats.journal.earlier import completed, finished, is_name_of
 
-FORMAT = 1
+FORMAT = 2
 
 # What reading damaged bytes may raise: the damage may be in any number or key.
 _DAMAGE = (
@@ -40,6 +43,8 @@ _DAMAGE = (
 
 _T = TypeVar("_T")
 _LENGTH = struct.Struct("<I")
+_CHECKSUM = struct.Struct("<I")
+_HAS_CHECKSUM = 1 << 31
 _DTYPE = re.compile(r"[<>|=][biuf]\d{1,2}", re.ASCII)  # as numpy's dtype.str
 _AnyArray: TypeAlias = NDArray[np.generic]
 
@@ -56,7 +61,13 @@ def encode(value: object) -> bytes:
     """
     arrays: list[bytes] = []
     head = json.dumps(_plain(value, arrays), separators=(",", ":")).encode()
-    return b"".join((_LENGTH.pack(len(head)), head, *arrays))
+    return seal(head, arrays)
+
+
+def seal(head: bytes, arrays: Iterable[bytes] = ()) -> bytes:
+    """Return the record of a JSON text and the arrays behind it, with its checksum."""
+    length, body = _LENGTH.pack(len(head) | _HAS_CHECKSUM), b"".join((head, *arrays))
+    return b"".join((length, _CHECKSUM.pack(zlib.crc32(body, zlib.crc32(length))), body))
 
 
 def decode(data: bytes, kind: type[_T]) -> _T:
@@ -94,8 +105,14 @@ def check_form(data: bytes) -> None:
 
 def _split(data: bytes) -> tuple[Any, memoryview]:
     (length,) = _LENGTH.unpack_from(data)
-    end = _LENGTH.size + length
-    return json.loads(data[_LENGTH.size : end]), memoryview(data)[end:]
+    start = _LENGTH.size
+    if length & _HAS_CHECKSUM:
+        (checksum,) = _CHECKSUM.unpack_from(data, start)
+        start += _CHECKSUM.size
+        if zlib.crc32(memoryview(data)[start:], zlib.crc32(data[: _LENGTH.size])) != checksum:
+            raise ValueError("its checksum is wrong")
+    end = start + (length & ~_HAS_CHECKSUM)
+    return json.loads(data[start:end]), memoryview(data)[end:]
 
 
 def _plain(value: object, arrays: list[bytes]) -> object:

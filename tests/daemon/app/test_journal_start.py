@@ -21,7 +21,7 @@ from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Knowledge
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.testing import builders
-from roost_formats.journal.codec import decode, encode
+from roost_formats.journal.codec import decode, encode, seal
 from roost_formats.journal.journal import FILE_NAME, Journal, Memo, RunHead, Step
 from roost_formats.journal.reader import JournalReader
 from roost_proto.v1 import operator_pb2
@@ -221,7 +221,7 @@ async def test_what_a_later_version_has_learned_is_put_aside_not_written_over(
 ) -> None:
     state = tmp_path / "state"
     state.mkdir()
-    later = encode(KNOWN).replace(b'"gate":', b'"gait":')
+    later = seal(encode(KNOWN)[8:].replace(b'"gate":', b'"gait":'))
     journal = Journal.open(state)
     journal.write([HEAD, Step(Tick(at_s=77.0), ()), Memo(later)])
     journal.close()

@@ -1,12 +1,13 @@
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import FILE_NAME, Journal, RunHead
+from roost_formats.journal.journal import FILE_NAME, Journal, Record, RunHead
 from roost_formats.journal.reader import JournalReader
 from roostd.app.recorder import Recorder
 
@@ -86,3 +87,37 @@ async def test_a_disk_that_fails_and_recovers_ends_in_a_new_run_without_a_gap(
     first, *_, last = times(tmp_path)
     assert first[0] == 1.0
     assert last == [5.0]
+
+
+class SlowJournal(Journal):
+    """A journal whose disk takes a while."""
+
+    may_write = threading.Event()
+
+    def write(self, records: Sequence[Record]) -> None:
+        assert self.may_write.wait(10)
+        super().write(records)
+
+
+async def test_a_ticket_after_a_torn_backlog_waits_until_its_own_record_is_written(
+    tmp_path: Path,
+) -> None:
+    SlowJournal.may_write.clear()
+    async with recording(SlowJournal.open(tmp_path)) as recorder:
+        recorder.begin_run(HEAD)
+        for number in range(50):
+            recorder.append(Tick(at_s=float(number)), ())
+        await until(lambda: not recorder._pending, recorder)  # the thread writes them
+        while not recorder.fault:
+            recorder.append(Tick(at_s=99.0), ())
+        SlowJournal.may_write.set()
+        await until(lambda: recorder.wants_new_run, recorder)
+
+        SlowJournal.may_write.clear()
+        recorder.begin_run(HEAD)
+        durable = asyncio.create_task(recorder.wait_durable(recorder.append(Tick(at_s=100.0), ())))
+        await asyncio.sleep(0.1)
+        assert not durable.done()
+        SlowJournal.may_write.set()
+        await durable
+        assert times(tmp_path)[-1] == [100.0]

@@ -1,6 +1,7 @@
 """The audit log: one whole line a change, for the daemon's user only."""
 
 import json
+import resource
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,3 +58,19 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
 def test_without_a_folder_the_change_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="No such file or directory; nothing was changed"):
         append(tmp_path / "missing", "pin_timer", "alice")
+
+
+def test_a_line_that_a_full_disk_cuts_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    append(tmp_path, "pin_timer", "alice")
+    before = (tmp_path / FILE_NAME).read_text()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, hard))
+    try:
+        with pytest.raises(JournalError, match="nothing was changed"):
+            append(tmp_path, "pin_timer", "bob")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert (tmp_path / FILE_NAME).read_text() == before
+    append(tmp_path, "pin_timer", "carol")
+    assert [line["by"] for line in lines(tmp_path)] == ["alice", "carol"]

@@ -9,10 +9,14 @@ from enum import Enum
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import JournalError
-from roost_formats.journal.codec import UnknownRecord, check_form, decode, encode
+from roost_formats.journal.codec import UnknownRecord, check_form, decode, encode, seal
+
+HAS_CHECKSUM = 1 << 31
 
 
 class Colour(Enum):
@@ -52,10 +56,17 @@ class Arrays:
 def changed(record: object, **fields: object) -> bytes:
     """The bytes of a record with some of its fields changed, None taking a field away."""
     data = encode(record)
-    (length,) = struct.unpack_from("<I", data)
-    plain = json.loads(data[4 : 4 + length]) | fields
+    head, arrays = parts(data)
+    plain = json.loads(head) | fields
     head = json.dumps({key: value for key, value in plain.items() if value is not None}).encode()
-    return struct.pack("<I", len(head)) + head + data[4 + length :]
+    return seal(head, [arrays])
+
+
+def parts(data: bytes) -> tuple[bytes, bytes]:
+    """The JSON text of a record, and its arrays."""
+    (length,) = struct.unpack_from("<I", data)
+    end = 8 + (length & ~HAS_CHECKSUM)
+    return data[8:end], data[end:]
 
 
 def test_a_record_comes_back_as_it_was() -> None:
@@ -85,8 +96,9 @@ def test_arrays_come_back_in_their_order_with_type_and_shape() -> None:
 
 def test_an_array_that_is_cut_short_is_damage() -> None:
     data = encode(Arrays(np.zeros(2, np.float32), np.zeros(2, np.int64)))
+    head, arrays = parts(data)
     with pytest.raises(JournalError, match="array is cut short"):
-        decode(data[:-1], Arrays)
+        decode(seal(head, [arrays[:-1]]), Arrays)
 
 
 def test_a_field_with_a_default_may_be_missing() -> None:
@@ -132,3 +144,33 @@ def test_bytes_without_the_form_of_a_record_are_found_without_knowing_its_type(
     check_form(encode(OUTER))
     with pytest.raises(JournalError, match="record cannot be read"):
         check_form(data)
+
+
+SAMPLES = (OUTER, Arrays(np.arange(5, dtype=np.float32), np.array([1, 2], dtype=np.int64)))
+
+
+@given(st.sampled_from(SAMPLES).map(encode), st.data())
+def test_any_bits_that_flip_in_a_record_are_detected(data: bytes, draw: st.DataObject) -> None:
+    bits = draw.draw(st.sets(st.integers(0, 8 * len(data) - 1), min_size=1, max_size=3))
+    damaged = bytearray(data)
+    for bit in bits:
+        damaged[bit // 8] ^= 1 << bit % 8
+
+    with pytest.raises(JournalError):
+        check_form(bytes(damaged))
+
+
+@given(st.sampled_from(SAMPLES).map(encode), st.data())
+def test_a_record_that_is_cut_is_detected(data: bytes, draw: st.DataObject) -> None:
+    with pytest.raises(JournalError):
+        check_form(data[: draw.draw(st.integers(0, len(data) - 1))])
+
+
+def test_a_record_of_format_1_has_no_checksum_and_is_read() -> None:
+    head, arrays = parts(encode(OUTER))
+    assert decode(struct.pack("<I", len(head)) + head + arrays, Outer) == OUTER
+
+
+def test_a_flipped_digit_is_damage_and_not_another_number() -> None:
+    with pytest.raises(JournalError, match="checksum"):
+        decode(encode(Inner(1.5)).replace(b"1.5", b"1.7"), Inner)

@@ -16,7 +16,7 @@ from tests.formats.journal.test_journal import head, lived
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event, LoadSeen, Tick
 from roost_engine.domain.model import JobId
-from roost_formats.journal.codec import UnknownRecord, decode, encode
+from roost_formats.journal.codec import UnknownRecord, decode, encode, seal
 from roost_formats.journal.database import DamagedJournal
 from roost_formats.journal.journal import (
     ACTIONS,
@@ -212,7 +212,7 @@ def execute(folder: Path, statement: str) -> None:
 
 def rename_tick(record: bytes) -> bytes:
     """An event of a kind that this version does not know, as if a later one had written it."""
-    return record.replace(b'"Tick"', b'"Tock"')
+    return seal(record[8:].replace(b'"Tick"', b'"Tock"'))
 
 
 @pytest.mark.parametrize("writer", ["later", "same"])
@@ -240,14 +240,14 @@ def test_an_unknown_kind_of_event_is_newer_if_another_version_wrote_it_and_else_
 
 def test_a_journal_of_a_later_format_is_put_aside_as_such(closed: Path, tmp_path: Path) -> None:
     shutil.copy(closed / FILE_NAME, tmp_path / FILE_NAME)
-    execute(tmp_path, "UPDATE run SET format = 2, version = '9.1'")
+    execute(tmp_path, "UPDATE run SET format = 3, version = '9.1'")
 
     journal = Journal.open(tmp_path, version="0.1.0")
     journal.close()
 
     assert journal.quarantined is not None
     assert ".newer-" in journal.quarantined.name
-    assert journal.quarantine_reason == "format 2 of Roost 9.1; this one reads 1"
+    assert journal.quarantine_reason == "format 3 of Roost 9.1; this one reads 2"
 
 
 @pytest.mark.parametrize("dtype", ["|O8", "<f4,<f4", "1+", "(2", "", "<V4"])
@@ -256,16 +256,16 @@ def test_an_array_of_anything_but_numbers_is_damage(dtype: str) -> None:
     text = b'"dtype":"<f4"'
     data = encode(load)
     assert text in data
-    forged = data.replace(text, b'"dtype":' + json.dumps(dtype).encode())
-    length = int.from_bytes(data[:4], "little") + len(forged) - len(data)
+    length = int.from_bytes(data[:4], "little") & ~(1 << 31)
+    forged = data[8 : 8 + length].replace(text, b'"dtype":' + json.dumps(dtype).encode())
 
     with pytest.raises(JournalError, match="is no type of numbers"):
-        decode(length.to_bytes(4, "little") + forged[4:], EVENT)
+        decode(seal(forged, [data[8 + length :]]), EVENT)
 
 
 def test_a_field_that_a_later_version_added_is_told_from_damage() -> None:
     tick: Event = Tick(at_s=1.0)
-    later = encode(tick).replace(b'"at_s":1.0', b'"at_q":1.0')
+    later = seal(encode(tick)[8:].replace(b'"at_s":1.0', b'"at_q":1.0'))
     with pytest.raises(UnknownRecord, match="Tick has no field 'at_q'"):
         decode(later, EVENT)
 

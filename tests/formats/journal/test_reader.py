@@ -169,4 +169,4 @@ def test_a_journal_of_a_later_version_is_refused(closed: Path) -> None:
     with sqlite3.connect(closed) as database:
         database.execute("UPDATE run SET format = 99")
     database.close()
-    assert refused(closed) == f"{closed}: run 1 has format 99; this version reads 1: update Roost"
+    assert refused(closed) == f"{closed}: run 1 has format 99; this version reads 2: update Roost"

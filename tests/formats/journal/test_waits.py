@@ -107,7 +107,7 @@ def test_a_wait_of_an_earlier_version_has_no_runs() -> None:
 
 def without(data: bytes, *fields: str) -> bytes:
     """A record as a version wrote it that did not have these fields."""
-    text = data[4:].decode()
+    text = data[8:].decode()
     earlier = text
     for field in fields:
         earlier = earlier.replace(field, "")
