@@ -3,7 +3,9 @@
 A job with a standing pin is eligible and waits for exact GPUs. roostd moves the pin when a sooner
 place comes free; without roostd the job would wait for these GPUs alone, or for ever where their
 node is lost. EpilogSlurmctld runs this as SlurmUser at the end of jobs, while the heartbeat is
-stale. A job under a lease is left alone: it is eligible only from the end of the lease on.
+stale, and roost-unpin.timer does so all the time: on an idle cluster no job ends. A release that
+cannot take types back frees the nodes alone: the job starts on GPUs with these indices of any node.
+A job under a lease is left alone: it is eligible only from the end of the lease on.
 """
 
 import os
@@ -66,7 +68,7 @@ def unpin_orphans(
 ) -> Iterator[str]:
     """Give the waiting jobs that roostd left pinned their own requests back. Yields their ids.
 
-    Nothing happens while roostd is alive, and on releases that cannot take back types.
+    Nothing happens while roostd is alive.
 
     Raises:
         OSError, subprocess.SubprocessError, UnknownVersion: Slurm does not answer.
@@ -81,16 +83,19 @@ def unpin_orphans(
 
     if not is_roostd_gone(runtime_folder, wall_clock()):
         return
-    if not traits_of(parse_version(ask(commands.version()))).can_untype:
-        return
+    can_untype = traits_of(parse_version(ask(commands.version()))).can_untype
     dump = parse_queue(ask(commands.pending_queue()))
-    orphans = [job for job in dump.jobs if is_orphan(job, wall_clock())]
+    orphans = [
+        job
+        for job in dump.jobs
+        if is_orphan(job, wall_clock()) and (can_untype or _has_nodes_of_pin(job))
+    ]
     orphans.sort(key=lambda job: (-job.priority, job.number))
     for job in orphans[:MOST_JOBS]:
         if not is_roostd_gone(runtime_folder, wall_clock()):
             return  # it has come back, and takes care of them itself
         try:
-            for argv in restore_calls(job):
+            for argv in restore_calls(job) if can_untype else (free_nodes_call(job),):
                 ask(argv)
         except subprocess.CalledProcessError:
             continue  # it has started or ended, or its request is refused: the others count
@@ -159,6 +164,23 @@ def restore_calls(job: QueuedJob) -> tuple[Argv, ...]:
     if job.node_count > 1 and "ReqNodeList" in was:
         return commands.in_two_steps(argv, BETWEEN_S)
     return (argv,)
+
+
+def free_nodes_call(job: QueuedJob) -> Argv:
+    """Build the update that gives an orphan its user's own node list, and leaves its types."""
+    was = dict((parse_stamp(job.admin_comment) or Stamp()).was)
+    argv = commands.unpin(
+        job.job_ids[0],
+        request=[],
+        required_nodes=was.get("ReqNodeList", ""),
+        lease_s=BETWEEN_S,
+    )
+    return commands.without_start(argv)
+
+
+def _has_nodes_of_pin(job: QueuedJob) -> bool:
+    was = dict((parse_stamp(job.admin_comment) or Stamp()).was)
+    return job.required_nodes != was.get("ReqNodeList", "")
 
 
 def _request(fields: Iterable[tuple[str, str]]) -> dict[str, str]:

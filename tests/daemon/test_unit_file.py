@@ -8,6 +8,7 @@ from tests.conftest import missing
 from roostd.rpc.limits import probe_options
 
 UNIT = Path(__file__).parents[2] / "daemon" / "systemd" / "roostd.service"
+UNPIN = UNIT.parents[2] / "slurm_glue" / "systemd"
 EXPOSURE_LIMIT = 20  # 2.0; slurmctld's own unit has 9.2
 
 
@@ -67,6 +68,25 @@ def test_systemd_finds_nothing_wrong_with_the_unit(installed: Path) -> None:
     verdict = analyze("verify", str(installed))
 
     assert (verdict.returncode, verdict.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["roost-unpin.service", "roost-unpin.timer"])
+def test_systemd_finds_nothing_wrong_with_the_unpin_units(installed: Path, name: str) -> None:
+    for path in UNPIN.iterdir():
+        text = path.read_text().replace("/usr/bin/roost-slurm", "/bin/true")
+        (installed.parent / path.name).write_text(text)
+    verdict = analyze("verify", str(installed.parent / name))
+
+    assert (verdict.returncode, verdict.stderr) == (0, "")
+
+
+def test_the_unpin_unit_needs_no_roostd_and_is_hardened(installed: Path) -> None:
+    said = settings(UNPIN / "roost-unpin.service")
+    assert not [key for key in said if key in ("Unit.Requires", "Unit.BindsTo", "Unit.PartOf")]
+    path = installed.parent / "roost-unpin.service"
+    path.write_text((UNPIN / path.name).read_text().replace("/usr/bin/roost-slurm", "/bin/true"))
+    verdict = analyze("security", "--offline=true", f"--threshold={EXPOSURE_LIMIT}", str(path))
+    assert verdict.returncode == 0, verdict.stdout[-200:]
 
 
 def test_the_unit_is_hardened(installed: Path) -> None:

@@ -172,10 +172,12 @@ def test_nothing_is_asked_while_roostd_lives(folder: Path) -> None:
     assert slurm.asked == []
 
 
-def test_a_release_that_cannot_take_types_back_is_left_alone(folder: Path) -> None:
-    slurm = FakeSlurm(line(7), version="22.05.8")
-    assert unpin(folder, slurm) == []
-    assert len(slurm.asked) == 1
+def test_a_release_that_cannot_take_types_back_frees_the_nodes_alone(folder: Path) -> None:
+    named = line(8, admin_comment=f"{PINNED};ReqNodeList:n[1-4]")
+    free = line(9, ReqNodes="(null)")
+    slurm = FakeSlurm(line(7), named, free, version="22.05.8")
+    assert unpin(folder, slurm) == ["7", "8"]
+    assert slurm.updates == [("jobid=7", "ReqNodeList="), ("jobid=8", "ReqNodeList=n[1-4]")]
 
 
 def test_a_roostd_that_comes_back_takes_over(folder: Path) -> None:

@@ -1,0 +1,93 @@
+"""A pin whose roostd died at once, on a cluster where no job ends: the timer's command ends it."""
+
+import asyncio
+import configparser
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conftest import LocalSlurmFactory
+from tests.daemon.slurm.slurm_clusters import PLAN, RealCluster, gpus, placement, started
+
+from roost_engine.domain.model import JobId
+from roost_slurm import heartbeat
+from roost_slurm.heartbeat import Heartbeat
+from roost_slurm.testing.local_slurm import LocalSlurm
+
+pytestmark = pytest.mark.slurm
+
+UNITS = Path(__file__).parents[2] / "slurm_glue" / "systemd"
+DEAD_S = 60  # how old the last beat is
+STARTS_S = 10.0
+
+
+@pytest.fixture
+def slurm(local_slurm_factory: LocalSlurmFactory) -> Iterator[LocalSlurm]:
+    real = local_slurm_factory(PLAN)
+    yield real
+    real.run("scancel", "--user=root")
+
+
+def unit(name: str) -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNITS / name)
+    return parser
+
+
+def run_as_the_timer_does(slurm: LocalSlurm, folder: Path) -> list[str]:
+    """Run the command of the unit; returns the jobs that it has unpinned."""
+    program, *arguments = shlex.split(unit("roost-unpin.service")["Service"]["ExecStart"])
+    assert program == "/usr/bin/roost-slurm"
+    argv = [sys.executable, "-m", "roost_slurm.cli", *arguments, "--runtime-folder", str(folder)]
+    env = {**os.environ, "SLURM_CONF": str(slurm.folder.slurm_conf)}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30, check=True)
+    return done.stdout.split()
+
+
+async def pinned_to_busy_gpus(cluster: RealCluster) -> JobId:
+    """A job that waits for GPUs 0 and 1 of n1, which another job has taken in that moment."""
+    blocker = cluster.submit("--gres=gpu:2")
+    await cluster.port.pin(blocker, placement("n1", 0, 1))
+    assert gpus(await started(cluster.port, blocker)) == {"n1": (0, 1)}
+    job_id = cluster.submit("--gres=gpu:2")
+    await cluster.port.pin(job_id, placement("n1", 0, 1))
+    return job_id
+
+
+async def test_a_job_pinned_just_before_roostd_died_starts_though_no_job_ends(
+    slurm: LocalSlurm, tmp_path: Path
+) -> None:
+    cluster = RealCluster(slurm)
+    job_id = await pinned_to_busy_gpus(cluster)
+    await asyncio.sleep(3.0)
+    assert slurm.state(job_id) == "PENDING", "it waits for exact GPUs, though three nodes are empty"
+    heartbeat.write(
+        tmp_path / "heartbeat", Heartbeat(at_epoch_s=int(time.time()) - DEAD_S, lease_s=60)
+    )
+
+    assert run_as_the_timer_does(slurm, tmp_path) == [job_id]
+    slurm.wait_for_state(job_id, "RUNNING", timeout_s=STARTS_S)
+    ((node, indices),) = gpus(await cluster.port.allocation(job_id)).items()
+    assert node != "n1" or indices != (0, 1)
+    assert run_as_the_timer_does(slurm, tmp_path) == []
+
+
+async def test_a_pin_of_a_roostd_that_lives_is_left_alone(
+    slurm: LocalSlurm, tmp_path: Path
+) -> None:
+    job_id = await pinned_to_busy_gpus(RealCluster(slurm))
+    heartbeat.write(tmp_path / "heartbeat", Heartbeat(at_epoch_s=int(time.time()), lease_s=60))
+    assert run_as_the_timer_does(slurm, tmp_path) == []
+    assert slurm.state(job_id) == "PENDING"
+
+
+def test_the_timer_takes_a_pin_back_within_a_lease() -> None:
+    timer = unit("roost-unpin.timer")["Timer"]
+    latest_s = heartbeat.FRESH_S + int(timer["OnUnitInactiveSec"]) + int(timer["AccuracySec"])
+    assert latest_s <= 30  # the default of slurm.lease_s is longer
