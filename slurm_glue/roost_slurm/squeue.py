@@ -8,6 +8,7 @@ much at 10,000 jobs.
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -173,33 +174,57 @@ class QueueDump:
     malformed_count: int  # lines that were no records, forged ones for instance
 
 
+class QueueReader:
+    """Reads one dump after the other. A line that the dump before had too is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, QueuedJob | None] = {}
+
+    def read(self, text: str) -> QueueDump:
+        """Read a dump; see parse_queue."""
+        before, self._known = self._known, {}
+
+        def job_of(line: str) -> QueuedJob | None:
+            job = before[line] if line in before else _parse_line(line)
+            self._known[line] = job
+            return job
+
+        return _read_dump(text, job_of)
+
+
 def parse_queue(text: str) -> QueueDump:
     """Read the output of commands.queue(). Lines that are no records are counted and dropped.
 
     Lines with one number are the tasks of an array's record, which differ in the task only. Other
     lines with one number are all dropped, because one of them must be forged.
     """
+    return _read_dump(text, _parse_line)
+
+
+def _read_dump(text: str, job_of: Callable[[str], QueuedJob | None]) -> QueueDump:
     lines: defaultdict[str, list[str]] = defaultdict(list)
     for line in filter(None, text.split("\n")):
         lines[line.partition(SEPARATOR)[0]].append(line)
     jobs: list[QueuedJob] = []
     malformed_count = 0
     for alike in lines.values():
-        job, dropped_count = _read_record(alike)
+        job, dropped_count = _read_record(alike, job_of)
         malformed_count += dropped_count
         if job is not None:
             jobs.append(job)
     return QueueDump(tuple(jobs), malformed_count)
 
 
-def _read_record(lines: list[str]) -> tuple[QueuedJob | None, int]:
+def _read_record(
+    lines: list[str], job_of: Callable[[str], QueuedJob | None]
+) -> tuple[QueuedJob | None, int]:
     """Read the lines of one number. Returns its job, if it is one, and how many were dropped."""
     if len(lines) > MOST_TASKS:
-        first = _parse_line(lines[0])
+        first = job_of(lines[0])
         if first is None or first.array_number is None:
             return None, len(lines)
         return replace(first, task_ids=(), unread_task_count=len(lines)), 0
-    read = [job for job in map(_parse_line, lines) if job is not None]
+    read = [job for job in map(job_of, lines) if job is not None]
     dropped_count = len(lines) - len(read)
     job = _merge_tasks(read) if read else None
     return job, dropped_count if job is not None else len(lines)

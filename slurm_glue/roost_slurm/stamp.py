@@ -6,6 +6,7 @@ that it replaced, in the same call that replaces it, so that an operator can res
 
 import contextlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from roost_slurm.limits import LAST_EPOCH_S, whole_number
 
@@ -39,10 +40,12 @@ class Stamp:
         return self if self.was else replace(self, was=was)
 
 
+@lru_cache(maxsize=20_000)
 def parse_stamp(admin_comment: str) -> Stamp | None:
     """Read an admin comment; None when it is not Roost's lease. Unknown words are ignored.
 
-    Advice is ignored too: it is free text for people.
+    Advice is ignored too: it is free text for people. The result is cached: each look at the queue
+    reads the same comments again.
     """
     first, *words = admin_comment.partition(f" {ADVICE} ")[0].split(" ")
     if first != LEASE:

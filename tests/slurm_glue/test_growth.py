@@ -61,7 +61,7 @@ PARSERS: dict[str, Parser] = {
     "parse_request": parse_request,
     "parse_reservations": parse_reservations,
     "parse_scheduling": parse_scheduling,
-    "parse_stamp": parse_stamp,
+    "parse_stamp": parse_stamp.__wrapped__,
     "parse_tasks": parse_tasks,
     "parse_time": parse_time,
     "parse_tres": parse_tres,

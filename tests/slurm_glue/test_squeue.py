@@ -5,6 +5,7 @@ from roost_slurm.squeue import (
     FIELDS,
     SEPARATOR,
     QueuedJob,
+    QueueReader,
     SlurmJobState,
     parse_limit,
     parse_queue,
@@ -170,3 +171,22 @@ def test_tasks_limits_and_times() -> None:
     assert parse_time("1970-01-02T00:00:00") == 86400.0
     with pytest.raises(ValueError, match="no time limit"):
         parse_limit("soon")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_reader_of_dumps_reads_each_as_if_it_were_the_first(release: str) -> None:
+    text = read(release, "squeue.txt")
+    first, *others = text.split("\n")
+    reader = QueueReader()
+    for dump in (text, text, "\n".join(others), "forged\n" + text, "", first.replace("PD", "R")):
+        assert reader.read(dump) == parse_queue(dump)
+
+
+def test_a_line_that_stays_is_read_once() -> None:
+    text = read("24.11", "squeue.txt")
+    reader = QueueReader()
+    before, after = reader.read(text), reader.read(text)
+    singles = [number for number, job in enumerate(before.jobs) if len(job.task_ids) < 2]
+    assert all(after.jobs[number] is before.jobs[number] for number in singles)
+    reader.read("")
+    assert not reader._known

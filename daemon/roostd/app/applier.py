@@ -156,7 +156,7 @@ class Applier:
         async with self._gate:
             waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
             for job_id in waiting:
-                if job_id in self._pinned.keys() - self._undecided:
+                if job_id in self._pinned and job_id not in self._undecided:
                     self._enqueue(job_id, partial(self._unpin, job_id))
             self._undecided.clear()
             job_ids = [job_id for job_id in waiting if job_id not in self._pinned]
@@ -225,7 +225,7 @@ class Applier:
 
     def _is_waiting(self, job_id: JobId) -> bool:
         """Whether Slurm has not been asked to start the job since the last poll."""
-        if job_id in self._queues or job_id in self._released | self._ended_leases:
+        if job_id in self._queues or job_id in self._released or job_id in self._ended_leases:
             return False
         try:
             record = self._state.engine.record(job_id)

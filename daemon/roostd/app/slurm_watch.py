@@ -36,6 +36,7 @@ _log = structlog.get_logger(__name__)
 _POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
+_LOOKING_FRAC = 0.15  # of the time: crowds are looked at less often
 _RETRY_S = 2.0  # while Slurm does not answer
 SPOOL_FILE = "events"
 _TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
@@ -89,6 +90,7 @@ class SlurmWatch:
         self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
         self._wake = asyncio.Event()
         self._nodes_due_s = self._nodes_read_s = 0.0
+        self._not_before_s = 0.0  # of the next look
         self._site = SiteView()
         self._quotas: Mapping[str, float] = {}
         self._handed_over: dict[JobId, str] = {}
@@ -197,7 +199,7 @@ class SlurmWatch:
         """Wait for the next scheduled poll; all polls that are overdue become one."""
         while True:
             now_s = time.monotonic()
-            due_s = min([*self._polls_due_s[:1], self._nodes_due_s])
+            due_s = max(min([*self._polls_due_s[:1], self._nodes_due_s]), self._not_before_s)
             if due_s <= now_s:
                 break
             with contextlib.suppress(TimeoutError):
@@ -245,7 +247,10 @@ class SlurmWatch:
         at_s, before = self._state.clock.now_s(), self._view
         if is_first:
             self._find_pins()
+        began_s = time.thread_time()
         self._read(self._reader, at_s)
+        cost_s = time.thread_time() - began_s
+        self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         quotas = self._site.rules.free(self._snapshot.jobs)
         if quotas != self._quotas:
@@ -299,18 +304,19 @@ class SlurmWatch:
     def _sort_leases(self) -> None:
         """Separate the leases to renew from those of jobs that Roost will not place."""
         leased, needless = list[JobId](), list[JobId]()
+        before = self._needless.union(self._leased)
         for job in self._snapshot.jobs:
             if not job.is_pending or parse_stamp(job.admin_comment) is None:
                 continue
             for job_id in map(JobId, job.job_ids):
                 if job_id not in self._view.unmanaged and self._is_enforced(job.partition):
                     leased.append(job_id)
-                elif self._is_needless(job, job_id):
+                elif self._is_needless(job, job_id, before):
                     needless.append(job_id)
         self._leased, self._needless = tuple(leased), frozenset(needless)
         self._release(needless)
 
-    def _is_needless(self, job: QueuedJob, job_id: JobId) -> bool:
+    def _is_needless(self, job: QueuedJob, job_id: JobId, before: frozenset[JobId]) -> bool:
         """Whether only its lease keeps a stamped job waiting that Roost will not place.
 
         Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
@@ -318,7 +324,7 @@ class SlurmWatch:
         finds at its start in a partition that it does not enforce is left as it is, unless it is
         pinned: it would wait for just these GPUs.
         """
-        if job.restart_count and job_id not in {*self._leased, *self._needless}:
+        if job.restart_count and job_id not in before:
             return False
         if self._is_enforced(job.partition):
             return job.number in self._snapshot.details
@@ -333,6 +339,14 @@ class SlurmWatch:
             owner = Owner(job.user_id, job.partition)
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
         self._state.owners = owners
+        self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
+        """Drop the decisions of earlier engines for jobs that have left Slurm and the engine."""
+        decisions = self._state.earlier_decisions
+        gone = [one for one in decisions if one not in self._state.owners]
+        for job_id in gone:
+            del decisions[job_id]
 
     def _update_unmanaged(self, reader: JobReader, before: QueueView) -> None:
         """Store why Roost does not place a job, also while the job runs and after its end."""

@@ -26,7 +26,7 @@ from roost_slurm.scontrol import (
     parse_racks,
 )
 from roost_slurm.shadow_question import FirstStart, parse_answer
-from roost_slurm.squeue import QueuedJob, SlurmJobState, parse_queue
+from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
 from roost_slurm.stamp import advice, parse_stamp
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
@@ -54,6 +54,8 @@ from roostd.slurm.rules_reader import RulesReader
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
+_READING_FRAC = 0.1  # of the time: crowds are looked at less often
+_LONG_DUMP = 100_000  # letters, of about 300 jobs
 _EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
@@ -233,7 +235,7 @@ class SlurmCli:
         bin_dir: folder of the commands.
         conf: slurm.conf; None: the commands' default.
         timeout_s: after which a command is killed.
-        queue_interval_s: the least time between two dumps of the queue.
+        queue_interval_s: the least time between two dumps of the queue; longer with crowds.
         concurrent_count: the most commands that run at the same time.
         lease_s: returns the length of leases in effect: a later begin time is a user's own.
         rules_interval_s: returns the least time between two readings of the site's rules.
@@ -255,6 +257,7 @@ class SlurmCli:
         self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
         self._run = self._runner.run
         self._queue_interval_s, self._wall_clock = queue_interval_s, wall_clock
+        self._reader, self._dump_cost_s = QueueReader(), 0.0
         self._dump_lock = asyncio.Lock()
         self._next_dump: asyncio.Task[QueueSnapshot] | None = None
         self._last_dump_s = -queue_interval_s
@@ -332,13 +335,14 @@ class SlurmCli:
 
     async def _dump(self) -> QueueSnapshot:
         async with self._dump_lock:
-            due_s = self._last_dump_s + self._queue_interval_s
+            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC)
+            due_s = self._last_dump_s + least_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             self._next_dump = None  # later callers may know of changes that this dump misses
             self._last_dump_s, at_epoch_s = time.monotonic(), self._wall_clock()
             argv = commands.queue()
             text = await self._run(argv)
-            dump = parse_queue(text)
+            dump, self._dump_cost_s = await self._read_dump(text)
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
             self._dumped = dump.jobs
@@ -351,6 +355,16 @@ class SlurmCli:
                 details={number: detail for number, (_, detail) in self._details.known.items()},
                 malformed_count=dump.malformed_count,
             )
+
+    async def _read_dump(self, text: str) -> tuple[QueueDump, float]:
+        """Return a dump and the CPU time that reading it took; a long one stalls no other task."""
+
+        def read() -> tuple[QueueDump, float]:
+            began_s = time.thread_time()
+            dump = self._reader.read(text)
+            return dump, time.thread_time() - began_s
+
+        return await asyncio.to_thread(read) if len(text) > _LONG_DUMP else read()
 
     async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """See SlurmPort."""

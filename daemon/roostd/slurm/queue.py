@@ -180,11 +180,8 @@ class DetailCache:
             return []
         self._limits_read_s = now_s
         limited = {n for n, (_, detail) in self.known.items() if detail.task_limit is not None}
-        return [
-            job.number
-            for job in jobs
-            if job.is_pending and job.number in limited.difference(missing)
-        ]
+        aged = limited.difference(missing)
+        return [job.number for job in jobs if job.is_pending and job.number in aged]
 
 
 def begins_of(jobs: Iterable[QueuedJob]) -> dict[JobId, int]:

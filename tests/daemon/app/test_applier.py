@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -694,3 +695,21 @@ async def test_a_job_found_eligible_is_pinned_without_a_new_begin() -> None:
     (argv,) = site.slurm.argvs
     assert "ReqNodeList=n1" in argv
     assert not [word for word in argv if word.startswith("StartTime")]
+
+
+async def cpu_of_a_renewal_s(job_count: int) -> float:
+    """CPU time of a renewal of all leases after half of the jobs were released."""
+    site = Site()
+    job_ids = [JobId(str(number)) for number in range(1, job_count + 1)]
+    site.applier._released.update(job_ids[::2])
+    took_s = []
+    for _ in range(5):
+        began_s = time.thread_time()
+        for job_id in job_ids:
+            site.applier._is_waiting(job_id)
+        took_s.append(time.thread_time() - began_s)
+    return min(took_s)
+
+
+async def test_a_renewal_costs_no_more_than_the_number_of_released_jobs() -> None:
+    assert await cpu_of_a_renewal_s(8_000) < 8 * 3 * await cpu_of_a_renewal_s(1_000)

@@ -1,6 +1,7 @@
 """Looks at Slurm: events for the engine, leases to renew or to end, and what people may ask."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 
+from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobChanged, JobQueued, NodeSeen, QuotasSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm import spool
 from roost_slurm.partitions import Partition
@@ -26,6 +30,9 @@ from roostd.slurm.port import SlurmNode
 from roostd.slurm.rules import SiteRules
 from roostd.state import Owner
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
+
+PLACEMENT = Placement((NodeName("n1"),), (0, 1), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
+DECIDED = Place(job_id=JobId("1"), placement=PLACEMENT, decision=Lazy.of(None))  # type: ignore[arg-type]
 
 
 class Site:
@@ -387,3 +394,50 @@ async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, ste
     assert changed.job == replace(queued.job, eligible_s=7_300.0 - step_s)
     assert await site.look() == []
     assert site.state.engine.record(job_id).spec == changed.job
+
+
+async def cpu_of_a_look_s(folder: Path, job_count: int) -> float:
+    """CPU time of sorting the leases of requeued jobs."""
+    site = Site(folder)
+    for _ in range(job_count):
+        site.slurm.submit(gpus_per_node=16)
+    await site.look()
+    snapshot = site.watch._snapshot
+    jobs = tuple(replace(job, restart_count=1) for job in snapshot.jobs)
+    site.watch._snapshot = replace(snapshot, jobs=jobs)
+    took_s = []
+    for _ in range(5):
+        began_s = time.thread_time()
+        site.watch._sort_leases()
+        took_s.append(time.thread_time() - began_s)
+    return min(took_s)
+
+
+async def test_sorting_leases_costs_no_more_than_the_number_of_requeued_jobs(
+    tmp_path: Path,
+) -> None:
+    few_s = await cpu_of_a_look_s(tmp_path, 100)
+    assert await cpu_of_a_look_s(tmp_path, 800) < 8 * 3 * few_s
+
+
+async def test_decisions_of_earlier_engines_are_forgotten_with_their_jobs(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.state.earlier_decisions = {job_id: DECIDED, JobId("77"): DECIDED}
+    await site.look()
+    assert site.state.earlier_decisions == {job_id: DECIDED}
+
+
+async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    await site.look()
+    monkeypatch.setattr(site.watch, "_read", lambda reader, at_s: _work(0.05))
+    await site.look()
+    site.watch.poll()
+    began_s = time.monotonic()
+    await site.watch._until_due()
+    assert time.monotonic() - began_s > 0.25  # 15 % of the time at most, less what was spent
+
+
+def _work(seconds: float) -> None:
+    began_s = time.thread_time()
+    while time.thread_time() - began_s < seconds:
+        pass
