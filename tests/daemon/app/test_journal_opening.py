@@ -1,5 +1,7 @@
 """The journal at the start: sound, damaged, of a later version, or not to be had at all."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from tests.daemon.app.parts import HEAD
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Tick
+from roost_formats.journal.codec import seal
 from roost_formats.journal.journal import FILE_NAME, Journal, Limits, Step
 from roostd.app.journal_opening import JournalOpener, OpenedJournal
 
@@ -54,8 +57,10 @@ def test_a_damaged_journal_is_put_aside_and_a_new_one_begun(tmp_path: Path) -> N
 
 def test_a_journal_of_a_later_version_is_logged_as_such(tmp_path: Path) -> None:
     write(tmp_path, 77.0)
-    file = tmp_path / FILE_NAME
-    file.write_bytes(file.read_bytes().replace(b'"Tick"', b'"Tock"'))
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as database, database:
+        (event,) = database.execute("SELECT event FROM entry").fetchone()
+        later = seal(event[8:].replace(b'"Tick"', b'"Tock"'))
+        database.execute("UPDATE entry SET event = ?", (later,))
 
     with structlog.testing.capture_logs() as logs:
         opener(tmp_path).open().close()
