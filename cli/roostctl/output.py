@@ -7,11 +7,12 @@ as they need be, a terminal too narrow for a table gets one block a row instead.
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +21,7 @@ from roostctl.quantities import safe_text
 _PIPE_WIDTH = 4096
 _PROSE_MIN_WIDTH = 16
 _GAP = 2
+_MANY_ROWS = 100
 _PADDING = (0, _GAP, 0, 0)
 
 Cell = str | Text
@@ -33,10 +35,53 @@ def new_console() -> Console:
     return console
 
 
-def listing(console: Console, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Table:
+class _LongTable:
+    """The table that `listing` makes, for many rows: rich's own takes 1.5 ms a row."""
+
+    def __init__(self, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+        self._rows = [[Text(head, "bold") for head in heads], *rows]
+        columns = list(zip(*self._rows, strict=True))[:-1]
+        self._widths = [max(cell_len(_plain(cell)) for cell in column) for column in columns]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        left_width = sum(self._widths) + _GAP * len(self._widths)
+        for row in self._rows:
+            for cell, width in zip(row, self._widths, strict=False):
+                yield from _segments(console, cell)
+                yield Segment(" " * (width - cell_len(_plain(cell)) + _GAP))
+            for number, line in enumerate(self._lines(console, row[-1], left_width)):
+                yield Segment(" " * left_width if number else "")
+                yield from _segments(console, line)
+                yield Segment.line()
+
+    @staticmethod
+    def _lines(console: Console, cell: Cell, left_width: int) -> Iterable[Cell]:
+        width = max(console.width - left_width, 1)
+        plain = _plain(cell)
+        if cell_len(plain) <= width and "\n" not in plain:
+            return [cell]
+        text = Text(cell) if isinstance(cell, str) else cell
+        return text.wrap(console, width, overflow="fold")
+
+
+def _plain(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell.plain
+
+
+def _segments(console: Console, cell: Cell) -> Iterable[Segment]:
+    if isinstance(cell, str):
+        return [Segment(cell)]
+    return Segment.apply_style(cell.render(console), console.get_style(cell.style))
+
+
+def listing(
+    console: Console, heads: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> Table | _LongTable:
     """Build a table whose last column may wrap; where it cannot fit, a block of lines per row."""
     if _narrowest(heads, rows) > console.width:
         return _blocks(heads, rows)
+    if len(rows) >= _MANY_ROWS:
+        return _LongTable(heads, rows)
     table = Table(box=None, pad_edge=False, padding=_PADDING, header_style="bold")
     for head in heads[:-1]:
         table.add_column(head, no_wrap=True)

@@ -9,6 +9,7 @@ import sys
 import grpc
 import pytest
 from rich.console import Console, RenderableType
+from rich.text import Text
 from tests.cli.conftest import Run
 
 from roost_proto.v1 import operator_pb2 as pb
@@ -155,3 +156,33 @@ def test_wide_characters_count_as_two_columns() -> None:
 def test_json_refuses_a_number_that_json_lacks() -> None:
     with pytest.raises(ValueError, match="JSON"):
         print_document({"value": float("nan")})
+
+
+@pytest.mark.parametrize("width", [60, 30])
+def test_a_long_table_looks_like_a_short_one(width: int) -> None:
+    heads, console = ("JOB", "STATE", "REASON"), Console(width=width)
+    rows = [
+        (str(number), Text("waiting", "yellow"), ("no GPUs are free " * number).strip() or "東京")
+        for number in range(9)
+    ]
+    short = printed(listing(console, heads, rows), width)
+    long = printed(listing(console, heads, rows * 20), width)
+
+    assert long[: len(short)] == short
+    assert len(long) == 20 * (len(short) - 1) + 1
+
+
+def test_a_long_table_has_the_styles_of_a_short_one() -> None:
+    rows = [("1", Text("waiting", "yellow"), "no")] * 120
+    file = io.StringIO()
+    console = Console(
+        file=file,
+        force_terminal=True,
+        width=60,
+        color_system="standard",
+        _environ={"TERM": "xterm"},
+    )
+    console.print(listing(console, ("JOB", "STATE", "REASON"), rows))
+    shown = file.getvalue()
+    assert shown.count("\x1b[33mwaiting\x1b[0m") == 120
+    assert "\x1b[1mSTATE\x1b[0m" in shown
