@@ -439,7 +439,7 @@ class Engine:
         next_s = table.alarms[0][0] if table.alarms else inf
         next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
         next_s = min(next_s, self._released.next_s)
-        if table.running and table.queue.has_blocked():
+        if table.running and self._preemption.is_wanted:
             next_s = min(next_s, self._preempt.review_s(at_s))
         if next_s < self._announced_s:
             self._announced_s = next_s

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
-from roost_engine.placement.tightest_shapes import TightestShapes
+from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
@@ -205,6 +205,8 @@ def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePol
             return ShapeByShape(any_gpus)
         case PlacementKind.STRICT:
             return TightestShapes(any_gpus)
+        case PlacementKind.TIGHT_GANGS:
+            return TightGangs(any_gpus)
         case _:
             assert_never(kind)
 

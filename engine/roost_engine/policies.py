@@ -326,6 +326,19 @@ class PreemptPolicy(Protocol):
 
 
 @runtime_checkable
+class ServesDeferred(PreemptPolicy, Protocol):
+    """A policy that may also stop jobs for a job that the gate lets wait for a closer place.
+
+    Such a job has an offer and declined it. It gets GPUs of running jobs only on the closest tier
+    that it could have, in its tightest shape.
+    """
+
+    @property
+    def serves_deferred(self) -> bool:
+        """Whether it does; other policies serve only jobs without any offer."""
+
+
+@runtime_checkable
 class JudgingPreemption(PreemptPolicy, Protocol):
     """A policy that judges whole plans, and may count the stops that it approves."""
 

@@ -43,6 +43,7 @@ from roost_engine.policies import (
     QueueView,
     RefreshedOrder,
     RunEnded,
+    ServesDeferred,
     SortKey,
     WaitEnded,
     submission_key,
@@ -257,6 +258,10 @@ class PreemptionSlot(_Slot):
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
         self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
         self.renews_leases = self.ask(lambda: bool(policy.renews_leases), lambda: False)
+        # Policies that never heard of it are not asked: each question counts.
+        self.serves_deferred = hasattr(type(policy), "serves_deferred") and self.ask(
+            lambda: bool(cast(ServesDeferred, policy).serves_deferred), lambda: False
+        )
 
     @property
     def migrates(self) -> bool:

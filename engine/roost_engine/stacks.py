@@ -26,6 +26,7 @@ class PlacementKind(StrEnum):
 
     CONSOLIDATION = "consolidation"  # of the tightest shape that has capacity now
     STRICT = "strict"  # of the tightest shape only
+    TIGHT_GANGS = "tight-gangs"  # the first; but for several nodes of the tightest shape only
 
 
 class GateKind(StrEnum):
@@ -42,6 +43,7 @@ class PreemptionKind(StrEnum):
     NONE = "none"  # no job
     NETWORK = "network"  # the jobs served best by the network, within a budget
     LAS_MOVES = "las-moves"  # the jobs with most attained GPU-seconds; jobs also migrate
+    LAS_CLOSER_MOVES = "las-closer-moves"  # the same, also for a job that waits for a closer place
     LEASES = "leases"  # every job whose lease has ended; it competes again
 
 
@@ -83,9 +85,10 @@ _ALL = (
     Stack(
         name="roost",
         order=OrderKind.LAS,
+        placement=PlacementKind.TIGHT_GANGS,
         gate=GateKind.DELAY,
         patience_s=inf,
-        preemption=PreemptionKind.LAS_MOVES,
+        preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),
     Stack(
         name="roost-makespan",

@@ -53,6 +53,8 @@ POLICIES = (
     "roost",
     "roost-makespan",
     "roost-no-preemption",
+    "roost-2026-11",
+    "roost-no-preemption-2026-11",
     "fifo",
     "slurm",
     "slurm-22.05",

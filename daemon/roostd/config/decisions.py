@@ -200,8 +200,9 @@ class PreemptionSection(Section):
             case PreemptionKind.NETWORK:
                 numbers = self.model_dump(exclude={"kind", "lease_s", "qos"})
                 return NetworkPreemptionConfig(partitions=named, lease_s=lease_s, **numbers)
-            case PreemptionKind.LAS_MOVES:
-                return LasMovesConfig(partitions=named, lease_s=lease_s)
+            case PreemptionKind.LAS_MOVES | PreemptionKind.LAS_CLOSER_MOVES:
+                is_closer = kind is PreemptionKind.LAS_CLOSER_MOVES
+                return LasMovesConfig(partitions=named, lease_s=lease_s, serves_deferred=is_closer)
             case PreemptionKind.LEASES:
                 return LeasesConfig(partitions=named, lease_s=lease_s)
             case _:
@@ -212,7 +213,7 @@ class PreemptionSection(Section):
         if self.lease_s is not None:
             return self.lease_s
         match kind:
-            case PreemptionKind.LAS_MOVES:
+            case PreemptionKind.LAS_MOVES | PreemptionKind.LAS_CLOSER_MOVES:
                 return LasMovesConfig().lease_s
             case PreemptionKind.LEASES:
                 return LeasesConfig().lease_s

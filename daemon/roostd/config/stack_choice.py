@@ -23,6 +23,7 @@ from roostd.config.values import NEVER
 
 _T = TypeVar("_T")
 
+_FREQUENT = (PreemptionKind.LAS_MOVES, PreemptionKind.LAS_CLOSER_MOVES, PreemptionKind.LEASES)
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -135,7 +136,7 @@ class StackChoice:
                     ("partitions", name, "preemption"),
                     f"stack {self.named.name} stops no job; remove this, or set preemption.kind",
                 )
-        if kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES):
+        if kind in _FREQUENT:
             for name in _NETWORK_ONLY:
                 default = PreemptionSection.model_fields[name].default
                 if getattr(self.preemption, name) != default:
@@ -147,7 +148,7 @@ class StackChoice:
     def notes(self) -> Iterator[str]:
         """Yield what an operator should know of a stack that a figure made attractive."""
         kind = self.in_effect.preemption
-        is_chosen = kind in (PreemptionKind.LAS_MOVES, PreemptionKind.LEASES)
+        is_chosen = kind in _FREQUENT
         if is_chosen and not self.partitions:
             yield (
                 f"stack {self.named.name} stops running jobs ({kind}), and no partition allows it:"

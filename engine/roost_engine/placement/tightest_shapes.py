@@ -1,4 +1,4 @@
-"""The placement rule `strict`: a job waits for its tightest shape."""
+"""The placement rules `strict` and `tight-gangs`: jobs wait for their tightest shape."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +29,37 @@ class TightestShapes:
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
         any_gpus = self.any_gpus and may_have_any_gpus(job)
-        return first_candidates(cluster, _narrowed(cluster, job), reserved, any_gpus)
+        return first_candidates(cluster, narrowed(cluster, job), reserved, any_gpus)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, _narrowed(cluster, job), nodes, same_gpus=same_gpus)
+        return hints_in(cluster, narrowed(cluster, job), nodes, same_gpus=same_gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class TightGangs:
+    """Proposes the first shape with capacity, but to a job for several nodes the tightest only.
+
+    A job that fits on a node takes what is free, and the gate decides whether it waits for one
+    node. A job that no node could hold has nothing to gain from more nodes than it needs: it
+    crosses the network in any case, and on nodes that it shares it slows its neighbours.
+
+    Attributes:
+        any_gpus: see policies.ShapeByShape.
+    """
+
+    any_gpus: bool = False
+
+    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
+        """See CandidatePolicy."""
+        any_gpus = self.any_gpus and may_have_any_gpus(job)
+        return first_candidates(cluster, _narrowed_gang(cluster, job), reserved, any_gpus)
+
+    def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
+        """See CandidatePolicy."""
+        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
+        return hints_in(cluster, _narrowed_gang(cluster, job), nodes, same_gpus=same_gpus)
 
 
 def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
@@ -49,6 +74,13 @@ def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
     return tuple(able) or job.shapes
 
 
-def _narrowed(cluster: Cluster, job: JobSpec) -> JobSpec:
+def _narrowed_gang(cluster: Cluster, job: JobSpec) -> JobSpec:
+    if min(shape.node_count for shape in job.shapes) == 1:
+        return job
+    return narrowed(cluster, job)
+
+
+def narrowed(cluster: Cluster, job: JobSpec) -> JobSpec:
+    """Return the job with no shapes but those that TightestShapes proposes."""
     shapes = tightest(cluster, job)
     return job if shapes == job.shapes else replace(job, shapes=shapes)

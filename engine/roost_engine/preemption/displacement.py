@@ -1,10 +1,16 @@
 """Search for the fewest running jobs that must stop so that a waiting job fits."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.cluster.node_sets import NO_NODES
+from roost_engine.cluster.tiers import closest_tier
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, JobSpec, NodeShare
 from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.tightest_shapes import narrowed
+from roost_engine.policies import CandidatePolicy
 
 Propose = Callable[[], Candidates]
 
@@ -50,6 +56,23 @@ def find_capacity(
             else:
                 too_few = count
     return best
+
+
+def closest_candidates(
+    candidates: CandidatePolicy, cluster: Cluster, job: JobSpec, at_s: float
+) -> Candidates:
+    """Return a job's candidates of its tightest shape, if one is on the closest possible tier.
+
+    Args:
+        candidates: proposes them.
+        cluster: the nodes.
+        job: the job.
+        at_s: engine time.
+    """
+    found = candidates.propose(cluster, narrowed(cluster, job), NO_NODES, at_s)
+    if not found or found.tier <= closest_tier(cluster, job):
+        return found
+    return Candidates(cluster, found.shape, (), Lazy(partial(tuple, ())))
 
 
 def holders(

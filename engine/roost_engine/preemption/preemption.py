@@ -6,6 +6,7 @@ when the last victim has left, the waiting job is placed.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
@@ -21,7 +22,7 @@ from roost_engine.policies import (
     JudgingPreemption,
     MovingPreemption,
 )
-from roost_engine.preemption.displacement import find_capacity, holders, vacated
+from roost_engine.preemption.displacement import closest_candidates, find_capacity, holders, vacated
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import PreemptionSlot
@@ -50,7 +51,8 @@ class Preemption:
         )
         # The waiting jobs that did not fit even if these victims stopped, and the number of times
         # that nodes had gained capacity when that was found (Cluster.freed_count).
-        self._last_failures: dict[JobId, tuple[JobRecord, frozenset[JobId]]] = {}
+        # By job, and whether it was the closest tier that the job did not get.
+        self._last_failures: dict[tuple[JobId, bool], tuple[JobRecord, frozenset[JobId]]] = {}
         self._failures_freed_count = 0
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
@@ -74,10 +76,16 @@ class Preemption:
             at_s: engine time.
             actions: the requests to stop jobs are added to it.
         """
-        if self._policy.renews_leases or self._table.queue.has_blocked():
+        if self._policy.renews_leases or self.is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             self._migration.consider(self._stoppable(at_s), reserved, at_s, actions)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Return whether some waiting job might displace running ones."""
+        queue = self._table.queue
+        return queue.has_blocked() or (self._policy.serves_deferred and queue.has_deferred())
 
     def _stop_for_others(self, at_s: float, actions: list[Action]) -> None:
         policy, stoppable = self._policy, self._stoppable(at_s)
@@ -91,6 +99,10 @@ class Preemption:
         for job_id in self._table.queue.blocked():
             record = self._table.jobs[job_id]
             self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
+        for job_id in self._table.queue.deferred() if policy.serves_deferred else ():
+            record = self._table.jobs[job_id]
+            victims = self._victims(record, ranked, at_s)
+            self._displace(job_id, record, victims, at_s, actions, is_deferred=True)
 
     def _stoppable(self, at_s: float) -> list[JobRecord]:
         """Return the running jobs whose lease has ended, in the order in which they started."""
@@ -120,20 +132,22 @@ class Preemption:
         victims: Sequence[JobRecord],
         at_s: float,
         actions: list[Action],
+        is_deferred: bool = False,
     ) -> None:
-        """Plan a waiting job's placement on GPUs of victims, and ask those victims to stop."""
+        """Plan a waiting job's placement on GPUs of victims, and ask those victims to stop.
+
+        A job that declined an offer gets only the closest tier that it could have.
+        """
         job, cluster = record.spec, self._table.cluster
         assert job is not None
         if not job.binding or not victims or not self._could_suffice(job, victims):
             return
         ids = [victim.job_id for victim in victims]
-        if self._has_failed_with(ids, record):
+        if self._has_failed_with(ids, record, is_deferred):
             return
-        found = find_capacity(
-            cluster, ids, lambda: self._candidates.propose(cluster, job, NO_NODES, at_s)
-        )
+        found = find_capacity(cluster, ids, partial(self._propose, job, is_deferred, at_s))
         if found is None:
-            self._last_failures[job_id] = record, frozenset(ids)
+            self._last_failures[job_id, is_deferred] = record, frozenset(ids)
         if found is None or not found[1]:
             return
         candidates, count = found
@@ -156,10 +170,16 @@ class Preemption:
             if victim.job_id in record.awaited:
                 self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
+    def _propose(self, job: JobSpec, is_deferred: bool, at_s: float) -> Candidates:
+        cluster = self._table.cluster
+        if is_deferred:
+            return closest_candidates(self._candidates, cluster, job, at_s)
+        return self._candidates.propose(cluster, job, NO_NODES, at_s)
+
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)
 
-    def _has_failed_with(self, ids: Sequence[JobId], record: JobRecord) -> bool:
+    def _has_failed_with(self, ids: Sequence[JobId], record: JobRecord, is_deferred: bool) -> bool:
         """Return whether a job did not fit although these victims, and perhaps more, stopped.
 
         A failure counts until a node gains capacity.
@@ -167,7 +187,7 @@ class Preemption:
         if self._failures_freed_count != self._table.cluster.freed_count:
             self._failures_freed_count = self._table.cluster.freed_count
             self._last_failures.clear()
-        failure = self._last_failures.get(record.job_id)
+        failure = self._last_failures.get((record.job_id, is_deferred))
         return failure is not None and failure[0] is record and failure[1].issuperset(ids)
 
     def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import JudgingPreemption, PreemptPolicy, SortKey
+from roost_engine.policies import JudgingPreemption, PreemptPolicy, ServesDeferred, SortKey
 from roost_engine.preemption.permission import StopPermission
 from roost_engine.queue.orders import Value, attained_service
 from roost_engine.slots import name_of
@@ -37,10 +37,12 @@ class LasMovesConfig:
     Attributes:
         partitions: the partitions that allow preemption; None: every job may be stopped.
         lease_s: how long a started job is not stopped, and the time from one review to the next.
+        serves_deferred: see policies.ServesDeferred; False in journals of earlier versions.
     """
 
     partitions: tuple[str, ...] | None = None
     lease_s: float = ROUND_S
+    serves_deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +59,18 @@ class LeasesConfig:
 
 
 def las_moves(config: LasMovesConfig) -> "WithMigration":
-    """Make the rule `las-moves`: most attained GPU-seconds go first, and jobs migrate."""
+    """Make the rule `las-moves`: most attained GPU-seconds go first, and jobs migrate.
+
+    With `serves_deferred` it is the rule `las-closer-moves`.
+    """
     return WithMigration.of(
         DisplaceBy(
             attained_service,
             safe_s=config.lease_s,
             round_s=config.lease_s,
             permission=_permission(config.partitions),
-            name="las",
+            name="las-closer" if config.serves_deferred else "las",
+            serves_deferred=config.serves_deferred,
         )
     )
 
@@ -90,6 +96,7 @@ class DisplaceBy:
         next_change: review at that time too.
         permission: which jobs may be stopped; None: every job.
         name: what operators call the rule.
+        serves_deferred: see policies.ServesDeferred.
     """
 
     value: Value
@@ -98,6 +105,7 @@ class DisplaceBy:
     next_change: NextChange = never_changes
     permission: StopPermission | None = None
     name: str = "displacement"
+    serves_deferred: bool = False
     _change_s: float = field(default=inf, init=False)
     _asked: tuple[JobId, float] | None = field(default=None, init=False)
     _asked_value: SortKey = field(default=(), init=False)
@@ -160,6 +168,11 @@ class WithMigration:
     def renews_leases(self) -> bool:
         """See policies.PreemptPolicy."""
         return self.rule.renews_leases
+
+    @property
+    def serves_deferred(self) -> bool:
+        """See policies.ServesDeferred."""
+        return isinstance(self.rule, ServesDeferred) and self.rule.serves_deferred
 
     def lease_s(self, job: JobRecord) -> float:
         """See policies.PreemptPolicy."""

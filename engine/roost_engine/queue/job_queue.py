@@ -377,6 +377,19 @@ class JobQueue:
             if job_id not in group.since_s:
                 _push(turns, group, _head(group))
 
+    def has_deferred(self) -> bool:
+        """Return whether some queued job declined an offer and waits for a better one."""
+        return any(group.deferred and not group.limit for group in self._groups.values())
+
+    def deferred(self) -> Iterator[JobId]:
+        """Yield of each group the first job that declined an offer, in order."""
+        turns: list[_Turn] = []
+        for group in self._groups.values():
+            if group.deferred and not group.limit:
+                _push(turns, group, min((self._entries[one][1], one) for one in group.deferred))
+        while turns:
+            yield heappop(turns)[3]
+
     def blocked_preemptors(self, count: int) -> Sequence[JobId]:
         """Return the first job of each group without capacity for which Slurm may preempt.
 

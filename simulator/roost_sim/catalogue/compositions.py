@@ -166,7 +166,20 @@ _PREEMPTIVE_ORDERS = (
     ("gittins-2d", "gittins-moves"),
 )
 
+# The stacks as they were before docs/results/networks.md, to compare with. What they decide must
+# not change: tests/engine/test_decisions.py.
+DATED = (
+    Composition(name="roost-2026-11", order="las", gate="delay", preemption="las-moves"),
+    Composition(
+        name="roost-no-preemption-2026-11",
+        order="priority",
+        placement="strict",
+        gate="patient-delay",
+    ),
+)
+
 BASELINES = (
+    *DATED,
     *(_preemptive(name, name, rule) for name, rule in _PREEMPTIVE_ORDERS),
     *(_preemptive(f"{name}-strict", name, rule, "strict") for name, rule in _PREEMPTIVE_ORDERS),
     _preemptive("tiresias", "tiresias", "tiresias-moves", "skew"),

@@ -193,6 +193,11 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "Roost's heuristic on the tightest shape; waits for it",
         tightest_shapes,
     ),
+    "tight-gangs": _of_roostd(
+        PlacementKind.TIGHT_GANGS,
+        "as consolidation; a job that no node could hold waits for its tightest shape",
+        every_even_shape,
+    ),
     "best-fit": _scattered(
         lambda information: BestFit(),
         "consolidation of the literature: the tightest node, else fewest nodes of the tightest "

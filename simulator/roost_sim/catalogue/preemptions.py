@@ -173,4 +173,9 @@ PREEMPTIONS: Mapping[str, PreemptionPart] = {
         lambda information: LasMovesConfig(partitions=information.partitions),
         _WITH_MIGRATION["las-moves"].source,
     ),
+    "las-closer-moves": _of_roostd(
+        lambda information: LasMovesConfig(partitions=information.partitions, serves_deferred=True),
+        f"{_WITH_MIGRATION['las-moves'].source}; also for a job that the gate lets wait, on the "
+        "closest tier that it could have",
+    ),
 }
