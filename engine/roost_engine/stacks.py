@@ -34,6 +34,7 @@ class GateKind(StrEnum):
 
     OPEN = "open"  # no job waits
     DELAY = "delay"  # a job waits where the expected gain outweighs the wait
+    UPLINK_DELAY = "uplink-delay"  # the same, and before it runs across racks
     DALLY = "dally"  # as in the code of Dally's authors
 
 
@@ -86,7 +87,7 @@ _ALL = (
         name="roost",
         order=OrderKind.LAS,
         placement=PlacementKind.TIGHT_GANGS,
-        gate=GateKind.DELAY,
+        gate=GateKind.UPLINK_DELAY,
         patience_s=inf,
         preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),
@@ -101,7 +102,7 @@ _ALL = (
     Stack(
         name="roost-no-preemption",
         placement=PlacementKind.STRICT,
-        gate=GateKind.DELAY,
+        gate=GateKind.UPLINK_DELAY,
     ),
 )
 

@@ -1,5 +1,6 @@
 """The delay gate inside the engine: it learns waits, runs and pins, and replays decide alike."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -25,7 +26,8 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import shares_of
 from roost_engine.plugins import Policies, delay_policies
 from roost_engine.prediction.run_time import RunTimeState
-from roost_engine.testing.builders import EngineHarness, job, node, share
+from roost_engine.preemption.rules import LasMovesConfig, las_moves
+from roost_engine.testing.builders import EngineHarness, job, node, preempted, share
 from roost_engine.testing.fakes import ScriptedGate
 
 HIGH = "8/high"
@@ -203,3 +205,46 @@ def test_a_replay_decides_and_learns_the_same(seed: int) -> None:
     assert [repr(actions) for actions in again] == [repr(actions) for actions in day.answers]
     assert gate.state() == day.gate.state()
     assert any(isinstance(a, Wait) and a.until_s for actions in day.answers for a in actions)
+
+
+def wants_a_node(make_harness: HarnessFactory, *, serves_deferred: bool) -> EngineHarness:
+    """Fill three nodes so that a job for eight GPUs could have two halves, or wait for a node."""
+    rule = las_moves(LasMovesConfig(serves_deferred=serves_deferred))
+    policies = replace(delay_policies(DelayGate()), preemption=rule)
+    harness = make_harness([node(name, rack="r") for name in "abc"], policies=policies)
+    for name in "ab":
+        harness.start_elsewhere(f"on-{name}", share(name, *range(4)))
+    harness.run(job("1", gpus=8, required=["c"]))
+    harness.queue(eight_gpus("2"))
+    assert harness.engine.record(JobId("2")).reason.startswith("waits for GPUs on one node")
+    return harness
+
+
+def test_a_job_that_waits_for_a_node_displaces_a_job_there(make_harness: HarnessFactory) -> None:
+    harness = wants_a_node(make_harness, serves_deferred=True)
+    assert preempted(harness.advance(359.0)) == {}
+    assert preempted(harness.advance(360.0)) == {"1": "2"}
+    harness.stop("1")
+    assert harness.placement("2").nodes == ("c",)
+
+
+def test_under_other_rules_a_job_that_has_an_offer_displaces_no_job(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = wants_a_node(make_harness, serves_deferred=False)
+    assert preempted(harness.advance(7_200.0)) == {}
+
+
+def test_a_job_that_waits_displaces_no_job_for_a_place_that_is_no_closer(
+    make_harness: HarnessFactory,
+) -> None:
+    rule = las_moves(LasMovesConfig(serves_deferred=True))
+    policies = replace(delay_policies(DelayGate()), preemption=rule)
+    harness = make_harness([node(name, rack="r") for name in "abc"], policies=policies)
+    for name in "abc":  # no node could be cleared as a whole: these jobs are not Roost's
+        harness.start_elsewhere(f"on-{name}", share(name, *range(4)))
+    harness.run(job("1", gpus=4, required=["c"]))
+    harness.queue(eight_gpus("2"))
+    assert preempted(harness.advance(3_600.0)) == {}
+    harness.advance(86_400.0)
+    assert harness.placement("2").nodes == ("a", "b")

@@ -120,6 +120,11 @@ class GateSection(Section):
         description="a running job is placed again after this time, so a wait gains no more than"
         " that; null: it stays",
     )
+    uplink_frac: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.1,
+        description="kind uplink-delay: shortest wait for a rack before a job runs across racks, as"
+        " a fraction of its expected run time, half an hour at most",
+    )
     quantile_frac: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.9, description="quantile of the waits for a better tier that becomes the timer"
     )
@@ -148,9 +153,11 @@ class GateSection(Section):
                 return None
             case GateKind.DALLY:
                 return DallyConfig()
-            case GateKind.DELAY:
-                lease_s = inf if self.lease_s is None else self.lease_s
-                return DelayConfig(timers=TimerConfig(**timers), **numbers | {"lease_s": lease_s})
+            case GateKind.DELAY | GateKind.UPLINK_DELAY:
+                numbers["lease_s"] = inf if self.lease_s is None else self.lease_s
+                if kind is GateKind.DELAY:
+                    numbers["uplink_frac"] = 0.0
+                return DelayConfig(timers=TimerConfig(**timers), **numbers)
             case _:
                 assert_never(kind)
 

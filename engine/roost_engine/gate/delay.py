@@ -26,12 +26,19 @@ timer: T_M or T_R of κ, seconds (gate.timers), but at most half of the run time
 caps: a share of the time limit, and an absolute number of seconds.
 
 A job takes the offer at once if the network hardly slows it, if much of the cluster is idle, or if
-no wait is worth more than none.
+no wait is worth more than none. With `uplink_frac` above 0 a job that is offered GPUs across racks
+although a rack could hold it waits for a rack at least
+
+    uplink = min(uplink_frac · rest, half an hour)
+
+because all racks share their uplinks: tables of speeds have jobs that run alone, and the job would
+also slow its neighbours there. Figures: docs/results/networks.md.
 """
 
 from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 
 from roost_engine.cluster.tiers import closest_tier, usable_gpus
 from roost_engine.domain.model import JobId
@@ -47,6 +54,7 @@ from roost_engine.prediction.speed import SpeedEstimate
 _SHORTEST_S = 1.0  # a wait that ends sooner is not worth an alarm
 _RUN_FRAC = 0.5  # of the remaining run time on the offered GPUs: the longest timer
 _LOSS_FRAC = 0.2  # of the time lost on the offered GPUs: a wait that no timer shortens
+_UPLINK_LONGEST_S = 1_800.0  # wait for a rack because of the uplinks alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +71,8 @@ class DelayConfig:
         idle_frac: no job waits while this share of the cluster's GPUs is free.
         lease_s: a started job renews its lease, and is placed again, after this long; inf: it stays
             where it is.
+        uplink_frac: shortest wait for a rack of a job that is offered GPUs across racks, as a share
+            of its remaining run time; 0, as in journals of earlier versions: none.
     """
 
     timers: TimerConfig = field(default_factory=TimerConfig)
@@ -72,9 +82,13 @@ class DelayConfig:
     longest_s: float = 86_400.0
     idle_frac: float = 0.5
     lease_s: float = inf
+    uplink_frac: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("delay_weight", "crowding_weight", "limit_frac", "longest_s", "idle_frac"):
+        for name in (
+            *("delay_weight", "crowding_weight", "limit_frac", "longest_s", "idle_frac"),
+            "uplink_frac",
+        ):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"want {name} of 0 or more, got {getattr(self, name):g}")
         if not self.lease_s > 0:
@@ -135,23 +149,28 @@ class DelayGate:
         self.predictors.run_time.pause(offer.job, offer.at_s)
         estimate, timers = self.predictors.classified(offer.job, closest)
         pinned_s = self.timers.pins.get(str(timers))
-        if pinned_s is None and timers.sensitivity is Sensitivity.LOW:
+        is_insensitive = pinned_s is None and timers.sensitivity is Sensitivity.LOW
+        needs_uplinks = self.config.uplink_frac > 0 and offer.tier > Tier.RACK >= closest
+        if is_insensitive and not needs_uplinks:
             return Allow()
         if offer.cluster.free_count() >= self.config.idle_frac * usable_gpus(offer.cluster):
             return Allow()
         wait = self._open_wait(offer, timers, closest)
-        target, left_s = self._best_wait(offer, wait, estimate, closest)
+        target, left_s = closest, 0.0
         if pinned_s is not None:
-            target, left_s = closest, _first_s(wait) + pinned_s - offer.at_s
+            left_s = _first_s(wait) + pinned_s - offer.at_s
+        elif not is_insensitive:
+            target, left_s = self._best_wait(offer, wait, estimate, closest)
+        if pinned_s is None and needs_uplinks:
+            uplink_s = self._uplink_wait_s(offer, wait)
+            target, left_s = max((target, left_s), (Tier.RACK, uplink_s), key=itemgetter(1))
         left_s = min(left_s, _first_s(wait) + self._cap_s(offer.job) - offer.at_s)
         if left_s < _SHORTEST_S:
             return Allow()
         wait.was_deferred = True
         faster = estimate.speeds.at(target) / estimate.speeds.at(offer.tier)
-        return Defer(
-            until_s=offer.at_s + left_s,
-            reason=f"waits for GPUs {target.in_words}: about {faster:.1f} times as fast",
-        )
+        why = "off the uplinks" if is_insensitive else f"about {faster:.1f} times as fast"
+        return Defer(until_s=offer.at_s + left_s, reason=f"waits for GPUs {target.in_words}: {why}")
 
     def note(self, outcome: WaitEnded) -> None:
         """See policies.GatePolicy."""
@@ -229,6 +248,14 @@ class DelayGate:
             if left_s > best_s:
                 best, best_s = target, left_s
         return best, best_s
+
+    def _uplink_wait_s(self, offer: Offer, wait: OpenWait) -> float:
+        """How many seconds more the job waits for a rack because of the uplinks alone."""
+        since_s = wait.since_s[Tier.RACK]
+        assert since_s is not None
+        rest_s = self.predictors.run_time.remaining_s(offer.job, wait.timers, offer.at_s)
+        longest_s = min(self.config.uplink_frac * rest_s, _UPLINK_LONGEST_S)
+        return since_s + longest_s - offer.at_s
 
     def _cap_s(self, job: JobRecord) -> float:
         limit_s = job.spec.time_limit_s

@@ -67,9 +67,13 @@ _DELAY = (
 _RESERVES = "a job that has waited out the patience has a reservation, by all jobs' time limits"
 
 
-def _delay(config: DelayConfig) -> GatePart:
+UPLINK_CONFIG = DelayConfig(uplink_frac=0.1)
+_UPLINK = f"{_DELAY}; before it runs across racks a job waits for a tenth of its run at least"
+
+
+def _delay(config: DelayConfig, source: str = _DELAY) -> GatePart:
     return GatePart(
-        source=_DELAY,
+        source=source,
         build=lambda information: DelayGate(config, Predictors(information.speed_table())),
         asks_speed=True,
         numbers=config,
@@ -104,6 +108,13 @@ GATES: Mapping[str, GatePart] = {
     "patient-delay": replace(
         _delay(DelayConfig()),
         source=f"{_DELAY}; {_RESERVES}",
+        patience_s=None,
+        regime=Regime.LIMIT,
+    ),
+    "uplink-delay": _delay(UPLINK_CONFIG, _UPLINK),
+    "patient-uplink-delay": replace(
+        _delay(UPLINK_CONFIG),
+        source=f"{_UPLINK}; {_RESERVES}",
         patience_s=None,
         regime=Regime.LIMIT,
     ),
@@ -154,6 +165,8 @@ def gate_of(stack: Stack) -> str:
             return "patient" if reserves else "open"
         case GateKind.DELAY:
             return f"patient-{TUNABLE}" if reserves else TUNABLE
+        case GateKind.UPLINK_DELAY:
+            return "patient-uplink-delay" if reserves else "uplink-delay"
         case GateKind.DALLY:
             return "dally"
         case _:

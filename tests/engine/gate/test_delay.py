@@ -385,3 +385,40 @@ def waits_of(delay: DelayGate) -> list[tuple[str, int, float, bool]]:
         for pool, target, wait in delay.state().timers.waits
         if pool == "8/high"
     ]
+
+
+class TestUplinks:
+    """Jobs for which the table has no loss across racks, on racks that share their uplinks."""
+
+    SAME = Speeds(TierSpeeds(1.0, 0.9, 0.9))
+
+    def test_a_job_waits_for_a_rack_for_a_share_of_its_run(self) -> None:
+        delay = gate(self.SAME, uplink_frac=0.1)
+        runs_for(delay, 2_000.0, gpus=16)
+        waiter = record(gpus=16)
+        rest_s = delay.predictors.run_time.remaining_s(waiter, TimerClass.of(16, 0.0), 0.0)
+        assert deferred_s(delay, waiter, ACROSS, 0.0) == pytest.approx(0.1 * rest_s)
+        assert deferred_s(delay, waiter, ACROSS, 0.1 * rest_s) == 0.0
+
+    def test_never_for_longer_than_half_an_hour(self) -> None:
+        delay = gate(self.SAME, uplink_frac=1.0)
+        runs_for(delay, 500_000.0, gpus=16)
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == 1_800.0
+
+    def test_not_where_a_rack_is_offered_or_could_never_hold_the_job(self) -> None:
+        delay = gate(self.SAME, uplink_frac=0.1)
+        assert deferred_s(delay, record(gpus=16), RACK, 0.0) == 0.0
+        assert deferred_s(delay, record(gpus=32), ACROSS, 0.0) == 0.0
+
+    def test_by_default_no_job_waits_for_the_uplinks(self) -> None:
+        assert deferred_s(gate(self.SAME), record(gpus=16), ACROSS, 0.0) == 0.0
+
+    def test_a_pinned_timer_replaces_it(self) -> None:
+        delay = gate(self.SAME, uplink_frac=0.1)
+        delay.timers.pin("16/low", 7.0)
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == 7.0
+
+    def test_a_wait_that_pays_more_is_longer(self) -> None:
+        delay = gate(uplink_frac=0.001)
+        sensitive = deferred_s(gate(), record(gpus=16), ACROSS, 0.0)
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == sensitive > 60.0

@@ -3,7 +3,7 @@
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES
 from roost_engine.domain.model import JobId, Shape
-from roost_engine.placement.tightest_shapes import TightestShapes, tightest
+from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs, tightest
 from roost_engine.policies import ShapeByShape
 from roost_engine.testing.builders import job, node, nvswitch, shape, share
 
@@ -59,3 +59,25 @@ def test_a_job_of_one_shape_is_proposed_as_ever() -> None:
     one = job("1", shape(3))
     found = [len(rule.propose(cluster, one, NO_NODES, 0.0)) for rule in (RULE, ShapeByShape())]
     assert found[0] == found[1] > 0
+
+
+GANGS = TightGangs()
+
+
+def test_a_job_that_no_node_could_hold_waits_for_its_tightest_shape() -> None:
+    cluster = nodes_of_eight(4)
+    spread = job("1", shape(8, 2), shape(4, 4))
+    assert GANGS.propose(cluster, spread, NO_NODES, 0.0).shape == shape(8, 2)
+    for number in range(3):
+        cluster.hold(JobId(f"other{number}"), [share(f"n{number}", 0)])
+    assert ShapeByShape().propose(cluster, spread, NO_NODES, 0.0)
+    assert not GANGS.propose(cluster, spread, NO_NODES, 0.0)
+    assert {hint.shape for hint in GANGS.hints(cluster, spread, EVERY_NODE)} <= {shape(8, 2)}
+
+
+def test_a_job_that_fits_on_a_node_may_spread() -> None:
+    cluster = nodes_of_eight(2)
+    for number in range(2):
+        cluster.hold(JobId(f"other{number}"), [share(f"n{number}", 0, 1, 2, 3)])
+    found = GANGS.propose(cluster, job("1", shape(8), shape(4, 2)), NO_NODES, 0.0)
+    assert found.shape == shape(4, 2)

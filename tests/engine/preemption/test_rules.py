@@ -50,6 +50,10 @@ def ran(job_id: str, run_s: float, gpus: int = 1) -> JobRecord:
 
 def test_rules_have_the_names_that_operators_configure() -> None:
     assert name_of(las_moves(LasMovesConfig())) == "las-moves"
+    closer = las_moves(LasMovesConfig(serves_deferred=True))
+    assert name_of(closer) == "las-closer-moves"
+    assert closer.serves_deferred
+    assert not las_moves(LasMovesConfig()).serves_deferred
     assert name_of(leases(LeasesConfig())) == "leases"
 
 
