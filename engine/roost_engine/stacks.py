@@ -34,7 +34,7 @@ class GateKind(StrEnum):
 
     OPEN = "open"  # no job waits
     DELAY = "delay"  # a job waits where the expected gain outweighs the wait
-    UPLINK_DELAY = "uplink-delay"  # the same, and before it runs across racks
+    UPLINK_DELAY = "uplink-delay"  # the same, and a little before it runs across racks
     DALLY = "dally"  # as in the code of Dally's authors
 
 
@@ -87,7 +87,7 @@ _ALL = (
         name="roost",
         order=OrderKind.LAS,
         placement=PlacementKind.TIGHT_GANGS,
-        gate=GateKind.UPLINK_DELAY,
+        gate=GateKind.DELAY,
         patience_s=inf,
         preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),

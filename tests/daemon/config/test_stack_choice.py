@@ -63,7 +63,9 @@ def test_the_journal_gets_the_choice() -> None:
 
 def test_rules_stop_jobs_of_the_partitions_that_allow_it_only() -> None:
     allowed = config(stack="roost", partitions={"a": {"preemption": True}, "b": {}})
-    assert allowed.choice.plugins((), Knowledge()).preemption == LasMovesConfig(partitions=("a",))
+    assert allowed.choice.plugins((), Knowledge()).preemption == LasMovesConfig(
+        partitions=("a",), serves_deferred=True
+    )
     assert config(stack="roost").choice.plugins((), Knowledge()).preemption is None
 
 
@@ -85,7 +87,7 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
     assert shown["order.kind"] == ("las", "stack roost")
     assert shown["policy.model"] == ("none", "stack roost")
     assert shown["engine.patience_s"] == ("never", "stack roost")
-    assert shown["preemption.lease_s"] == ("360.0", "preemption.kind las-moves")
+    assert shown["preemption.lease_s"] == ("360.0", "preemption.kind las-closer-moves")
     assert shown["gate.lease_s"] == ("null", "default")
 
 
@@ -105,8 +107,8 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
         ),
         (
             "stack: roost\npreemption:\n  budget_per_hour: 4\n",
-            "roostd.yaml:3: preemption.budget_per_hour: kind las-moves does not have it; remove it,"
-            " or set preemption.kind: network",
+            "roostd.yaml:3: preemption.budget_per_hour: kind las-closer-moves does not have it;"
+            " remove it, or set preemption.kind: network",
         ),
         (
             "stack: roost-no-preemption\npartitions:\n  a:\n    preemption: true\n",

@@ -129,7 +129,9 @@ def test_a_gate_touches_the_files_of_the_recipe_and_no_others() -> None:
 def test_one_page_lists_the_kinds() -> None:
     page = (ROOT / "docs" / "delay.md").read_text(encoding="utf-8")
     table = page.partition("### Kinds of gates\n")[2].partition("\n#")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [kind.value for kind in GateKind]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [
+        kind.value for kind in GateKind
+    ]
     for path in ("deploy/roostd.yaml", "docs/configuration.md", "docs/roostctl.md"):
         text = (ROOT / path).read_text(encoding="utf-8")
         (line,) = re.findall(r"^.*(?:which gate|\[`gate\.kind`\]).*$", text, re.MULTILINE)
