@@ -119,7 +119,7 @@ async def test_a_stack_named_in_the_configuration_stops_jobs_by_its_own_rule(
             "order": "las",
             "gate": "delay",
             "score": "heuristic",
-            "preemption": "las-moves",
+            "preemption": "las-closer-moves",
         }
         (newcomer,) = slurm.submit(gpus=4)
         await daemon.until_running(newcomer)
