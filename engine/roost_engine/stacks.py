@@ -87,7 +87,7 @@ _ALL = (
         name="roost",
         order=OrderKind.LAS,
         placement=PlacementKind.TIGHT_GANGS,
-        gate=GateKind.DELAY,
+        gate=GateKind.UPLINK_DELAY,
         patience_s=inf,
         preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),

@@ -31,8 +31,8 @@ although a rack could hold it waits for a rack at least
 
     uplink = min(uplink_frac · rest, half an hour)
 
-because all racks share their uplinks: tables of speeds have jobs that run alone, and the job would
-also slow its neighbours there. Figures: docs/results/networks.md.
+while other jobs wait too, because all racks share their uplinks: tables of speeds have jobs that
+run alone, and the job would also slow its neighbours there. Figures: docs/results/networks.md.
 """
 
 from copy import deepcopy
@@ -150,7 +150,7 @@ class DelayGate:
         estimate, timers = self.predictors.classified(offer.job, closest)
         pinned_s = self.timers.pins.get(str(timers))
         is_insensitive = pinned_s is None and timers.sensitivity is Sensitivity.LOW
-        needs_uplinks = self.config.uplink_frac > 0 and offer.tier > Tier.RACK >= closest
+        needs_uplinks = self._should_spare_uplinks(offer, closest)
         if is_insensitive and not needs_uplinks:
             return Allow()
         if offer.cluster.free_count() >= self.config.idle_frac * usable_gpus(offer.cluster):
@@ -248,6 +248,11 @@ class DelayGate:
             if left_s > best_s:
                 best, best_s = target, left_s
         return best, best_s
+
+    def _should_spare_uplinks(self, offer: Offer, closest: Tier) -> bool:
+        """Whether a job that a rack could hold is offered GPUs across racks while others wait."""
+        is_across = offer.tier > Tier.RACK >= closest
+        return is_across and self.config.uplink_frac > 0 and offer.waiting_count > 1
 
     def _uplink_wait_s(self, offer: Offer, wait: OpenWait) -> float:
         """How many seconds more the job waits for a rack because of the uplinks alone."""

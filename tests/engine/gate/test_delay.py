@@ -397,28 +397,33 @@ class TestUplinks:
         runs_for(delay, 2_000.0, gpus=16)
         waiter = record(gpus=16)
         rest_s = delay.predictors.run_time.remaining_s(waiter, TimerClass.of(16, 0.0), 0.0)
-        assert deferred_s(delay, waiter, ACROSS, 0.0) == pytest.approx(0.1 * rest_s)
-        assert deferred_s(delay, waiter, ACROSS, 0.1 * rest_s) == 0.0
+        assert deferred_s(delay, waiter, ACROSS, 0.0, waiting_count=2) == pytest.approx(
+            0.1 * rest_s
+        )
+        assert deferred_s(delay, waiter, ACROSS, 0.1 * rest_s, waiting_count=2) == 0.0
 
     def test_never_for_longer_than_half_an_hour(self) -> None:
         delay = gate(self.SAME, uplink_frac=1.0)
         runs_for(delay, 500_000.0, gpus=16)
-        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == 1_800.0
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0, waiting_count=2) == 1_800.0
 
     def test_not_where_a_rack_is_offered_or_could_never_hold_the_job(self) -> None:
         delay = gate(self.SAME, uplink_frac=0.1)
-        assert deferred_s(delay, record(gpus=16), RACK, 0.0) == 0.0
-        assert deferred_s(delay, record(gpus=32), ACROSS, 0.0) == 0.0
+        assert deferred_s(delay, record(gpus=16), RACK, 0.0, waiting_count=2) == 0.0
+        assert deferred_s(delay, record(gpus=32), ACROSS, 0.0, waiting_count=2) == 0.0
 
     def test_by_default_no_job_waits_for_the_uplinks(self) -> None:
-        assert deferred_s(gate(self.SAME), record(gpus=16), ACROSS, 0.0) == 0.0
+        assert deferred_s(gate(self.SAME), record(gpus=16), ACROSS, 0.0, waiting_count=2) == 0.0
 
     def test_a_pinned_timer_replaces_it(self) -> None:
         delay = gate(self.SAME, uplink_frac=0.1)
         delay.timers.pin("16/low", 7.0)
-        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == 7.0
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0, waiting_count=2) == 7.0
 
     def test_a_wait_that_pays_more_is_longer(self) -> None:
         delay = gate(uplink_frac=0.001)
-        sensitive = deferred_s(gate(), record(gpus=16), ACROSS, 0.0)
-        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0) == sensitive > 60.0
+        sensitive = deferred_s(gate(), record(gpus=16), ACROSS, 0.0, waiting_count=2)
+        assert deferred_s(delay, record(gpus=16), ACROSS, 0.0, waiting_count=2) == sensitive > 60.0
+
+    def test_not_while_no_other_job_waits(self) -> None:
+        assert deferred_s(gate(self.SAME, uplink_frac=0.1), record(gpus=16), ACROSS, 0.0) == 0.0
