@@ -32,14 +32,23 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
-from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig, las_moves, leases
+from roost_engine.preemption.rules import (
+    LasMovesConfig,
+    LearnedMovesConfig,
+    LeasesConfig,
+    las_moves,
+    learned_moves,
+    leases,
+)
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind, PlacementKind
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
-PreemptionNumbers: TypeAlias = NetworkPreemptionConfig | LasMovesConfig | LeasesConfig | None
+PreemptionNumbers: TypeAlias = (
+    NetworkPreemptionConfig | LasMovesConfig | LearnedMovesConfig | LeasesConfig | None
+)
 
 HEURISTICS: Mapping[str, str] = MappingProxyType(
     {
@@ -122,9 +131,9 @@ class Plugins:
     def reads_predictors(self) -> bool:
         """Whether a policy asks what is expected of jobs."""
         return (
-            self.order in (OrderKind.S_RANK, OrderKind.LEARNED)
+            self.order in (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
             or isinstance(self.gate, DelayConfig)
-            or isinstance(self.preemption, NetworkPreemptionConfig)
+            or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
         )
 
     def policies(self, score: ScorePolicy, table: SpeedTable | None = None) -> Policies:
@@ -192,6 +201,9 @@ def make_order(
         case OrderKind.S_RANK:
             speed = None if predictors is None else predictors.speed
             return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
+        case OrderKind.LEARNED_LEFT:
+            left = (predictors or Predictors()).service_left
+            return OrderByValue(left.value, name=kind.value)
         case OrderKind.LEARNED:
             return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
         case _:
@@ -222,6 +234,9 @@ def make_preemption(
             return NetworkPreemption(numbers, predictors.speed if predictors else None)
         case LasMovesConfig():
             return las_moves(numbers)
+        case LearnedMovesConfig():
+            left = (predictors or Predictors()).service_left
+            return learned_moves(numbers, left.value)
         case LeasesConfig():
             return leases(numbers)
         case _:

@@ -19,6 +19,7 @@ class OrderKind(StrEnum):
     LAS = "las"  # least attained GPU-seconds
     S_RANK = "s-rank"  # least of the ideal speed achieved
     LEARNED = "learned"  # least expected GPU-seconds, by the run times of jobs like it
+    LEARNED_LEFT = "learned-left"  # the same of what is left: for stacks that stop jobs
 
 
 class PlacementKind(StrEnum):
@@ -45,6 +46,7 @@ class PreemptionKind(StrEnum):
     NETWORK = "network"  # the jobs served best by the network, within a budget
     LAS_MOVES = "las-moves"  # the jobs with most attained GPU-seconds; jobs also migrate
     LAS_CLOSER_MOVES = "las-closer-moves"  # the same, also for a job that waits for a closer place
+    LEARNED_MOVES = "learned-moves"  # the jobs with most GPU-seconds left, as far as is expected
     LEASES = "leases"  # every job whose lease has ended; it competes again
 
 
@@ -92,6 +94,14 @@ _ALL = (
         preemption=PreemptionKind.LAS_CLOSER_MOVES,
     ),
     Stack(
+        name="roost-learned",
+        order=OrderKind.LEARNED_LEFT,
+        placement=PlacementKind.STRICT,
+        gate=GateKind.DELAY,
+        patience_s=inf,
+        preemption=PreemptionKind.LEARNED_MOVES,
+    ),
+    Stack(
         name="roost-makespan",
         order=OrderKind.S_RANK,
         placement=PlacementKind.STRICT,
@@ -101,6 +111,7 @@ _ALL = (
     ),
     Stack(
         name="roost-no-preemption",
+        order=OrderKind.LEARNED,
         placement=PlacementKind.STRICT,
         gate=GateKind.UPLINK_DELAY,
     ),

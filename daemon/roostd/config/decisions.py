@@ -17,7 +17,7 @@ from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.plugins import GateNumbers, PreemptionNumbers
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
-from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
+from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
 from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roostd.config.values import AbsolutePath, Seconds, SecondsOrNever, Section
 
@@ -210,6 +210,8 @@ class PreemptionSection(Section):
             case PreemptionKind.LAS_MOVES | PreemptionKind.LAS_CLOSER_MOVES:
                 is_closer = kind is PreemptionKind.LAS_CLOSER_MOVES
                 return LasMovesConfig(partitions=named, lease_s=lease_s, serves_deferred=is_closer)
+            case PreemptionKind.LEARNED_MOVES:
+                return LearnedMovesConfig(partitions=named, lease_s=lease_s)
             case PreemptionKind.LEASES:
                 return LeasesConfig(partitions=named, lease_s=lease_s)
             case _:
@@ -222,6 +224,8 @@ class PreemptionSection(Section):
         match kind:
             case PreemptionKind.LAS_MOVES | PreemptionKind.LAS_CLOSER_MOVES:
                 return LasMovesConfig().lease_s
+            case PreemptionKind.LEARNED_MOVES:
+                return LearnedMovesConfig().lease_s
             case PreemptionKind.LEASES:
                 return LeasesConfig().lease_s
             case PreemptionKind.NETWORK | PreemptionKind.NONE:

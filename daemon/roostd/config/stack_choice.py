@@ -23,7 +23,12 @@ from roostd.config.values import NEVER
 
 _T = TypeVar("_T")
 
-_FREQUENT = (PreemptionKind.LAS_MOVES, PreemptionKind.LAS_CLOSER_MOVES, PreemptionKind.LEASES)
+_FREQUENT = (
+    PreemptionKind.LAS_MOVES,
+    PreemptionKind.LAS_CLOSER_MOVES,
+    PreemptionKind.LEARNED_MOVES,
+    PreemptionKind.LEASES,
+)
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 

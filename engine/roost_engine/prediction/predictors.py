@@ -16,6 +16,7 @@ from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
 from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.service import ServiceLeft
 from roost_engine.prediction.speed import (
     SpeedEstimate,
     SpeedPredictor,
@@ -47,6 +48,7 @@ class Predictors:
         self.run_time = RunTimePredictor()
         self.history = RunTimeHistory(reads_limits)
         self.backlog = Backlog()
+        self.service_left = ServiceLeft(self.run_times)
 
     def classified(self, job: JobRecord, closest: Tier) -> tuple[SpeedEstimate, TimerClass]:
         """Return what is expected of a job's speed, and the class of jobs that it belongs to.
@@ -77,6 +79,7 @@ class Predictors:
     def run_ended(self, run: RunEnded) -> None:
         """Learn how long and how fast a job ran."""
         self.backlog.end(run.job.job_id)
+        self.service_left.forget(run.job.job_id)
         closest = closest_tier(run.cluster, run.job.spec)
         estimate, job_class = self.classified(run.job, closest)
         tier = tier_of(run.cluster, run.job.shares)

@@ -46,6 +46,19 @@ class LasMovesConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedMovesConfig:
+    """Configuration of the rule `learned-moves`.
+
+    Attributes:
+        partitions: the partitions that allow preemption; None: every job may be stopped.
+        lease_s: how long a started job is not stopped, and the time from one review to the next.
+    """
+
+    partitions: tuple[str, ...] | None = None
+    lease_s: float = ROUND_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesConfig:
     """Configuration of the rule `leases`.
 
@@ -71,6 +84,24 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
             permission=_permission(config.partitions),
             name="las-closer" if config.serves_deferred else "las",
             serves_deferred=config.serves_deferred,
+        )
+    )
+
+
+def learned_moves(config: LearnedMovesConfig, left: Value) -> "WithMigration":
+    """Make the rule `learned-moves`: the jobs with most left go first, and jobs migrate.
+
+    Args:
+        config: the numbers.
+        left: the value of the order that belongs to it: what jobs are expected to need still.
+    """
+    return WithMigration.of(
+        DisplaceBy(
+            left,
+            safe_s=config.lease_s,
+            round_s=config.lease_s,
+            permission=_permission(config.partitions),
+            name="learned",
         )
     )
 

@@ -23,16 +23,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.run_times import RunTimes
-
-
-class ServiceIndex(StrEnum):
-    """What a job is expected to need, as one number."""
-
-    MEAN = "mean"  # expected GPU-seconds: best where no job is stopped
-    GITTINS = "gittins"  # GPU-seconds for each end, over the best span ahead: where jobs are
-    RISK = "risk"  # expected GPU-seconds if it takes longer than the median: a long job that is
-    #                taken for a short one blocks others; a short one taken for long only waits
+from roost_engine.prediction.service import ServiceIndex, expected_s
 
 
 class Fairness(StrEnum):
@@ -104,15 +95,3 @@ class LearnedOrder:
                 return priority // self.config.band
             case Fairness.FREE:
                 return 0
-
-
-def expected_s(times: RunTimes, index: ServiceIndex) -> float:
-    """Return what a job is expected to need, in seconds at full speed, above 0."""
-    match index:
-        case ServiceIndex.MEAN:
-            return times.rest_s()
-        case ServiceIndex.GITTINS:
-            return 1.0 / times.best_index(gpu_count=1)
-        case ServiceIndex.RISK:
-            median_s = times.quantile_s(0.5)
-            return 2.0 * (times.rest_s() - times.rest_within_s(median_s)) + median_s

@@ -21,6 +21,8 @@ Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time
 class OrderByValue:
     """Lowest value first, then in Slurm's order: priority, submission, id.
 
+    What an operator has put first or last stays so.
+
     Attributes:
         value: the value of a job; it must not change while the job waits.
         name: what operators call the order.
@@ -31,7 +33,7 @@ class OrderByValue:
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """See policies.KeyedOrder."""
-        return *self.value(job, at_s), *submission_key(job.spec)
+        return -job.spec.precedence, *self.value(job, at_s), *submission_key(job.spec)
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""

@@ -4,12 +4,13 @@ Definitions: docs/simulator/policies.md.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from roost_engine.plugins import make_order
 from roost_engine.policies import OrderPolicy
-from roost_engine.queue.learned_order import LearnedOrderConfig, ServiceIndex
+from roost_engine.prediction.service import ServiceIndex
+from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value
 from roost_engine.stacks import OrderKind
 from roost_sim.information.policy_information import PolicyInformation
@@ -151,6 +152,13 @@ ORDERS: Mapping[str, OrderPart] = {
         asks_speed=True,
     ),
     "learned": _learned(LearnedOrderConfig(), "least expected GPU-seconds first"),
+    "learned-left": replace(
+        _of_roostd(
+            OrderKind.LEARNED_LEFT,
+            "least expected GPU-seconds left for an end (Gittins), by run times of jobs like it",
+        ),
+        regime=Regime.PREDICTED,
+    ),
     "learned-gittins": _learned(
         LearnedOrderConfig(index=ServiceIndex.GITTINS), "largest Gittins index first"
     ),

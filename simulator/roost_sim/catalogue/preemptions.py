@@ -14,6 +14,7 @@ from roost_engine.preemption.rules import (
     ROUND_S,
     DisplaceBy,
     LasMovesConfig,
+    LearnedMovesConfig,
     Leases,
     LeasesConfig,
     WithMigration,
@@ -172,6 +173,14 @@ PREEMPTIONS: Mapping[str, PreemptionPart] = {
     "las-moves": _of_roostd(
         lambda information: LasMovesConfig(partitions=information.partitions),
         _WITH_MIGRATION["las-moves"].source,
+    ),
+    "learned-moves": replace(
+        _of_roostd(
+            lambda information: LearnedMovesConfig(partitions=information.partitions),
+            f"after {ROUND_S:g} s of a run, most expected GPU-seconds left go first, by the order "
+            "learned-left; jobs on several nodes migrate closer together",
+        ),
+        regime=Regime.PREDICTED,
     ),
     "las-closer-moves": _of_roostd(
         lambda information: LasMovesConfig(partitions=information.partitions, serves_deferred=True),

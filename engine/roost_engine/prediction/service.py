@@ -1,0 +1,71 @@
+"""What jobs are expected to need, as one number: for orders, and for the choice of victims."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord
+from roost_engine.prediction.run_times import RunTimes
+
+_FRESH_S = 360.0  # in that time the age of a job changes little
+_MOST_VALUES = 100_000
+
+# (job, engine time) to how long it may still run.
+Forecast: TypeAlias = Callable[[JobRecord, float], RunTimes]
+
+
+class ServiceIndex(StrEnum):
+    """What a job is expected to need, as one number."""
+
+    MEAN = "mean"  # expected GPU-seconds: best where no job is stopped
+    GITTINS = "gittins"  # GPU-seconds for each end, over the best span ahead: where jobs are
+    RISK = "risk"  # expected GPU-seconds if it takes longer than the median: a long job that is
+    #                taken for a short one blocks others; a short one taken for long only waits
+
+
+def expected_s(times: RunTimes, index: ServiceIndex) -> float:
+    """Return what a job is expected to need, in seconds at full speed, above 0."""
+    match index:
+        case ServiceIndex.MEAN:
+            return times.rest_s()
+        case ServiceIndex.GITTINS:
+            return 1.0 / times.best_index(gpu_count=1)
+        case ServiceIndex.RISK:
+            median_s = times.quantile_s(0.5)
+            return 2.0 * (times.rest_s() - times.rest_within_s(median_s)) + median_s
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLeft:
+    """What jobs still need at their age: the Gittins index, as GPU-seconds for each end.
+
+    A value is kept while a job waits, and for some minutes while it runs: what was learned in the
+    meantime must not make jobs displace each other at every event.
+
+    Attributes:
+        forecast: says how long a job may still run.
+    """
+
+    forecast: Forecast
+    _known: dict[JobId, tuple[float, bool, float]] = field(default_factory=dict)
+
+    def value(self, job: JobRecord, at_s: float) -> tuple[float]:
+        """Return a value for queue.orders.OrderByValue and preemption.rules.DisplaceBy."""
+        job_id, is_running = job.job_id, job.started_s is not None
+        known = self._known.get(job_id)
+        if known is not None:
+            since_s, was_running, value = known
+            if was_running == is_running and (not is_running or at_s < since_s + _FRESH_S):
+                return (value,)
+        times = self.forecast(job, at_s)
+        value = job.spec.gpu_count * expected_s(times, ServiceIndex.GITTINS)
+        if len(self._known) > _MOST_VALUES:
+            self._known.clear()
+        self._known[job_id] = at_s, is_running, value
+        return (value,)
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop the value of a job that has ended."""
+        self._known.pop(job_id, None)
