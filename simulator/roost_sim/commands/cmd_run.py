@@ -47,7 +47,7 @@ def run(
         return
     for name, value in (*run_document(policy.name, seed, report).items(), *_details(report)):
         shown = f"{value:.6g}" if isinstance(value, float) else "-" if value is None else value
-        click.echo(f"{name:>18}  {shown}")
+        click.echo(f"{name:>19}  {shown}")
 
 
 def _details(report: Report) -> list[tuple[str, object]]:

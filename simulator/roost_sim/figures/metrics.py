@@ -16,6 +16,7 @@ from roost_sim.figures.communication import communication_of
 from roost_sim.figures.fairness import Fairness, fairness_of
 from roost_sim.figures.occupancy import Holds, occupancy_of
 from roost_sim.figures.outcome import JobResult, Outcome
+from roost_sim.figures.users import UserSlowdowns, user_slowdowns
 
 TIER_NAMES = ("on one node", "in one rack", "across racks")
 LARGE_GPUS = 8  # jobs of a whole node or more, for which a busy cluster has to be cleared
@@ -63,12 +64,14 @@ class Metrics:
         measured: completed jobs whose times are measured.
         avg_jct_s, median_jct_s, p95_jct_s, p99_jct_s: from submission to end.
         avg_queue_s: waiting for GPUs: before the first start and after each stop.
+        longest_queue_s: the longest queueing of a measured job.
         makespan_s: from the first submission to the last end.
         occupancy: GPU-seconds held over the cluster's GPU-seconds in the makespan, 0..1.
         occupancy_loss: GPU-seconds idle while jobs waited for as many, over the same, 0..1.
         avg_comm_s: mean exposed communication of a measured job; None: the speed model has none.
         comm_share: GPU-seconds of it over GPU-seconds run, of the measured jobs, 0..1.
         fairness: finish-time fairness of the measured jobs.
+        users: how the users of the measured jobs fared; None: no job has a user.
         large_p99_queue_s: the 99th percentile of queueing of the measured jobs with LARGE_GPUS or
             more.
         preemptions: how often jobs were preempted and started again.
@@ -93,6 +96,7 @@ class Metrics:
     p95_jct_s: float | None
     p99_jct_s: float | None
     avg_queue_s: float | None
+    longest_queue_s: float | None
     large_p99_queue_s: float | None
     makespan_s: float | None
     occupancy: float | None
@@ -100,6 +104,7 @@ class Metrics:
     avg_comm_s: float | None
     comm_share: float | None
     fairness: Fairness | None
+    users: UserSlowdowns | None
     preemptions: int
     tier_counts: tuple[int, int, int]
     link_frac: float | None
@@ -141,6 +146,7 @@ def measure(
     begin, end = span.range_of([job.submit_s for job in outcome.jobs])
     measured = [job for job in outcome.jobs[begin:end] if job.ended_s is not None]
     jct_s = [_jct_s(job) for job in measured]
+    queue_s = [_queue_s(job) for job in measured]
     decision_ms = [seconds * 1000 for seconds in outcome.decision_s]
     tiers = [job.tier for job in outcome.jobs]
     held = Holds.of_jobs(outcome.jobs) if holds is None else holds
@@ -155,7 +161,8 @@ def measure(
         median_jct_s=_percentile(jct_s, 50),
         p95_jct_s=_percentile(jct_s, 95),
         p99_jct_s=_percentile(jct_s, 99),
-        avg_queue_s=_mean([_queue_s(job) for job in measured]),
+        avg_queue_s=_mean(queue_s),
+        longest_queue_s=max(queue_s, default=None),
         large_p99_queue_s=_percentile(
             [_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99
         ),
@@ -165,6 +172,7 @@ def measure(
         avg_comm_s=None if waited is None else waited.mean_s,
         comm_share=None if waited is None else waited.share_frac,
         fairness=fairness_of(outcome.jobs, begin, end, cluster_gpu_count),
+        users=user_slowdowns(measured),
         preemptions=sum(job.preempted_count for job in outcome.jobs),
         tier_counts=(tiers.count(0), tiers.count(1), tiers.count(2)),
         link_frac=_mean([job.link_score / job.best_link_score for job in done if _has_links(job)]),

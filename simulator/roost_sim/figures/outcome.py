@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
 
+NO_USER = -1  # the trace does not tell the user of a job
+
 
 @dataclass(slots=True, kw_only=True)
 class JobResult:
@@ -17,6 +19,7 @@ class JobResult:
         link_score, best_link_score: of the placement, and of the same shape on idle nodes.
         preempted_count: how often it was preempted, without leases renewed on the same GPUs.
         ran_s: how long it held GPUs, all runs together.
+        user_id: NO_USER: not in the trace.
         left_out: why it did not complete; "" for a job that did.
     """
 
@@ -33,6 +36,7 @@ class JobResult:
     preempted_count: int = 0
     ran_s: float = 0.0
     left_out: str = ""
+    user_id: int = NO_USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

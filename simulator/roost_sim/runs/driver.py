@@ -220,7 +220,11 @@ class Driver:
         if job_id in self._active:
             raise ValueError(f"job {job_id} comes twice; ids are used once")
         result = JobResult(
-            job_id=job_id, submit_s=spec.submit_s, work_s=work_s, gpu_count=gpu_count
+            job_id=job_id,
+            submit_s=spec.submit_s,
+            work_s=work_s,
+            gpu_count=gpu_count,
+            user_id=spec.user_id,
         )
         self._results.append(result)
         job = _Job(

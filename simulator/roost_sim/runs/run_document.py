@@ -43,4 +43,7 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "pins_per_job": figures.pins_per_job,
         "updates_per_s": figures.updates_per_s,
         "standing_pins": figures.standing_pins,
+        "longest_queue_s": figures.longest_queue_s,
+        "worst_user_slowdown": None if figures.users is None else figures.users.worst,
+        "user_jain": None if figures.users is None else figures.users.jain,
     }

@@ -23,7 +23,7 @@ class Summary:
         mechanism: how its waiting jobs were kept in Slurm.
         seeds: the seeds that it finished.
         metrics: by key of the run's JSON object, and TIMES_BOUND: avg_jct_s over its bound. None:
-            no seed has the figure.
+            no seed has the figure, or a run of an older file lacks it.
         ratios: of each metric to that of the baseline. None: the baseline has none, or it is 0.
     """
 
@@ -121,7 +121,9 @@ _BySeed = Mapping[int, Mapping[str, float | None]]
 
 
 def _mean(name: str, own: _BySeed) -> SeedMean | None:
-    values = [figures.get(name) for figures in own.values()]
+    if any(name not in figures for figures in own.values()):
+        return None  # a run of an older results file: the mean would be that of the other seeds
+    values = [figures[name] for figures in own.values()]
     return mean_of([value for value in values if value is not None])
 
 

@@ -42,6 +42,9 @@ RUN_KEYS = [
     "pins_per_job",
     "updates_per_s",
     "standing_pins",
+    "longest_queue_s",
+    "worst_user_slowdown",
+    "user_jain",
 ]
 
 
@@ -55,12 +58,34 @@ def test_run_prints_one_object(trace: Path, cluster: Path) -> None:
     # Starts at 0, 100, 180; ends at 100, 180, 220.
     assert figures["avg_jct_s"] == pytest.approx((100 + 170 + 200) / 3)
     assert figures["avg_queue_s"] == pytest.approx((0 + 90 + 160) / 3)
+    assert figures["longest_queue_s"] == 160
     assert (figures["makespan_s"], figures["occupancy"]) == (220, 1.0)
     assert (figures["preemptions"], figures["regime"]) == (0, "none")
     assert (figures["placed_node"], figures["placed_rack"]) == (3, 0)
     # Three of four jobs were pinned, each once, in 220 s.
     assert (figures["pins_per_job"], figures["standing_pins"]) == (0.75, 0)
     assert figures["updates_per_s"] == pytest.approx(3 / 220)
+
+
+def test_a_trace_without_users_has_no_worst_user(trace: Path, cluster: Path) -> None:
+    arguments = ("--cluster", cluster, "--policy", "fifo", "--full-speed")
+    result = run("run", "--trace", trace, *arguments)
+    assert "worst_user_slowdown  -\n" in result.stdout
+    told = document(run("run", "--trace", trace, *arguments, "--json"))
+    assert (told["worst_user_slowdown"], told["user_jain"]) == (None, None)
+
+
+def test_the_worst_user_waited_longest_for_its_work(tmp_path: Path, cluster: Path) -> None:
+    path = tmp_path / "users.csv"
+    rows = ("0,100,8,ann", "1,100,8,bob", "2,300,8,ann")
+    path.write_text("submit_s,duration_s,num_gpus,user\n" + "\n".join(rows) + "\n")
+    arguments = ("--cluster", cluster, "--policy", "fifo", "--full-speed", "--json")
+    figures = document(run("run", "--trace", path, *arguments))
+    # Ends at 100, 200, 500: ann has (100 + 498) / 400, bob 199 / 100.
+    assert figures["worst_user_slowdown"] == pytest.approx(1.99)
+    assert figures["user_jain"] == pytest.approx(
+        (1.99 + 598 / 400) ** 2 / (2 * (1.99**2 + (598 / 400) ** 2))
+    )
 
 
 def test_communication_is_unknown_at_the_speed_of_the_trace(trace: Path, cluster: Path) -> None:

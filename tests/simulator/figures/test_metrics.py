@@ -47,7 +47,8 @@ def test_the_wait_after_a_stop_is_queueing_too() -> None:
     # Submitted at 0, runs 10 to 30 and 70 to 100: it waits 10 s and then 40 s.
     stopped = done(1, 0, 100)
     stopped.started_s, stopped.ran_s, stopped.preempted_count = 10, 50, 1
-    assert measure(outcome_of(stopped, done(2, 0, 7)), 8, WHOLE).avg_queue_s == (50 + 0) / 2
+    figures = measure(outcome_of(stopped, done(2, 0, 7)), 8, WHOLE)
+    assert (figures.avg_queue_s, figures.longest_queue_s) == ((50 + 0) / 2, 50)
 
 
 def test_percentiles_of_the_completion_time() -> None:
@@ -98,6 +99,7 @@ def test_without_jobs_there_are_no_figures() -> None:
     assert (figures.jobs, figures.completed, figures.avg_jct_s) == (0, 0, None)
     assert (figures.makespan_s, figures.occupancy, figures.bound_avg_jct_s) == (None, None, None)
     assert (figures.decision_p99_ms, figures.link_frac) == (None, None)
+    assert (figures.longest_queue_s, figures.users) == (None, None)
 
 
 def test_decision_times_are_in_milliseconds() -> None:

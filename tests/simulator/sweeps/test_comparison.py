@@ -53,6 +53,14 @@ def test_a_figure_that_no_seed_has_is_null() -> None:
     assert metrics["comm_share"] is None
 
 
+def test_a_figure_that_a_run_of_an_older_file_lacks_is_null() -> None:
+    # A mean over the other seeds would be shown as one over both.
+    runs = [done("fifo", 0, avg_jct_s=1.0), done("fifo", 1, avg_jct_s=3.0, longest_queue_s=9.0)]
+    (only,) = Comparison.of(runs, ["fifo"], [None], "fifo").summaries
+    assert estimate(only.metrics, "avg_jct_s").mean == 2
+    assert only.metrics["longest_queue_s"] is None
+
+
 def test_a_missing_baseline_leaves_ratios_out() -> None:
     (only,) = Comparison.of(RUNS[:1], ["fifo", "sjf"], [None], "fifo").summaries
     assert only.policy == "sjf"

@@ -48,6 +48,18 @@ def test_the_table_has_a_row_a_policy() -> None:
     ]
 
 
+def test_the_table_shows_who_waits_longest_and_which_user_fares_worst() -> None:
+    fair = {"longest_queue_s": 7200.0, "worst_user_slowdown": None, "fairness_mean": 1.5}
+    runs = [done("fifo", 0, avg_jct_s=10.0, p95_jct_s=60.0, p99_jct_s=90.0, **fair)]
+    console = Console(width=260, record=True, file=StringIO())
+    print_tables(Comparison.of(runs, ["fifo"], [None], "fifo"), console)
+    _, heads, line = console.export_text().splitlines()
+    for name in ("p95", "p99", "longest queue", "fairness", "worst user"):
+        assert name in heads
+    after_p99 = line.split("1.50 min")[1].split()
+    assert after_p99[:5] == ["-", "2.00", "h", "1.50", "-"]
+
+
 def test_a_narrow_window_shows_fewer_columns_whole() -> None:
     _, heads, _, sjf, hint = printed(80)
     assert "× bound" in heads

@@ -16,6 +16,8 @@ const COLUMNS = [
   { key: "p95_jct_s", head: "p95", text: asTime, isTime: true },
   { key: "p99_jct_s", head: "p99", text: asTime, isTime: true },
   { key: "avg_queue_s", head: "Queue", text: asTime, isTime: true },
+  { key: "longest_queue_s", head: "Longest queue", text: asTime, isTime: true },
+  { key: "worst_user_slowdown", head: "Worst user", text: asFactor },
   { key: "makespan_s", head: "Makespan", text: asTime, isTime: true },
   { key: "occupancy", head: "Occupancy", text: asPercent, isPlain: true }, // who waits for the network is busy too
   { key: "comm_share", head: "Comm.", text: asPercent },
@@ -26,8 +28,9 @@ const MORE_COLUMNS = [
   { key: "avg_comm_s", head: "Comm. time", text: asTime, isTime: true },
   { key: "occupancy_loss", head: "Lost", text: asPercent },
   { key: "fairness_mean", head: "Fairness", text: asFactor },
-  { key: "fairness_max", head: "Worst", text: asFactor },
+  { key: "fairness_max", head: "Worst job", text: asFactor },
   { key: "fairness_jain", head: "Jain", text: asFactor, isMoreBetter: true },
+  { key: "user_jain", head: "Users' Jain", text: asFactor, isMoreBetter: true },
   { key: "completed", head: "Completed", text: asCount, isPlain: true },
   { key: "decisions", head: "Decisions", text: asCount, isPlain: true },
   { key: "decision_p50_ms", head: "Decide p50", text: asMilliseconds },
@@ -166,8 +169,8 @@ function tableCard(panel) {
   return card(
     "Figures",
     "Means over seeds; ± and brackets are 95 % intervals, paired by seed. JCT: from submission to end. " +
-      "Dashed mark and × limit: a lower bound that no scheduler can beat. Comm.: share of run time that waits for " +
-      "communication. Bold: best of a column. Click a heading to sort.",
+      "Dashed mark and × limit: a lower bound that no scheduler can beat. Worst user: completion times of the user who " +
+      "fared worst over the run times. Comm.: share of run time that waits for communication. Bold: best of a column. Click a heading to sort.",
     sortableTable("Table of figures", panel, [POLICY, knows, first, scale, ratio, ...others]),
   );
 }
@@ -176,7 +179,8 @@ function moreCard(panel) {
   return card(
     "More figures",
     "Comm. time: of one job. Lost: GPU time idle while jobs waited for as many. Fairness: completion time over what a " +
-      "job would have had with its share of the cluster to itself; Jain's index is 1 where all jobs fare alike. " +
+      "job would have had with its share of the cluster to itself, its mean and its worst; Jain's index is 1 where all jobs, " +
+      "or all users, fare alike. " +
       "Decide: wall time of one placement.",
     sortableTable("Table of more figures", panel, [POLICY, ...metricColumns(MORE_COLUMNS, panel)]),
   );
