@@ -6,6 +6,13 @@ decisions that it brings about included. Those of a `gate_` name are of the dela
 a hundred waits of every class; half of the jobs that it is asked about are gangs that fit in no
 rack, and half name their model. `gate_share_frac` is the gate's share of the time of all steps in
 which a job came.
+
+Those of a `prediction_` name are of run times, by a history of `prediction_kinds` kinds of jobs:
+one prediction with the number that the learned order makes of it, and one end to learn from
+(`add`). `learned_order_event_us` is the mean of an event under that order while thousands of jobs
+wait: a job comes, starts, ends, or its priority has aged; the decisions that follow are included.
+`priority_order_event_us` is the same under Slurm's priority, and `learned_order_key_us` the time of
+one sort key, prediction included.
 """
 
 import argparse
@@ -13,18 +20,24 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 
 import _harness
 import numpy as np
+from _busy_cluster import (
+    GANG_EVERY,
+    GPUS_PER_NODE,
+    busy_engine,
+    gpus_of_one_node,
+    start_placed,
+    waiting_job,
+)
+from _order_costs import order_events, predictions
 from numpy.random import Generator
 
 from roost_engine.domain.actions import Place
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, LoadSeen, NodeSeen
-from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
-from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
-from roost_engine.engine import Engine, EngineConfig
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
+from roost_engine.domain.model import JobId
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.timers import TARGETS
 from roost_engine.gate.waiting_curve import WaitSample
@@ -32,10 +45,8 @@ from roost_engine.job_record import shares_of
 from roost_engine.plugins import Policies
 from roost_engine.policies import (
     Defer,
-    GatePolicy,
     GateVerdict,
     Offer,
-    OpenGate,
     ScorePolicy,
     WaitEnded,
 )
@@ -44,21 +55,12 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.testing.builders import job, node, share, topology
+from roost_engine.testing.builders import job
 from roost_formats.models.score import load_score_policy
-from roost_probe.testing.matrix import sample_text
 
-KINDS = ("bridges8", "cube8", "nvswitch8", "pcie8")
-NODES_PER_RACK = 16
-GPUS_PER_NODE = 8
-# Shares of the nodes: full, half full, idle; that is 88 % of the GPUs in all.
-FULL_FRAC, PART_FRAC = 0.82, 0.12
-# As in Helios Venus, 2020: half of the jobs have one GPU, one in ten more than a node holds.
-SINGLE_NODE = (1, 1, 1, 1, 2, 2, 4, 8)
 GANGS = ((2, 8), (2, 4), (4, 8), (4, 2))  # nodes, GPUs on each
 SCATTERED_GANGS = ((8, 8), (12, 4))  # they fit in no rack
 MODEL = "bert"
-GANG_EVERY = 10  # one job in this many is a gang
 
 
 def main() -> int:
@@ -77,6 +79,8 @@ def main() -> int:
     figures |= _decisions("heuristic_", HeuristicScore(), options.nodes, options.runs)
     figures |= _gate_share(options.nodes, options.runs)
     figures |= _queue_passes(options.nodes, options.waiting, min(options.runs, 1000))
+    figures |= predictions(options.runs)
+    figures |= order_events(options.nodes, options.waiting, min(options.runs, 1000))
     figures["rss_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
     _harness.report(figures, as_json=options.json)
     return 0
@@ -85,11 +89,12 @@ def main() -> int:
 def _decisions(prefix: str, score: ScorePolicy, node_count: int, runs: int) -> dict[str, object]:
     """Time JobQueued -> Place; between two of them, other jobs end to keep the load level."""
     rng = np.random.default_rng(0)
-    engine = busy_engine(node_count, rng, score)
+    engine = busy_engine(node_count, rng, Policies(score=score))
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for run in range(runs):
         is_gang = run % GANG_EVERY == 0
-        nodes, gpus = GANGS[run // GANG_EVERY % len(GANGS)] if is_gang else (1, _pick(rng))
+        gang = GANGS[run // GANG_EVERY % len(GANGS)]
+        nodes, gpus = gang if is_gang else (1, gpus_of_one_node(rng))
         began_s = time.perf_counter()
         actions = engine.step(JobQueued(at_s=0.0, job=job(f"{run}", gpus=gpus, nodes=nodes)))
         took_s = time.perf_counter() - began_s
@@ -115,14 +120,14 @@ def _decisions(prefix: str, score: ScorePolicy, node_count: int, runs: int) -> d
 def _queue_passes(node_count: int, waiting_count: int, runs: int) -> dict[str, object]:
     """Time the end of a job, and the coming of one, while thousands wait past their patience."""
     rng = np.random.default_rng(1)
-    engine = busy_engine(node_count, rng, HeuristicScore())
+    engine = busy_engine(node_count, rng, Policies(score=HeuristicScore()))
     running = [job_id for job_id, _ in engine.records()]
     queued_s, ended_s, placed_counts = list[float](), list[float](), Counter[int]()
     number = 0
     while len(engine.waiting()) < waiting_count:
-        gpus = GPUS_PER_NODE if number % 3 else _pick(rng)
-        actions = engine.step(JobQueued(at_s=float(number), job=_waiter(number, gpus, rng)))
-        running += _start(engine, actions, float(number))
+        gpus = GPUS_PER_NODE if number % 3 else gpus_of_one_node(rng)
+        actions = engine.step(JobQueued(at_s=float(number), job=waiting_job(number, gpus, rng)))
+        running += start_placed(engine, actions, float(number))
         number += 1
     for run in range(runs):
         at_s = float(number + run)
@@ -130,14 +135,14 @@ def _queue_passes(node_count: int, waiting_count: int, runs: int) -> dict[str, o
         began_s = time.perf_counter()
         actions = engine.step(JobEnded(at_s=at_s, job_id=ending))
         ended_s.append(time.perf_counter() - began_s)
-        started = _start(engine, actions, at_s)
+        started = start_placed(engine, actions, at_s)
         placed_counts[len(started)] += 1
         running += started
-        event = JobQueued(at_s=at_s, job=_waiter(number + run, _pick(rng), rng))
+        event = JobQueued(at_s=at_s, job=waiting_job(number + run, gpus_of_one_node(rng), rng))
         began_s = time.perf_counter()
         actions = engine.step(event)
         queued_s.append(time.perf_counter() - began_s)
-        running += _start(engine, actions, at_s)
+        running += start_placed(engine, actions, at_s)
     return {
         "queue_waiting": len(engine.waiting()),
         "queue_job_ended_p50_ms": _ms(ended_s, 50),
@@ -176,11 +181,11 @@ def _gate_share(node_count: int, runs: int) -> dict[str, object]:
     """Time the gate inside the steps of coming jobs."""
     rng = np.random.default_rng(2)
     gate = _TimedGate(_learned_gate(rng))
-    engine = busy_engine(node_count, rng, HeuristicScore(), gate)
+    engine = busy_engine(node_count, rng, Policies(score=HeuristicScore(), gate=gate))
     steps_s, gate_s, at_s = list[float](), 0.0, 0.0
     for run in range(runs):
         at_s += 10.0
-        nodes, gpus = SCATTERED_GANGS[run // 2 % 2] if run % 2 else (1, _pick(rng))
+        nodes, gpus = SCATTERED_GANGS[run // 2 % 2] if run % 2 else (1, gpus_of_one_node(rng))
         spec = job(f"{run}", gpus=gpus, nodes=nodes, time_limit_s=86_400.0)
         spec = replace(spec, model=MODEL if run % 4 < 2 else "", name=f"job{run % 50}")
         gate.seconds.clear()
@@ -188,7 +193,7 @@ def _gate_share(node_count: int, runs: int) -> dict[str, object]:
         actions = engine.step(JobQueued(at_s=at_s, job=spec))
         steps_s.append(time.perf_counter() - began_s)
         gate_s += sum(gate.seconds)
-        _start(engine, actions, at_s)
+        start_placed(engine, actions, at_s)
         engine.step(JobEnded(at_s=at_s, job_id=spec.job_id))
     return {
         "gate_step_p50_ms": _ms(steps_s, 50),
@@ -211,59 +216,6 @@ def _learned_gate(rng: Generator) -> DelayGate:
                     timers, target, WaitSample(0.0, float(waited_s), bool(rng.random() < 0.7))
                 )
     return gate
-
-
-def busy_engine(
-    node_count: int, rng: Generator, score: ScorePolicy, gate: GatePolicy | None = None
-) -> Engine:
-    """An engine that knows a mixed cluster, 88 % full."""
-    engine = Engine(EngineConfig(), Policies(score=score, gate=gate or OpenGate()))
-    links = [parse_topo_matrix(sample_text(kind), f"{kind}.txt") for kind in KINDS]
-    for number in range(node_count):
-        _add_node(engine, number, links[number // NODES_PER_RACK % len(links)], rng)
-    return engine
-
-
-def _add_node(engine: Engine, number: int, links: LinkMatrix, rng: Generator) -> None:
-    name = f"n{number:05}"
-    spec = node(name, GPUS_PER_NODE, cpu_count=128, rack=f"r{number // NODES_PER_RACK}")
-    engine.step(NodeSeen(at_s=0.0, node=spec))
-    engine.step(topology(name, links))
-    for position, gpus in enumerate(_occupants(rng)):
-        shares = (share(name, *gpus, cpu_count=8 * len(gpus)),)
-        engine.step(JobStarted(at_s=0.0, job_id=JobId(f"on-{name}-{position}"), shares=shares))
-    load = rng.random((GPUS_PER_NODE, 4)) * [1.0, 1.0, 50e9, 400e9]
-    seen = LoadSeen(at_s=0.0, name=NodeName(name), load=load.astype(np.float32))
-    engine.step(seen)
-
-
-def _occupants(rng: Generator) -> list[tuple[int, ...]]:
-    draw = rng.random()
-    if draw < FULL_FRAC:
-        return [tuple(range(GPUS_PER_NODE))]
-    if draw > FULL_FRAC + PART_FRAC:
-        return []
-    gpus = rng.permutation(GPUS_PER_NODE).tolist()
-    return [tuple(sorted(gpus[:2])), *((gpu,) for gpu in gpus[2 : 2 + int(rng.integers(0, 5))])]
-
-
-def _waiter(number: int, gpus: int, rng: Generator) -> JobSpec:
-    nodes = 2 if number % GANG_EVERY == 0 else 1
-    cpus = int(rng.choice((4, 8, 12)))
-    wanted = Shape(node_count=nodes, gpus_per_node=gpus, cpus_per_node=cpus * gpus)
-    return job(f"{number + 10**6}", wanted, submit_s=float(number))
-
-
-def _start(engine: Engine, actions: Sequence[object], at_s: float) -> list[JobId]:
-    places = [action for action in actions if isinstance(action, Place)]
-    for place in places:
-        shares = shares_of(place.placement)
-        engine.step(JobStarted(at_s=at_s, job_id=place.job_id, shares=shares))
-    return [place.job_id for place in places]
-
-
-def _pick(rng: Generator) -> int:
-    return int(rng.choice(SINGLE_NODE))
 
 
 def _ms(seconds: list[float], percent: float) -> float:

@@ -36,6 +36,7 @@ HALF_LIFE_S = 14 * 86_400.0
 SPREAD = (0.6, 0.15, 0.05)  # share of an end in its own band, and in each band beside it
 KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
 
+_LEAST_FADE_FRAC = 1e-9  # of counts of more than a year ago: that is nothing
 _PRIOR_RUN_S = 3_600.0  # before any job has ended
 _MOST_KINDS = 20_000
 _MOST_NAMES = 500  # of one user
@@ -288,8 +289,12 @@ class RunTimeHistory:
         """
         hazards, job_count = _PRIOR, 0.0
         for sums in self._known(job):
-            fade = sums.fade_frac(at_s)
-            hazards = (sums.ended * fade + FEW_COUNT * hazards) / (sums.entered * fade + FEW_COUNT)
+            fade = max(sums.fade_frac(at_s), _LEAST_FADE_FRAC)
+            few = FEW_COUNT / fade  # the counts would have to be multiplied otherwise
+            wider = hazards * few
+            wider += sums.ended
+            wider /= sums.entered + few
+            hazards = wider
             job_count = float(sums.entered[0]) * fade
         stays = np.cumprod(1.0 - hazards)
         fracs = hazards.copy()
