@@ -5,7 +5,7 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappush, merge
@@ -17,7 +17,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
     JobRecord,
@@ -217,6 +217,7 @@ class JobTable:
         self.unqueue(job_id)
         self._note_started(record, event)
         self.cluster.hold(job_id, event.shares)
+        self._note_held(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.preempt_class = event.preempt_class
@@ -241,6 +242,7 @@ class JobTable:
     def _release(self, job_id: JobId) -> None:
         self.cluster.release(job_id)
         self._run_ends.remove(job_id)
+        self._note_held(job_id, ())
 
     def _observe(self, event: JobStarted, since_s: float) -> None:
         """Record the allocation of a job that is not under Roost."""
@@ -250,6 +252,7 @@ class JobTable:
             self.observed_start_s = event.at_s
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
+        self._note_held(job_id, event.shares)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
         job.preempt_class = event.preempt_class
         if event.end_s is not None:
@@ -459,6 +462,11 @@ class JobTable:
         if self._predictors is not None:
             self._predictors.wait_ended(outcome)
         self._gate.note(outcome)
+
+    def _note_held(self, job_id: JobId, shares: Sequence[NodeShare]) -> None:
+        """Report the GPUs of a job that runs, also of one that Slurm started by itself."""
+        if self._predictors is not None:
+            self._predictors.holds(job_id, sum(len(share.gpu_indices) for share in shares))
 
     def _note_run(self, record: JobRecord, at_s: float) -> None:
         if self._predictors is not None and record.started_s is not None:

@@ -227,6 +227,9 @@ class Predictors(Protocol):
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out."""
 
+    def holds(self, job_id: JobId, gpu_count: int) -> None:
+        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none."""
+
     def run_ended(self, run: RunEnded) -> None:
         """Learn how a job ran. Called once for every run under Roost, at its end."""
 
@@ -241,6 +244,13 @@ class PredictorSlot(_Slot):
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Report how a wait came out."""
         self.ask(lambda: self._predictors.wait_ended(outcome), lambda: None)
+
+    def holds(self, job_id: JobId, gpu_count: int) -> None:
+        """Report how many GPUs a job holds.
+
+        Not by `ask`: it only counts, and calls keep the numbers that earlier journals gave them.
+        """
+        self._predictors.holds(job_id, gpu_count)
 
     def run_ended(self, run: RunEnded) -> None:
         """Report how a job ran."""

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from roost_engine.cluster.tiers import closest_tier, tier_of
+from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import RunEnded, WaitEnded
@@ -87,6 +88,13 @@ class Predictors:
         self.run_time.add(run.job, job_class, ran_s, run.at_s)
         self.history.add(run.job.spec, ran_s, run.at_s)
         self.speed.learn(run)
+
+    def holds(self, job_id: JobId, gpu_count: int) -> None:
+        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none."""
+        if gpu_count:
+            self.backlog.start(job_id, gpu_count)
+        else:
+            self.backlog.end(job_id)
 
     def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return how long a job may still run, by the jobs like it."""

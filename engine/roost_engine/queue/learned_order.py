@@ -81,9 +81,10 @@ class LearnedOrder:
         service_gpu_s = spec.gpu_count * expected_s(times, config.index)
         backlog = self._predictors.backlog
         backlog.wait(spec.job_id, spec.gpu_count * times.rest_s())
-        window_s = config.window_s + config.window_backlogs * backlog.drain_s()
+        window_s = config.window_s + config.window_backlogs * backlog.drain_of_s(spec.job_id)
         from_s = max(spec.submit_s, spec.eligible_s)
-        due_s = from_s + min(config.ageing * service_gpu_s, window_s)
+        # In this order NaN, from a predictor at fault, counts as the whole window.
+        due_s = from_s + max(min(window_s, config.ageing * service_gpu_s), 0.0)
         return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
 
     def _level(self, priority: int) -> int:

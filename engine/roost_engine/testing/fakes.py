@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Event
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import Allow, GateVerdict, Offer, QueueView, WaitEnded
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
 
 
 class FakeScore:
@@ -145,3 +147,26 @@ class FixedOrder:
 
 async def nobody_listens(event: Event) -> None:
     """Ignore an event; stands in for an engine in tests without one."""
+
+
+class ToldRunTimes(Predictors):
+    """Expects of each job what a test says, whatever jobs have shown.
+
+    Args:
+        run_times: by the job's request.
+    """
+
+    def __init__(self, run_times: Callable[[JobSpec], RunTimes]) -> None:
+        super().__init__()
+        self._told = run_times
+
+    def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
+        """See Predictors."""
+        return self._told(job.spec)
+
+
+def ends_about(run_s: float) -> RunTimes:
+    """Return the run times of jobs that all end in the band of one run time."""
+    fracs = np.zeros(BAND_COUNT)
+    fracs[band_of(run_s)] = 1.0
+    return RunTimes(fracs)

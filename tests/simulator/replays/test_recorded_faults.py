@@ -11,6 +11,7 @@ from tests.simulator.simulated import arrival, cluster
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
@@ -71,6 +72,9 @@ class SlowPredictors:
     def wait_ended(self, outcome: WaitEnded) -> None:
         self._predictors.wait_ended(outcome)
         self._clock.check()
+
+    def holds(self, job_id: JobId, gpu_count: int) -> None:
+        self._predictors.holds(job_id, gpu_count)
 
     def run_ended(self, run: RunEnded) -> None:
         self._predictors.run_ended(run)
