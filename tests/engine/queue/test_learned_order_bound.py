@@ -111,7 +111,7 @@ def test_the_window_is_that_of_the_queue_that_the_job_found(
 def test_the_window_of_a_job_does_not_recede_while_the_queue_grows() -> None:
     # Slurm ages priorities every few minutes: each time the job is asked about again. If it were
     # given the window of that moment, an overload would put it off for ever.
-    config = LearnedOrderConfig(window_s=WINDOW_S, window_backlogs=64.0)
+    config = LearnedOrderConfig(window_s=WINDOW_S, window_backlogs=64.0, ageing=1e9)
     order = LearnedOrder(config, ToldRunTimes(told))
     gang = waiting(expected("1", 1e6, gpus=64))
     before = order.key(gang, 0.0)
