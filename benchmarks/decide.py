@@ -12,7 +12,7 @@ one prediction with the number that the learned order makes of it, and one end t
 (`add`). `learned_order_event_us` is the mean of an event under that order while thousands of jobs
 wait: a job comes, starts, ends, or its priority has aged; the decisions that follow are included.
 `priority_order_event_us` is the same under Slurm's priority, and `learned_order_key_us` the time of
-one sort key, prediction included.
+one sort key, prediction included. These are CPU time, the others are wall time.
 """
 
 import argparse
