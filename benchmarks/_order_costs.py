@@ -25,7 +25,8 @@ from roost_engine.job_record import JobRecord
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import QueueView, SortKey, ranked_by_key
 from roost_engine.prediction.history import RunTimeHistory
-from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig, expected_s
+from roost_engine.prediction.service import expected_s
+from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 

@@ -18,7 +18,6 @@ first half of the public Helios trace of June 2020; page: docs/results/order.md.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -287,8 +286,12 @@ class RunTimeHistory:
             age_s: seconds at full speed that it has run.
             at_s: engine time.
         """
-        hazards, job_count = _PRIOR, 0.0
-        for sums in self._known(job):
+        hazards, job_count, is_of_user = _PRIOR, 0.0, False
+        for kind in kinds_of(job, self._reads_limits):
+            sums = self._kinds.get(kind.name)
+            if sums is None:
+                continue
+            is_of_user |= kind.kept_frac < KEPT_FRAC
             fade = max(sums.fade_frac(at_s), _LEAST_FADE_FRAC)
             few = FEW_COUNT / fade  # the counts would have to be multiplied otherwise
             wider = hazards * few
@@ -301,13 +304,7 @@ class RunTimeHistory:
         fracs[1:] *= stays[:-1]
         fracs[-1] += stays[-1]
         limit_s = _limit_s(job) if self._reads_limits else None
-        return RunTimes(fracs, age_s, limit_s, job_count)
-
-    def _known(self, job: JobSpec) -> Iterator[KindSums]:
-        """The kinds of a job that some job was of, the widest first."""
-        for kind in kinds_of(job, self._reads_limits):
-            if (sums := self._kinds.get(kind.name)) is not None:
-                yield sums
+        return RunTimes(fracs, age_s, limit_s, job_count, is_of_user)
 
     # -- state -------------------------------------------------------------------------------
 
@@ -339,7 +336,7 @@ class RunTimeHistory:
 
 
 def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
-    """Return the kinds that a job is of, the widest first.
+    """Return the kinds that a job is of, the widest first; without a user, no narrow ones.
 
     The names of models do not count: they stand for how a job communicates, not for how long.
     """
@@ -350,12 +347,15 @@ def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
     named = f"{user} name {name}" if name else user
     finest = f"{named} {shape.node_count}x{shape.gpus_per_node} {shape.cpus_per_node}{limit}"
     wide = ("all", job.qos and f"partition {job.partition} {job.qos}", gpus)
-    narrow = (f"{user} {gpus}", name and named, finest)
+    narrow = (user, f"{user} {gpus}", name and named, finest) if job.user_id >= 0 else ()
     return (
         *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
         *((Kind(f"account {job.account}", KEPT_FRAC),) if job.account else ()),
-        Kind(user, KEPT_OF_USER_FRAC),
-        *(Kind(kind, KEPT_OF_NARROW_FRAC) for kind in narrow if kind),
+        *(
+            Kind(kind, KEPT_OF_USER_FRAC if kind is user else KEPT_OF_NARROW_FRAC)
+            for kind in narrow
+            if kind
+        ),
     )
 
 

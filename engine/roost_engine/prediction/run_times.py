@@ -43,12 +43,14 @@ class RunTimes:
         age_s: that the job has reached.
         limit_s: Slurm ends the job at this age; None: never.
         job_count: of similar jobs that ended, recent ones counting most: how much is known.
+        is_of_user: whether jobs of the same user are among them.
     """
 
     ending_fracs: NDArray[np.float64]
     age_s: float = 0.0
     limit_s: float | None = None
     job_count: float = 0.0
+    is_of_user: bool = True
 
     def rest_s(self) -> float:
         """Return the expected remaining run time, in seconds, above 0."""

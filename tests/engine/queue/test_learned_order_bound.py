@@ -17,11 +17,11 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
+from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import (
     Fairness,
     LearnedOrder,
     LearnedOrderConfig,
-    ServiceIndex,
 )
 from roost_engine.testing.builders import job, node, share, waiting
 from roost_engine.testing.fakes import ToldRunTimes, ends_about
