@@ -55,6 +55,10 @@ def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterat
     yield prose(_state(found.job))
     if found.job.HasField("standing"):
         yield prose(_standing(found.job.standing))
+    if found.HasField("turn"):
+        yield prose(_turn(found.turn))
+    if found.HasField("expected_run"):
+        yield prose(_expected_run(found))
     yield from map(prose, _comment_and_estimates(found))
     yield from (Text(line, "red") for line in _failed_slots(found))
     if found.candidates:
@@ -172,6 +176,33 @@ def _standing(pin: pb.StandingPin) -> str:
         return f"{waits} A job there has no time limit: the start is not known."
     left = duration(pin.start_left_s)
     return f"{waits} By the time limits of the jobs there it starts in {left} at the latest."
+
+
+def _turn(turn: pb.Turn) -> str:
+    """Return where a job is in the queue, and which jobs may still overtake it."""
+    order = safe_text(turn.order)
+    place = f"It is number {turn.position} of {counted(turn.of_count, 'waiting job')}"
+    by = f"{place} in the order {order}, number {turn.slurm_position} by Slurm's priority."
+    if turn.precedence:
+        end = "first" if turn.precedence > 0 else "last"
+        by += f" It was put {end} by its priority or nice value in Slurm."
+    if turn.precedence >= 0 and turn.HasField("overtaken_for_s"):
+        left_s = turn.overtaken_for_s
+        later = f"more than {duration(left_s)} from now" if left_s else "from now on"
+        by += f" Jobs that become eligible {later} do not overtake it."
+    return by
+
+
+def _expected_run(found: pb.Explanation) -> str:
+    """Return how long a job is expected to run, and what that is known from."""
+    run, more = found.expected_run, " more" if found.job.state == pb.JOB_STATE_RUNNING else ""
+    count = round(run.similar_count)
+    known = f"known from {counted(count, 'similar job')}" if count else "no similar job has ended"
+    return (
+        f"It is expected to run for {duration(run.median_s)}{more} (four times in five between"
+        f" {duration(run.low_s)} and {duration(run.high_s)}; {known}) and to need"
+        f" {run.gpu_s:.0f} GPU-seconds."
+    )
 
 
 def _choice(found: pb.Explanation) -> list[tuple[str, Cell]]:

@@ -46,6 +46,7 @@ from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, GateVerdict, Offer
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
+from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
@@ -147,6 +148,15 @@ class Engine:
     def waiting(self) -> tuple[JobId, ...]:
         """The jobs that wait to be placed."""
         return tuple(self._table.waiting)
+
+    def outlook(self, job_id: JobId, at_s: float) -> Outlook:
+        """Return where a job under Roost is in the queue, and what is expected of it.
+
+        Raises:
+            UnknownJob: the job never was under Roost, or ended too long ago.
+        """
+        policies, records = self.policies, self._table.jobs.values()
+        return outlook_of(self.record(job_id), policies.order, policies.predictors, records, at_s)
 
     # -- the one entry ---------------------------------------------------------------------
 

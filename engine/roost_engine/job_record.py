@@ -107,6 +107,7 @@ class JobRecord:
         limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
             none does.
         awaited: running jobs that must stop before it can be placed.
+        sort_key: by which it was last put into the queue; (): it never was.
     """
 
     spec: JobSpec
@@ -139,6 +140,7 @@ class JobRecord:
     nic_frac: float | None = None
     safe_until_s: float = inf
     awaited: dict[JobId, None] = field(default_factory=dict)
+    sort_key: tuple[int | float | str, ...] = ()
 
     @property
     def job_id(self) -> JobId:
@@ -227,6 +229,7 @@ class JobRecord:
             hand_over_at_s=self.hand_over_at_s,
             limited_since_s=self.limited_since_s,
             runs=self._earlier_runs,
+            precedence=self.spec.precedence,
         )
 
     @property

@@ -512,5 +512,11 @@ def _exclusions(last_try: Candidates | None) -> Exclusions:
 
 
 def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
-    same = replace(one, priority=other.priority, fixed_indices=other.fixed_indices)
+    same = replace(
+        one,
+        priority=other.priority,
+        precedence=other.precedence,
+        overtakes=other.overtakes,
+        fixed_indices=other.fixed_indices,
+    )
     return same == other

@@ -15,6 +15,7 @@ class Scheduling:
         preempt_type: "preempt/none", "preempt/qos" or "preempt/partition_prio".
         preempt_modes: of PreemptMode, upper case: "REQUEUE", "CANCEL", "SUSPEND", "GANG", "OFF".
         priority_type: "priority/multifactor" or "priority/basic".
+        age_weight, fair_share_weight: the most that these add to a priority; None: unknown.
         suspend_time_s: idle time after which nodes are powered down; None: never.
         resume_timeout_s: how long a node may take to come back.
     """
@@ -24,6 +25,8 @@ class Scheduling:
     preempt_modes: frozenset[str] = frozenset({"OFF"})
     priority_type: str = ""
     priority_flags: frozenset[str] = frozenset()
+    age_weight: int | None = None
+    fair_share_weight: int | None = None
     scheduler_parameters: tuple[str, ...] = ()
     suspend_time_s: float | None = None
     resume_timeout_s: float | None = None
@@ -49,6 +52,8 @@ def parse_scheduling(text: str) -> Scheduling:
         preempt_modes=_words(row.get("PreemptMode", "OFF").upper()),
         priority_type=row.get("PriorityType", ""),
         priority_flags=_words(row.get("PriorityFlags", "")),
+        age_weight=_whole(row.get("PriorityWeightAge", "")),
+        fair_share_weight=_whole(row.get("PriorityWeightFairShare", "")),
         scheduler_parameters=tuple(
             word for word in row.get("SchedulerParameters", "").split(",") if word not in _ABSENT
         ),
@@ -62,6 +67,10 @@ _ABSENT = frozenset({"", "(null)", "none"})
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split(",")) - _ABSENT
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 20 else None
 
 
 def _seconds(text: str) -> float | None:

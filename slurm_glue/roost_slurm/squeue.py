@@ -57,6 +57,7 @@ FIELDS = (
     "Dependency",
     "RestartCnt",
     "admin_comment",
+    "Nice",  # the last: a release that did not know it would print all others as before
 )
 FORMAT = ",".join(f"{field}:{SEPARATOR}" for field in FIELDS)
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
@@ -99,6 +100,7 @@ class QueuedJob:
             them is read, and task_ids is empty; 0 for every other job.
         partition: several, comma-separated, while a job with a choice is pending.
         priority: 0: held.
+        nice: what users and operators subtract from the priority; 0 where it is not printed.
         tres: request fields by Slurm's name ("TresPerJob"), only those that are set, raw.
         memory_bytes: of the whole job, as Slurm accounts it; None: memory is not accounted.
         is_memory_given: the user asked for memory, per node or per CPU.
@@ -121,6 +123,7 @@ class QueuedJob:
     state: SlurmJobState = SlurmJobState.PENDING
     reason: str = ""
     priority: int = 0
+    nice: int = 0
     submit_epoch_s: float = 0.0
     start_epoch_s: float | None = None
     eligible_epoch_s: float | None = None
@@ -252,7 +255,7 @@ def parse_tasks(text: str) -> tuple[int, ...]:
 
 def _parse_line(line: str) -> QueuedJob | None:
     values = line.split(SEPARATOR)
-    if len(values) != len(FIELDS) + 1 or values[-1]:
+    if len(values) not in (len(FIELDS), len(FIELDS) + 1) or values[-1]:
         return None
     row = dict(zip(FIELDS, values, strict=False))
     try:
@@ -276,6 +279,7 @@ def _job(row: dict[str, str]) -> QueuedJob:
         state=_state(row["State"]),
         reason=_text(row["Reason"]),
         priority=uint32(row["PriorityLong"]),
+        nice=_nice(row["Nice"]),
         submit_epoch_s=parse_time(row["SubmitTime"]) or 0.0,
         start_epoch_s=parse_time(row["StartTime"]),
         eligible_epoch_s=parse_time(row["EligibleTime"]),
@@ -342,6 +346,12 @@ def parse_limit(text: str) -> float | None:
 
 def _state(text: str) -> SlurmJobState:
     return SlurmJobState(text) if text in SlurmJobState.__members__ else SlurmJobState.OTHER
+
+
+def _nice(text: str) -> int:
+    number = text.removeprefix("-")
+    value = uint32(number) if number.isdecimal() else 0
+    return -value if text.startswith("-") else value
 
 
 def _text(text: str) -> str:

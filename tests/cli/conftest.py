@@ -141,6 +141,12 @@ def _waiting() -> tuple[pb.Job, pb.Explanation]:
             source="speed profile of the model it names",
             confidence_frac=0.9,
         ),
+        turn=pb.Turn(
+            position=2, of_count=14, slurm_position=9, order="learned", overtaken_for_s=7_800.0
+        ),
+        expected_run=pb.ExpectedRun(
+            gpu_s=9_600.0, median_s=540.0, low_s=75.0, high_s=1_500.0, similar_count=12.4
+        ),
     )
 
 

@@ -12,6 +12,8 @@ def test_settings_of_a_site_with_accounting_are_read(release: str) -> None:
         preempt_modes=frozenset({"REQUEUE"}),
         priority_type="priority/multifactor",
         priority_flags=frozenset({"MAX_TRES"}),
+        age_weight=60_000,
+        fair_share_weight=0,
         scheduler_parameters=("batch_sched_delay=0", "sched_interval=2", "bf_interval=2"),
         resume_timeout_s=60.0,
     )
@@ -33,3 +35,8 @@ def test_power_saving_and_gang_scheduling_are_read() -> None:
     assert scheduling.preempt_modes == {"GANG", "SUSPEND"}
     assert scheduling.enforced == frozenset()
     assert parse_scheduling("") == Scheduling()
+
+
+@pytest.mark.parametrize("text", ["", "(null)", "-1", "1e9", "9" * 30, "٣"])
+def test_a_weight_that_is_no_number_is_unknown(text: str) -> None:
+    assert parse_scheduling(f"PriorityWeightAge = {text}\n").age_weight is None

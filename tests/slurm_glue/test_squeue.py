@@ -133,6 +133,19 @@ def line(number: int = 7, **changes: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("text", "nice"), [("0", 0), ("-100", -100), ("2147483645", 2147483645), ("N/A", 0), ("-", 0)]
+)
+def test_nice_may_be_negative_and_is_0_where_it_is_not_said(text: str, nice: int) -> None:
+    (job,) = parse_queue(line(Nice=text)).jobs
+    assert job.nice == nice
+
+
+def test_a_release_that_does_not_print_nice_prints_all_else() -> None:
+    without = line(Nice="").removesuffix(SEPARATOR)
+    assert parse_queue(without).jobs == parse_queue(line(Nice="0")).jobs
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         "JobId=7 forged",

@@ -56,6 +56,27 @@ class AchievedDocument(TypedDict):
     nic_frac: float | None
 
 
+class TurnDocument(TypedDict):
+    """Where a waiting job is in the queue, and why."""
+
+    position: int
+    of_count: int
+    slurm_position: int
+    order: str | None
+    precedence: int
+    overtaken_for_s: float | None
+
+
+class ExpectedRunDocument(TypedDict):
+    """How long a job may still run, by the jobs like it."""
+
+    gpu_s: float | None
+    median_s: float | None
+    low_s: float | None
+    high_s: float | None
+    similar_count: float | None
+
+
 class ExplainDocument(TypedDict):
     """`roostctl explain ID --json`."""
 
@@ -71,6 +92,8 @@ class ExplainDocument(TypedDict):
     achieved: AchievedDocument | None
     slots: list[SlotDocument]
     stack: str | None
+    turn: TurnDocument | None
+    expected_run: ExpectedRunDocument | None
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -104,6 +127,33 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         "achieved": _achieved(explanation) if explanation.HasField("achieved") else None,
         "slots": slot_documents(explanation.slots),
         "stack": explanation.stack or None,
+        "turn": _turn(explanation.turn) if explanation.HasField("turn") else None,
+        "expected_run": (
+            _expected_run(explanation.expected_run)
+            if explanation.HasField("expected_run")
+            else None
+        ),
+    }
+
+
+def _turn(turn: pb.Turn) -> TurnDocument:
+    return {
+        "position": turn.position,
+        "of_count": turn.of_count,
+        "slurm_position": turn.slurm_position,
+        "order": turn.order or None,
+        "precedence": turn.precedence,
+        "overtaken_for_s": real(turn, "overtaken_for_s"),
+    }
+
+
+def _expected_run(run: pb.ExpectedRun) -> ExpectedRunDocument:
+    return {
+        "gpu_s": finite(run.gpu_s),
+        "median_s": finite(run.median_s),
+        "low_s": finite(run.low_s),
+        "high_s": finite(run.high_s),
+        "similar_count": finite(run.similar_count),
     }
 
 

@@ -24,7 +24,9 @@ from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
+from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
+from roostd.slurm.rules import SiteRules
 from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import diff, diff_nodes
 from roostd.state import DaemonState, Owner, UnmanagedJob
@@ -92,6 +94,7 @@ class SlurmWatch:
         self._nodes_due_s = self._nodes_read_s = 0.0
         self._not_before_s = 0.0  # of the next look
         self._site = SiteView()
+        self._priorities = SeenPriorities()
         self._quotas: Mapping[str, float] = {}
         self._handed_over: dict[JobId, str] = {}
 
@@ -238,10 +241,13 @@ class SlurmWatch:
             await self._poll_nodes()
         self.follow_wall_clock()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
+        rules = await self._slurm.rules()
+        self._note_priorities(rules, is_first)
         self._site = SiteView(
-            rules=await self._slurm.rules(),
+            rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
+            priorities=self._priorities,
         )
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
@@ -258,6 +264,15 @@ class SlurmWatch:
             self._emit(QuotasSeen(at_s=at_s, free=quotas))
         for event in diff(before, self._view, at_s):
             self._emit(since_submission(event) if is_first else event)
+
+    def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
+        """Find the jobs that people have put first or last since the last poll."""
+        jobs = self._snapshot.jobs
+        if is_first:
+            waits = self._state.earlier_waits.items()
+            known = {str(job_id): wait.precedence for job_id, wait in waits if wait.precedence}
+            self._priorities = resumed(jobs, known)
+        self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""

@@ -16,8 +16,10 @@ from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.plugins import GateNumbers, PreemptionNumbers
+from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
+from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roostd.config.values import AbsolutePath, Seconds, SecondsOrNever, Section
 
@@ -27,9 +29,44 @@ class OrderSection(Section):
 
     kind: Annotated[OrderKind, Field(strict=False)] | None = Field(
         default=None,
-        description="priority (Slurm's), las (least attained GPU-seconds) or s-rank (least of the"
-        " ideal speed achieved); null: the stack's",
+        description="priority (Slurm's), las (least attained GPU-seconds), s-rank (least of the"
+        " ideal speed achieved) or learned (least expected GPU-seconds); null: the stack's",
     )
+    index: Annotated[ServiceIndex, Field(strict=False)] = Field(
+        default=ServiceIndex.MEAN,
+        description="what a job is expected to need: mean (expected GPU-seconds), gittins"
+        " (GPU-seconds for each end, over the best span ahead) or risk (expected GPU-seconds if it"
+        " outlives the median); this and the next six: kind learned",
+    )
+    fairness: Annotated[Fairness, Field(strict=False)] = Field(
+        default=Fairness.FREE,
+        description="how far the order may depart from Slurm's priority: strict (among equal"
+        " priorities only), band (within a band of it) or free",
+    )
+    band: Annotated[int, Field(ge=1)] = Field(
+        default=1_000, description="width of a band of priority; only for fairness band"
+    )
+    ageing: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=2.0,
+        description="seconds that a job has to have waited longer for each expected GPU-second"
+        " more; 0: first come, first served",
+    )
+    window_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=6 * 86_400.0,
+        description="jobs that become eligible so much later never overtake, with an empty queue",
+    )
+    window_backlogs: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=64.0,
+        description="so many times the time that the queue takes is added to that",
+    )
+    reads_limits: bool = Field(
+        default=True,
+        description="whether the time limits that users give tell something about run times",
+    )
+
+    def to_core(self) -> LearnedOrderConfig:
+        """Return the numbers of the learned order as plain data for the core."""
+        return LearnedOrderConfig(**self.model_dump(exclude={"kind"}))
 
 
 class PlacementSection(Section):

@@ -9,7 +9,8 @@ from typing import TypeVar
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.prediction.speed_table import ModelSpeeds
-from roost_engine.stacks import STACKS, PreemptionKind, Stack
+from roost_engine.queue.learned_order import Fairness
+from roost_engine.stacks import STACKS, OrderKind, PreemptionKind, Stack
 from roost_formats.yaml.tree import KeyPath
 from roostd.config.decisions import (
     EngineSection,
@@ -126,6 +127,7 @@ class StackChoice:
             speeds=speeds,
             knowledge=knowledge,
             any_gpus=True,
+            learned_order=self.order.to_core(),
         )
 
     def engine_config(self) -> EngineConfig:
@@ -134,6 +136,7 @@ class StackChoice:
 
     def problems(self) -> Iterator[tuple[KeyPath, str]]:
         """Yield the settings that contradict the stack, each with what is wrong and the cure."""
+        yield from self._order_problems()
         kind = self.in_effect.preemption
         if kind is PreemptionKind.NONE and self.preemption.kind is None:
             for name in self.partitions:
@@ -149,6 +152,18 @@ class StackChoice:
                         ("preemption", name),
                         f"kind {kind} does not have it; remove it, or set preemption.kind: network",
                     )
+
+    def _order_problems(self) -> Iterator[tuple[KeyPath, str]]:
+        kind, order = self.in_effect.order, self.order
+        for name, field in OrderSection.model_fields.items():
+            if name == "kind" or getattr(order, name) == field.default:
+                continue
+            if kind is not OrderKind.LEARNED:
+                cure = "remove it, or set order.kind: learned"
+                yield ("order", name), f"kind {kind} does not have it; {cure}"
+            elif name == "band" and order.fairness is not Fairness.BAND:
+                cure = "remove it, or set order.fairness: band"
+                yield ("order", name), f"fairness {order.fairness} does not have it; {cure}"
 
     def notes(self) -> Iterator[str]:
         """Yield what an operator should know of a stack that a figure made attractive."""

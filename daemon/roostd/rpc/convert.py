@@ -16,6 +16,7 @@ from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
 from roostd.rpc import timers
 from roostd.rpc.errors import UnknownTopology
+from roostd.rpc.outlook import add_outlook
 from roostd.state import DaemonState, Owner, UnmanagedJob
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
@@ -310,6 +311,7 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     exclusions: Exclusions = ()
     if isinstance(record, JobRecord):
         exclusions = record.exclusions
+        add_outlook(message, state, record)
         believed = timers.sensitivity(state, record.spec)
         if believed is not None:
             message.sensitivity.CopyFrom(believed)

@@ -18,6 +18,7 @@ from roostd.slurm.held_back import HeldBackJobs, HoldingBack, is_pinned_comment
 from roostd.slurm.jobs import JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.request import shares_of
 from roostd.slurm.rules import SiteRules
 
@@ -102,11 +103,13 @@ class SiteView:
         rules: Slurm's own rules.
         hand_over_s: a job that they have held back this long is left to plain Slurm.
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        priorities: which jobs people have moved in Slurm's queue.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    priorities: SeenPriorities = field(default_factory=SeenPriorities)
 
 
 def view(
@@ -247,7 +250,7 @@ class _Reading:
             if why_blocked is not None:
                 self._blocked[job_id] = why_blocked
             else:
-                self._waiting[job_id] = known
+                self._waiting[job_id] = self._with_precedence(known, job)
             return
         spec = self._reader.read(job, self._details.get(job.number), job_id)
         if isinstance(spec, Unmanaged):
@@ -264,7 +267,8 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
-        self._waiting[job_id] = self._with_steady_facts(spec, job)
+        spec = self._with_steady_facts(spec, job)
+        self._waiting[job_id] = self._with_precedence(spec, job)
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
         """Return the JobSpec of the view before, if reading the job again would give the same."""
@@ -337,6 +341,14 @@ class _Reading:
         if not is_new and job_id not in self._before.running:
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
+
+    def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        seen = self._site.priorities
+        precedence = seen.precedences.get(job.number, 0)
+        overtakes = seen.overtakes.get(job.number, ())
+        if (spec.precedence, spec.overtakes) == (precedence, overtakes):
+            return spec
+        return replace(spec, precedence=precedence, overtakes=overtakes)
 
     def _with_steady_facts(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         """Keep what cannot change while a job waits, though Slurm shows something else.

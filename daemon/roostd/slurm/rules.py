@@ -53,6 +53,11 @@ class SiteRules:
             self.scheduling, self.accounting, self.qos_traits, self.partitions, self.licenses
         )
 
+    def tier_of(self, job: QueuedJob) -> int:
+        """Return the priority tier of a job's partition, the first of several; 0: unknown."""
+        partition = self.partitions.get(job.partition.partition(",")[0])
+        return 0 if partition is None else partition.tier
+
     def why_not(self, job: QueuedJob, detail: JobDetail | None) -> str | None:
         """Return why Slurm would not start a job whatever else runs, or None.
 

@@ -120,6 +120,10 @@ class SlurmStandIn:
         """Hold a waiting job, or release it, as `scontrol hold` and `scontrol release`."""
         self._jobs[job_id].priority = int(release)
 
+    def prioritize(self, job_id: JobId, priority: int, nice: int = 0) -> None:
+        """Set a waiting job's priority and nice value, as `scontrol update` and Slurm do."""
+        self._jobs[job_id].priority, self._jobs[job_id].nice = priority, nice
+
     def update(self, job_id: JobId, **values: str) -> None:
         """Change a waiting job as its owner may: `scontrol update StartTime=now`."""
         self._change(self._jobs[job_id], values)

@@ -37,6 +37,7 @@ class StandInJob:
     licenses: str = ""
     refuses_requeue: bool = False
     priority: int = 1
+    nice: int = 0
     state: SlurmJobState = SlurmJobState.PENDING
     reason: str = ""
     restart_count: int = 0
@@ -109,6 +110,7 @@ def queued(job: StandInJob) -> QueuedJob:
         state=job.state,
         reason=job.reason,
         priority=job.priority,
+        nice=job.nice,
         submit_epoch_s=job.submit_epoch_s,
         start_epoch_s=job.start_epoch_s or job.begin_epoch_s,
         eligible_epoch_s=job.begin_epoch_s,

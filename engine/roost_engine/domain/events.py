@@ -100,6 +100,7 @@ class WaitSoFar:
         limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
             none does.
         runs: before this wait; None: the job has not run.
+        precedence: see JobSpec.
     """
 
     since_s: float
@@ -110,6 +111,7 @@ class WaitSoFar:
     hand_over_at_s: float | None = None
     limited_since_s: float | None = None
     runs: EarlierRuns | None = None
+    precedence: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,7 @@ class JobSpec:
     account: str = ""
     qos: str = ""
     precedence: int = 0  # above 0: an operator put it first; below 0: last
+    overtakes: tuple[JobId, ...] = ()  # jobs of the same user that it was moved ahead of by hand
 
     @property
     def gpu_count(self) -> int:

@@ -183,7 +183,7 @@ class JobQueue:
             self._group_count += 1
             group = self._groups[demand] = Group(self._group_count, demand, job)
         left = self._take_out(job_id) if job_id in self._jobs else None
-        key = self._order.key(record, at_s)
+        key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
         self._jobs[job_id] = record
         self._entries[job_id] = group, key
@@ -472,6 +472,7 @@ class JobQueue:
         for place, job_id in enumerate(self._order.rank(view)):
             group = self._entries[job_id][0]
             self._entries[job_id] = group, (place,)
+            self._jobs[job_id].sort_key = (place,)
             if job_id not in group.deferred:
                 group.job_ids.append(((place,), job_id))
         self._ranked = mark

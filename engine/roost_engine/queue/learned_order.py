@@ -12,14 +12,15 @@ Page: docs/order.md.
 
 The site says how far that may depart from Slurm's priority: nowhere (`strict`: only jobs of the
 same priority change places), within bands of it, or everywhere (`free`). What an operator has put
-first stays first (JobSpec.precedence).
+first stays first (JobSpec.precedence), and a job that was moved past others of its user goes before
+these (JobSpec.overtakes).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 from roost_engine.prediction.predictors import Predictors
@@ -28,6 +29,9 @@ from roost_engine.prediction.service import ServiceIndex, expected_s
 # A job of which nothing else is known than its GPUs counts as one of so many: their number alone
 # would decide, and gangs would wait for nothing (Helios, August, a trace without users: 8 % more).
 _TYPICAL_GPU_COUNT = 4
+
+_MOST_REMEMBERED = 20_000
+_DUE_PLACE = 3  # in a job's sort key: slot, precedence, level, due time
 
 
 class Fairness(StrEnum):
@@ -73,6 +77,7 @@ class LearnedOrder:
 
     def __init__(self, config: LearnedOrderConfig, predictors: Predictors) -> None:
         self.config, self._predictors = config, predictors
+        self._due_s: dict[JobId, float] = {}  # of the last jobs asked for, the latest last
 
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
@@ -90,7 +95,37 @@ class LearnedOrder:
         from_s = max(spec.submit_s, spec.eligible_s)
         # In this order NaN, from a predictor at fault, counts as the whole window.
         due_s = from_s + max(min(window_s, config.ageing * service_gpu_s), 0.0)
+        due_s = self._moved_s(spec, due_s)
         return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
+
+    def _moved_s(self, spec: JobSpec, due_s: float) -> float:
+        """Return the due time of a job that its owner may have moved past others.
+
+        It takes theirs, and of equal due times the one with the higher priority goes first. Each is
+        taken once: who moves every new job past the same old one gains nothing.
+        """
+        own_s, known = due_s, self._due_s
+        for other in spec.overtakes:
+            other_s = known.get(other, own_s)
+            if other_s < own_s:
+                known[other] = max(own_s, other_s)
+            due_s = min(due_s, other_s)
+        self._remember(spec.job_id, due_s)
+        return due_s
+
+    def _remember(self, job_id: JobId, due_s: float) -> None:
+        self._due_s.pop(job_id, None)
+        self._due_s[job_id] = due_s
+        if len(self._due_s) > _MOST_REMEMBERED:
+            del self._due_s[next(iter(self._due_s))]
+
+    def due_s(self, job: JobRecord) -> float | None:
+        """Return the due time by which a job was last queued; None: it was queued otherwise.
+
+        Jobs that become eligible after that do not overtake it.
+        """
+        # The order's slot puts 0 before a key, and 1 before the heuristic's, which has no due time.
+        return float(job.sort_key[_DUE_PLACE]) if job.sort_key[:1] == (0,) else None
 
     def _level(self, priority: int) -> int:
         """Return what of a priority counts before everything learned."""

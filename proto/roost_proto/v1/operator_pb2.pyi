@@ -681,6 +681,89 @@ class Job(_message.Message):
 Global___Job: _TypeAlias = Job  # noqa: Y015
 
 @_typing.final
+class Turn(_message.Message):
+    """Where a waiting job is in the queue, and why."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    OF_COUNT_FIELD_NUMBER: _builtins.int
+    SLURM_POSITION_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    PRECEDENCE_FIELD_NUMBER: _builtins.int
+    OVERTAKEN_FOR_S_FIELD_NUMBER: _builtins.int
+    position: _builtins.int
+    """The place, from 1, among `of_count` waiting jobs, in the order that decides; in shadow mode in
+    the order that would.
+    """
+    of_count: _builtins.int
+    slurm_position: _builtins.int
+    """The place among the same jobs by Slurm's priority."""
+    order: _builtins.str
+    """The order's name: "priority", "las", "s-rank" or "learned"."""
+    precedence: _builtins.int
+    """Above 0: an operator or the owner put the job first; below 0: last."""
+    overtaken_for_s: _builtins.float
+    """Jobs that become eligible within so many seconds from now may still overtake it, later ones not;
+    0: none may. Absent if the order is not "learned".
+    """
+    def __init__(
+        self,
+        *,
+        position: _builtins.int = ...,
+        of_count: _builtins.int = ...,
+        slurm_position: _builtins.int = ...,
+        order: _builtins.str = ...,
+        precedence: _builtins.int = ...,
+        overtaken_for_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_overtaken_for_s", b"_overtaken_for_s", "overtaken_for_s", b"overtaken_for_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_overtaken_for_s", b"_overtaken_for_s", "of_count", b"of_count", "order", b"order", "overtaken_for_s", b"overtaken_for_s", "position", b"position", "precedence", b"precedence", "slurm_position", b"slurm_position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__overtaken_for_s: _TypeAlias = _typing.Literal["overtaken_for_s"]  # noqa: Y015
+    _WhichOneofArgType__overtaken_for_s: _TypeAlias = _typing.Literal["_overtaken_for_s", b"_overtaken_for_s"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__overtaken_for_s) -> _WhichOneofReturnType__overtaken_for_s | None: ...
+
+Global___Turn: _TypeAlias = Turn  # noqa: Y015
+
+@_typing.final
+class ExpectedRun(_message.Message):
+    """How long a job may still run, by the jobs like it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GPU_S_FIELD_NUMBER: _builtins.int
+    MEDIAN_S_FIELD_NUMBER: _builtins.int
+    LOW_S_FIELD_NUMBER: _builtins.int
+    HIGH_S_FIELD_NUMBER: _builtins.int
+    SIMILAR_COUNT_FIELD_NUMBER: _builtins.int
+    gpu_s: _builtins.float
+    """GPU-seconds that it is expected to need, as the learned order counts them."""
+    median_s: _builtins.float
+    low_s: _builtins.float
+    """The interval that holds the run time of four jobs of five."""
+    high_s: _builtins.float
+    similar_count: _builtins.float
+    """How many similar jobs that rests on; recent ones count most."""
+    def __init__(
+        self,
+        *,
+        gpu_s: _builtins.float = ...,
+        median_s: _builtins.float = ...,
+        low_s: _builtins.float = ...,
+        high_s: _builtins.float = ...,
+        similar_count: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_s", b"gpu_s", "high_s", b"high_s", "low_s", b"low_s", "median_s", b"median_s", "similar_count", b"similar_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedRun: _TypeAlias = ExpectedRun  # noqa: Y015
+
+@_typing.final
 class StandingPin(_message.Message):
     """The GPUs for which a job waits in Slurm while other jobs hold them."""
 
@@ -757,6 +840,8 @@ class Explanation(_message.Message):
     ACHIEVED_FIELD_NUMBER: _builtins.int
     SLOTS_FIELD_NUMBER: _builtins.int
     STACK_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    EXPECTED_RUN_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
@@ -795,6 +880,14 @@ class Explanation(_message.Message):
     def slots(self) -> _containers.RepeatedCompositeFieldContainer[Global___SlotPolicy]:
         """The policies that decide now, one of each slot; the job may have been decided by earlier ones."""
 
+    @_builtins.property
+    def turn(self) -> Global___Turn:
+        """Absent if the job does not wait for GPUs."""
+
+    @_builtins.property
+    def expected_run(self) -> Global___ExpectedRun:
+        """Absent if no policy in effect predicts run times, and for a job that has ended."""
+
     def __init__(
         self,
         *,
@@ -810,10 +903,12 @@ class Explanation(_message.Message):
         achieved: Global___Achieved | None = ...,
         slots: _abc.Iterable[Global___SlotPolicy] | None = ...,
         stack: _builtins.str = ...,
+        turn: Global___Turn | None = ...,
+        expected_run: Global___ExpectedRun | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "job", b"job", "sensitivity", b"sensitivity"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "expected_run", b"expected_run", "job", b"job", "sensitivity", b"sensitivity", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
     _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015

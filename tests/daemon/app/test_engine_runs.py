@@ -16,6 +16,8 @@ from roost_engine.engine import EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
+from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode
 from roost_formats.journal.journal import FILE_NAME
@@ -99,6 +101,37 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
     )
     assert decode(head.config, EngineConfig) == replace(of_slurm, patience_s=7.0)
     assert isinstance(decode(head.plugins, Plugins).gate, DelayConfig)
+
+
+async def test_a_reload_changes_the_learned_order_keeps_what_it_knows_and_journals_it(
+    tmp_path: Path,
+) -> None:
+    parts = Parts("n1", **NO_MODEL, order={"kind": "learned"})
+    async with recording(tmp_path) as recorder:
+        engines = runs(parts, recorder)
+        engines.begin()
+        predictors = parts.state.engine.policies.predictors
+        assert predictors is not None
+        predictors.history.add(job("7"), 60.0, 100.0)
+        order = {"kind": "learned", "fairness": "strict", "window_s": 60.0}
+        parts.state.config = Config.model_validate(NO_MODEL | {"order": order})
+        engines.begin()
+        await recorder.wait_durable(recorder.append(Tick(at_s=100.0), ()))
+
+    reader = JournalReader(tmp_path / FILE_NAME)
+    head = reader.runs()[-1].head
+    reader.close()
+
+    policy = parts.state.engine.policies.order
+    expected = LearnedOrderConfig(fairness=Fairness.STRICT, window_s=60.0)
+    assert isinstance(policy, LearnedOrder)
+    assert policy.config == expected
+    kept = parts.state.engine.policies.predictors
+    assert kept is not None
+    assert kept.history.state() == predictors.history.state()
+    plugins = decode(head.plugins, Plugins)
+    assert (plugins.order, plugins.learned_order) == (OrderKind.LEARNED, expected)
+    assert plugins.knowledge.predictors is not None
 
 
 def test_speeds_are_read_where_the_configuration_names_a_file(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.plugins import Knowledge
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
+from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.stacks import GateKind, PreemptionKind
 from roost_formats.yaml.tree import read_tree
 from roostd.config.config import (
@@ -175,6 +176,7 @@ def test_sections_of_decisions_have_the_core_s_numbers_and_defaults() -> None:
     assert Config().choice.engine_config() == EngineConfig()
     assert GateSection().to_core(GateKind.DELAY) == DelayConfig()
     partitions = ("a", "b")
+    assert OrderSection().to_core() == LearnedOrderConfig()
     expected = NetworkPreemptionConfig(partitions=partitions)
     assert Config().preemption.to_core(PreemptionKind.NETWORK, ["b", "a"]) == expected
 
@@ -194,6 +196,7 @@ PINS = {
         (EngineSection, EngineConfig, {"hand_over_s", *PINS}),
         (GateSection, DelayConfig, {"timers"}),
         (GateSection, TimerConfig, set()),
+        (OrderSection, LearnedOrderConfig, set()),
         # Which partitions: partitions.NAME.preemption.
         (PreemptionSection, NetworkPreemptionConfig, {"partitions"}),
     ],
@@ -227,7 +230,7 @@ _WRONG_DECISIONS = [
     (section, name, wrong)
     for section, name in _DECISIONS
     for wrong in _WRONG
-    if (name, wrong) != ("moves", "true")  # the one switch among the numbers
+    if (name, wrong) not in (("moves", "true"), ("reads_limits", "true"))  # switches
 ]
 
 

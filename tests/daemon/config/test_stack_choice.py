@@ -8,7 +8,9 @@ import pytest
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.rules import LasMovesConfig
+from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roost_engine.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
 from roostd.config.config import Config, load_config
 from roostd.config.stack_choice import known_stack
@@ -98,7 +100,25 @@ def test_settings_show_the_part_of_the_stack_and_where_it_comes_from(tmp_path: P
         ("mode: off\nstack: 7\n", "roostd.yaml:2: stack: want str, got int"),
         (
             "order: {kind: lass}\n",
-            "roostd.yaml:1: order.kind: want priority, las or s-rank, got lass",
+            "roostd.yaml:1: order.kind: want priority, las, s-rank or learned, got lass",
+        ),
+        (
+            "order:\n  fairness: strict\n",
+            "roostd.yaml:2: order.fairness: kind priority does not have it; remove it, or set"
+            " order.kind: learned",
+        ),
+        (
+            "order: {kind: learned, band: 50}\n",
+            "roostd.yaml:1: order.band: fairness free does not have it; remove it, or set"
+            " order.fairness: band",
+        ),
+        (
+            "order: {kind: learned, fairness: fair}\n",
+            "roostd.yaml:1: order.fairness: want strict, band or free, got fair",
+        ),
+        (
+            "order: {kind: learned, fairness: band, band: 0}\n",
+            "roostd.yaml:1: order.band: want >= 1, got 0",
         ),
         (
             "preemption: {kind: leases, moves: true}\n",
@@ -126,6 +146,15 @@ def test_what_contradicts_the_stack_is_one_problem_with_line_and_cure(
 def test_a_name_that_is_like_none_lists_all() -> None:
     with pytest.raises(ValueError, match="no stack x: there are default, default-no-preemption"):
         known_stack("x")
+
+
+def test_the_numbers_of_the_learned_order_reach_the_engine() -> None:
+    order = {"kind": "learned", "index": "risk", "fairness": "band", "band": 7, "ageing": 1.0}
+    plugins = config(order=order).choice.plugins((), Knowledge())
+    assert plugins.order is OrderKind.LEARNED
+    assert plugins.learned_order == LearnedOrderConfig(
+        index=ServiceIndex.RISK, fairness=Fairness.BAND, band=7, ageing=1.0
+    )
 
 
 def test_flags_and_environment_choose_a_stack_too() -> None:

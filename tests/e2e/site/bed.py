@@ -1,7 +1,8 @@
 """Slurm as a real site runs it, with Roost in enforce mode: what all tests here share.
 
 `ROOST_SITE_PLAIN=1 pytest --runxfail tests/e2e/site` runs the same tests without roostd, to see
-what Slurm does by itself.
+what Slurm does by itself. `ROOST_SITE_ORDER=learned pytest tests/e2e/site` runs them with that
+order.
 """
 
 import os
@@ -54,7 +55,7 @@ def site(
         with Stack(
             nodes,
             lease_s=lease_s,
-            settings=settings,
+            settings=_with_order(settings),
             model_names=model_names,
             counts_models=counts_models,
             amend_plan=amend,
@@ -64,6 +65,12 @@ def site(
             yield stack
     except LocalSlurmUnavailable as error:
         missing(str(error))
+
+
+def _with_order(settings: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """Add the order of `ROOST_SITE_ORDER`, where the test does not say its own."""
+    kind = os.environ.get("ROOST_SITE_ORDER")
+    return {"order": {"kind": kind}} | dict(settings or {}) if kind else settings
 
 
 @contextmanager
