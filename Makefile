@@ -23,7 +23,7 @@ $(BIN)/.roost: pyproject.toml deploy/system-packages.sh
 	@touch $@
 
 $(BIN)/.roost-dev: $(BIN)/.roost
-	@$(BIN)/python -m pip install --quiet --group dev $(if $(TORCH),$(TORCH) 'onnx>=1.18')
+	@$(BIN)/python -m pip install --quiet --group dev $(if $(TORCH),$(TORCH) 'onnx>=1.18' 'scikit-learn>=1.5')
 	@touch $@
 
 demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs and watch the choices

@@ -25,6 +25,7 @@ from roost_engine.policies import (
     TunableTimers,
 )
 from roost_engine.prediction.predictors import Predictors, PredictorsState
+from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed import SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
@@ -136,18 +137,25 @@ class Plugins:
             or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
         )
 
-    def policies(self, score: ScorePolicy, table: SpeedTable | None = None) -> Policies:
+    def policies(
+        self,
+        score: ScorePolicy,
+        table: SpeedTable | None = None,
+        run_times: RunTimeBlend | None = None,
+    ) -> Policies:
         """Make the policies of a fresh engine.
 
         Args:
             score: scores the candidates.
             table: the speeds of models; None: `speeds`.
+            run_times: a model of run times; None: the history of run times answers alone.
         """
         predictors = None
         if self.reads_predictors:
             predictors = Predictors(
                 TableOfSpeeds(self.speeds) if table is None else table,
                 self.learned_order.reads_limits,
+                run_times,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)

@@ -240,6 +240,9 @@ class PredictorSlot(_Slot):
     def __init__(self, predictors: Predictors, faults: FaultLog) -> None:
         super().__init__("prediction", predictors, faults)
         self._predictors = predictors
+        # Predictors may ask a model, whose faults count like those of any policy.
+        if (report_faults_to := getattr(predictors, "report_faults_to", None)) is not None:
+            report_faults_to(faults)
 
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Report how a wait came out."""

@@ -1,4 +1,4 @@
-"""The command roost-train: make a policy, and check one."""
+"""The command roost-train: make a model, and check one."""
 
 import argparse
 import importlib
@@ -9,11 +9,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from roost_engine.domain.errors import PolicyError
+from roost_sim.errors import TraceError
+from roost_sim.traces.formats import Format, load_trace
+from roost_sim.traces.trace import Trace
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
 
 _DEFAULT_STEPS = 2500
+_DEFAULT_EPOCHS = 30
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, OSError) as error:
+    except (TrainError, PolicyError, TraceError, OSError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     return code
@@ -40,7 +46,25 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
+    _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     return parser
+
+
+def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
+    source = runtimes.add_mutually_exclusive_group(required=True)
+    source.add_argument("--sacct", type=Path, metavar="FILE", help="text of sacct -P")
+    source.add_argument("--journal", type=Path, metavar="FILE", help="roostd's journal")
+    source.add_argument("--trace", type=Path, metavar="FILE", help="any trace of roost-sim")
+    runtimes.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the model's two files"
+    )
+    runtimes.add_argument("--jobs", type=int, metavar="N", help="the first N jobs only")
+    runtimes.add_argument(
+        "--epochs", type=int, default=_DEFAULT_EPOCHS, help="passes over the jobs"
+    )
+    runtimes.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    runtimes.add_argument("--json", action="store_true", help="figures as JSON")
+    runtimes.set_defaults(command=_runtimes)
 
 
 def _need(name: str) -> None:
@@ -72,3 +96,71 @@ def _verify(arguments: argparse.Namespace) -> int:
     verdict = verify(arguments.model)
     print(json.dumps({"model": str(arguments.model), **asdict(verdict), "same": verdict.is_same}))
     return 0 if verdict.is_same else 1
+
+
+def _runtimes(arguments: argparse.Namespace) -> int:
+    _need("sklearn")
+    from roost_train.run_time_jobs import replay
+    from roost_train.run_time_net import RunTimeHyperParameters
+    from roost_train.run_time_training import as_table, train_and_compare, write_run_times
+
+    if arguments.epochs < 1:
+        raise TrainError(f"--epochs {arguments.epochs}: want 1 or more")
+    parameters = RunTimeHyperParameters(seed=arguments.seed, most_epochs=arguments.epochs)
+    trace = _load(arguments)
+    jobs = replay(trace, ProgressBar(len(trace), sys.stderr))
+    bar = ProgressBar(2 * parameters.most_epochs, sys.stderr)
+    net, report = train_and_compare(jobs, trace.source, parameters, bar)
+    path = None
+    if arguments.out is not None:
+        command = shlex.join(["roost-train", "runtimes", *_repeated(arguments), "--out", "DIR"])
+        path = write_run_times(net, jobs, parameters, report, arguments.out, command)
+    if arguments.json:
+        rows = [asdict(row) for row in report.rows]
+        body = {"version": 1, "run": parameters.run_name, "best": report.best, "rows": rows}
+        counts = {"train_count": report.train_count, "test_count": report.test_count}
+        counts["epochs"] = report.epochs
+        print(json.dumps({**body, **counts, "model": None if path is None else str(path)}))
+        return 0
+    print(
+        f"trained on {report.train_count:,} jobs ({report.epochs} passes),"
+        f" judged on {report.test_count:,} later ones"
+    )
+    print(as_table(report))
+    print(f"better on these jobs: the {report.best}")
+    if path is not None:
+        print(f"model: {path}")
+    return 0
+
+
+def _load(arguments: argparse.Namespace) -> Trace:
+    """Read the jobs; rows that are no usable jobs are counted on standard error."""
+    if arguments.sacct is not None:
+        loaded = load_trace(arguments.sacct, format=Format.SACCT)
+    elif arguments.journal is not None:
+        loaded = load_trace(arguments.journal, format=Format.JOURNAL)
+    else:
+        loaded = load_trace(arguments.trace)
+    report = loaded.report
+    if report.bad_count:
+        count = f"{report.bad_count} rows are no usable jobs and are left out"
+        print(f"roost-train: {count}; the first: {report.examples[0]}", file=sys.stderr)
+    trace = loaded.trace
+    if arguments.jobs is None:
+        return trace
+    if arguments.jobs < 1:
+        raise TrainError(f"--jobs {arguments.jobs}: want 1 or more")
+    return trace.where(np.arange(len(trace)) < arguments.jobs)
+
+
+def _repeated(arguments: argparse.Namespace) -> list[str]:
+    """Return the options that repeat a training; of the file the name only."""
+    words = list[str]()
+    for option in ("sacct", "journal", "trace"):
+        if (path := getattr(arguments, option)) is not None:
+            words += [f"--{option}", path.name]
+    if arguments.jobs is not None:
+        words += ["--jobs", str(arguments.jobs)]
+    if arguments.epochs != _DEFAULT_EPOCHS:
+        words += ["--epochs", str(arguments.epochs)]
+    return [*words, "--seed", str(arguments.seed)]

@@ -15,3 +15,13 @@ class MissingLibrary(TrainError):
 
 class ModelError(TrainError):
     """A model file cannot be verified."""
+
+
+class TooFewJobs(TrainError):
+    """A file has too few jobs to learn from and to judge by."""
+
+    def __init__(self, source: str, count: int, wanted: int, which: str = "with GPUs") -> None:
+        super().__init__(
+            f"{source}: {count} jobs {which}; want {wanted} or more: take a longer time"
+        )
+        self.source, self.count, self.wanted = source, count, wanted

@@ -14,7 +14,7 @@ class ProgressBar:
     total: int
     stream: TextIO
 
-    def __call__(self, done: int, loss: float) -> None:
+    def __call__(self, done: int, loss: float | None = None) -> None:
         """Show that `done` steps are done."""
         if not self.stream.isatty():
             return
@@ -23,5 +23,6 @@ class ProgressBar:
         filled = _WIDTH * done // self.total
         bar = "#" * filled + "." * (_WIDTH - filled)
         end = "\n" if done == self.total else ""
-        self.stream.write(f"\r[{bar}] {done}/{self.total} loss {loss:.2e}{end}")
+        tail = "" if loss is None else f" loss {loss:.2e}"
+        self.stream.write(f"\r[{bar}] {done}/{self.total}{tail}{end}")
         self.stream.flush()

@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +32,15 @@ from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunT
 FEW_COUNT = 4.0
 HALF_LIFE_S = 14 * 86_400.0
 SPREAD = (0.6, 0.15, 0.05)  # share of an end in its own band, and in each band beside it
+LAST_COUNT = 2  # run times that are kept as they were, of each kind
 KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
 
 _LEAST_FADE_FRAC = 1e-9  # of counts of more than a year ago: that is nothing
 _PRIOR_RUN_S = 3_600.0  # before any job has ended
 _MOST_KINDS = 20_000
-_MOST_NAMES = 500  # of one user
+_MOST_KINDS_OF_USER = 500
 _MOST_RUNNING = 100_000
+_FEW_STALE = 1_000  # entries of jobs that run no more, before they are cleared away
 _FIRST_WATCHED_S = 60.0  # jobs that run for less are only counted as they end
 _LONGEST_NAME = 200
 
@@ -69,7 +70,8 @@ def _prior_hazards() -> NDArray[np.float64]:
 _PRIOR = _prior_hazards()
 
 
-class Kind(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kind:
     """A kind of jobs.
 
     Attributes:
@@ -88,9 +90,11 @@ class KindSums:
     Attributes:
         ended: float64 [band], jobs that ended in the band.
         entered: float64 [band], jobs that came to the band, with those that still run.
+        last_s: run times of the last jobs that ended, the newest last.
     """
 
     at_s: float = 0.0
+    last_s: tuple[float, ...] = ()
     ended: NDArray[np.float64] = field(default_factory=lambda: np.zeros(BAND_COUNT))
     entered: NDArray[np.float64] = field(default_factory=lambda: np.zeros(BAND_COUNT))
 
@@ -111,6 +115,7 @@ class WatchedRun:
     """A job that runs, as far as is known.
 
     Attributes:
+        user_id: of the job.
         kinds: that it is of, the widest first.
         since_s: engine time from which its age is known.
         age_s: at `since_s`, seconds at full speed.
@@ -118,15 +123,38 @@ class WatchedRun:
         band: it has been counted as having left the bands before this one.
     """
 
+    user_id: int
     kinds: tuple[Kind, ...]
     since_s: float
     age_s: float
     speed_frac: float
     band: int
 
+    @property
+    def leaves_band(self) -> bool:
+        """Whether it runs, and not in the last band, which has no end."""
+        return self.speed_frac > 0 and self.band < BAND_COUNT - 1
+
     def next_s(self) -> float:
-        """Return the engine time at which it leaves its band."""
+        """Return the engine time at which it leaves its band; see `leaves_band`."""
         return self.since_s + (ENDS_S[self.band] - self.age_s) / self.speed_frac
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKind:
+    """What is known of a kind of jobs at some moment.
+
+    Attributes:
+        hazards: float64 [band], of those that come to a band, the share that ends there.
+        job_count: jobs that ended or still run, recent ones counting most.
+        since_s: seconds since the last of them ended, or came to a band; None: there is none.
+        last_s: run times of the last jobs that ended, the newest last.
+    """
+
+    hazards: NDArray[np.float64]
+    job_count: float = 0.0
+    since_s: float | None = None
+    last_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +164,7 @@ class HistoryState:
     Attributes:
         kinds: names, the one reported longest ago first.
         at_s: float64 [kind]; ended, entered: float32 [kind, band]; see KindSums.
+        last_s: float32 [kind, LAST_COUNT], the newest first; below 0: there is none.
     """
 
     kinds: tuple[str, ...] = ()
@@ -145,6 +174,9 @@ class HistoryState:
     )
     entered: NDArray[np.float32] = field(
         default_factory=lambda: np.zeros((0, BAND_COUNT), dtype=np.float32)
+    )
+    last_s: NDArray[np.float32] = field(
+        default_factory=lambda: np.zeros((0, LAST_COUNT), dtype=np.float32)
     )
     running: tuple[tuple[JobId, WatchedRun], ...] = ()
 
@@ -156,6 +188,7 @@ class HistoryState:
             and np.array_equal(self.at_s, other.at_s)
             and np.array_equal(self.ended, other.ended)
             and np.array_equal(self.entered, other.entered)
+            and np.array_equal(self.last_s, other.last_s)
         )
 
     def __hash__(self) -> int:
@@ -174,36 +207,60 @@ class RunTimeHistory:
     def __init__(self, reads_limits: bool = True) -> None:
         self._reads_limits = reads_limits
         self._kinds: dict[str, KindSums] = {}  # the kind reported most recently is the last
-        self._names: dict[str, dict[str, None]] = {}  # by user, kinds with a name, as above
+        self._narrow: dict[str, dict[str, None]] = {}  # by user, the kinds of that user, as above
         self._running: dict[JobId, WatchedRun] = {}
+        self._running_of: dict[int, dict[JobId, None]] = {}  # by user
         self._due: list[tuple[float, JobId]] = []  # when jobs leave their bands; a heap
 
     # -- learning ----------------------------------------------------------------------------
 
     def begin(self, job: JobSpec, age_s: float, speed_frac: float, at_s: float) -> None:
         """Take in that a job runs from now on, at so much of its full speed."""
+        self._advance(at_s)
+        age_s = _time_or_none_s(age_s)
         band = max(band_of(age_s), band_of(_FIRST_WATCHED_S))
         known = self._running.get(job.job_id)
         run = WatchedRun(
+            user_id=job.user_id,
             kinds=kinds_of(job, self._reads_limits),
             since_s=at_s,
             age_s=age_s,
-            speed_frac=min(max(speed_frac, 1e-3), 1.0),
+            speed_frac=max(min(1.0, speed_frac), 1e-3),  # 1 if it is not a number
             band=band if known is None else max(band, known.band),
         )
         self._running[job.job_id] = run
-        heappush(self._due, (run.next_s(), job.job_id))
+        self._running_of.setdefault(job.user_id, {})[job.job_id] = None
+        self._await_end_of_band(job.job_id, run)
         if len(self._running) > _MOST_RUNNING:
             self.forget(next(iter(self._running)))
+
+    def _await_end_of_band(self, job_id: JobId, run: WatchedRun) -> None:
+        if run.leaves_band:
+            heappush(self._due, (run.next_s(), job_id))
+        # Each restart of a job leaves an entry behind that is not true any more.
+        if len(self._due) > 2 * len(self._running) + _FEW_STALE:
+            self._await_all()
+
+    def _await_all(self) -> None:
+        self._due = [(run.next_s(), job) for job, run in self._running.items() if run.leaves_band]
+        heapify(self._due)
 
     def pause(self, job_id: JobId, age_s: float, at_s: float) -> None:
         """Take in that a job does not run now."""
         if (run := self._running.get(job_id)) is not None and run.speed_frac:
-            run.age_s, run.since_s, run.speed_frac = age_s, at_s, 0.0
+            run.age_s, run.since_s, run.speed_frac = _time_or_none_s(age_s), at_s, 0.0
 
     def forget(self, job_id: JobId) -> None:
         """A job left that did not run: it tells nothing."""
-        self._running.pop(job_id, None)
+        self._unwatch(job_id)
+
+    def _unwatch(self, job_id: JobId) -> WatchedRun | None:
+        run = self._running.pop(job_id, None)
+        if run is not None and (jobs := self._running_of.get(run.user_id)) is not None:
+            jobs.pop(job_id, None)
+            if not jobs:
+                del self._running_of[run.user_id]
+        return run
 
     def add(self, job: JobSpec, run_s: float, at_s: float) -> None:
         """Take in a job that ended; a run time that is none is dropped.
@@ -213,7 +270,7 @@ class RunTimeHistory:
             run_s: how long it would have run at full speed.
             at_s: engine time.
         """
-        run = self._running.pop(job.job_id, None)
+        run = self._unwatch(job.job_id)
         if not (isfinite(run_s) and run_s >= 0):
             return
         self._advance(at_s)
@@ -229,6 +286,7 @@ class RunTimeHistory:
             sums.entered += entered
             # What was counted while it ran may have faded below what now ended.
             np.maximum(sums.entered, sums.ended, out=sums.entered)
+            sums.last_s = (*sums.last_s, run_s)[-LAST_COUNT:]
         self._prune()
 
     def _advance(self, at_s: float) -> None:
@@ -236,7 +294,7 @@ class RunTimeHistory:
         while self._due and self._due[0][0] <= at_s:
             due_s, job_id = heappop(self._due)
             run = self._running.get(job_id)
-            if run is None or not run.speed_frac or run.next_s() != due_s:
+            if run is None or not run.leaves_band or run.next_s() != due_s:
                 continue
             for kind in run.kinds:
                 sums = self._kinds.get(kind.name)
@@ -247,20 +305,19 @@ class RunTimeHistory:
                 first = 0 if run.band == band_of(_FIRST_WATCHED_S) else run.band
                 sums.entered[first : run.band + 1] += 1.0
             run.band += 1
-            if run.band < BAND_COUNT - 1:
-                heappush(self._due, (run.next_s(), job_id))
+            self._await_end_of_band(job_id, run)
+        self._prune()
 
     def _take(self, kind: str) -> KindSums:
         """Return the sums of a kind, which is now the one reported last."""
         sums = self._kinds.pop(kind, None) or KindSums()
         self._kinds[kind] = sums
-        if " name " in kind:
-            user = kind.partition(" name ")[0]
-            names = self._names.setdefault(user, {})
-            names.pop(kind, None)
-            names[kind] = None
-            if len(names) > _MOST_NAMES:
-                self._drop(next(iter(names)))
+        if (user := _user_of(kind)) is not None:
+            narrow = self._narrow.setdefault(user, {})
+            narrow.pop(kind, None)
+            narrow[kind] = None
+            if len(narrow) > _MOST_KINDS_OF_USER:
+                self._drop(next(iter(narrow)))
         return sums
 
     def _prune(self) -> None:
@@ -269,12 +326,11 @@ class RunTimeHistory:
 
     def _drop(self, kind: str) -> None:
         self._kinds.pop(kind, None)
-        user = kind.partition(" name ")[0]
-        names = self._names.get(user)
-        if names is not None:
-            names.pop(kind, None)
-            if not names:
-                del self._names[user]
+        user = _user_of(kind)
+        if user is not None and (narrow := self._narrow.get(user)) is not None:
+            narrow.pop(kind, None)
+            if not narrow:
+                del self._narrow[user]
 
     # -- predicting --------------------------------------------------------------------------
 
@@ -299,12 +355,27 @@ class RunTimeHistory:
             wider /= sums.entered + few
             hazards = wider
             job_count = float(sums.entered[0]) * fade
-        stays = np.cumprod(1.0 - hazards)
-        fracs = hazards.copy()
-        fracs[1:] *= stays[:-1]
-        fracs[-1] += stays[-1]
         limit_s = _limit_s(job) if self._reads_limits else None
-        return RunTimes(fracs, age_s, limit_s, job_count, is_of_user)
+        return RunTimes(fracs_of(hazards), age_s, limit_s, job_count, is_of_user)
+
+    def known_kinds(self, job: JobSpec, at_s: float) -> tuple[KnownKind, ...]:
+        """Return what is known of each kind that a job is of, in the order of `kinds_of`."""
+        found, hazards = list[KnownKind](), _PRIOR
+        for kind in kinds_of(job, self._reads_limits):
+            sums = self._kinds.get(kind.name)
+            if sums is None:
+                found.append(KnownKind(hazards))
+                continue
+            fade = sums.fade_frac(at_s)
+            hazards = (sums.ended * fade + FEW_COUNT * hazards) / (sums.entered * fade + FEW_COUNT)
+            since_s = max(at_s - sums.at_s, 0.0)
+            found.append(KnownKind(hazards, float(sums.entered[0]) * fade, since_s, sums.last_s))
+        return tuple(found)
+
+    def running_ages_s(self, user_id: int, at_s: float) -> list[float]:
+        """Return the ages of a user's jobs that run or are stopped, in seconds at full speed."""
+        runs = (self._running[job_id] for job_id in self._running_of.get(user_id, ()))
+        return [run.age_s + max(at_s - run.since_s, 0.0) * run.speed_frac for run in runs]
 
     # -- state -------------------------------------------------------------------------------
 
@@ -317,22 +388,54 @@ class RunTimeHistory:
             at_s=np.array([each.at_s for each in sums]),
             ended=np.array([each.ended for each in sums], dtype=np.float32) if sums else empty,
             entered=np.array([each.entered for each in sums], dtype=np.float32) if sums else empty,
+            last_s=np.array([_last_row(each.last_s) for each in sums], dtype=np.float32).reshape(
+                len(sums), LAST_COUNT
+            ),
             running=tuple((job_id, replace(run)) for job_id, run in self._running.items()),
         )
 
     def restore(self, state: HistoryState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        self._kinds, self._names = {}, {}
+        self._kinds, self._narrow = {}, {}
         rows = zip(state.at_s, state.ended, state.entered, strict=True)
         for kind, (at_s, ended, entered) in zip(state.kinds, rows, strict=True):
             sums = self._take(kind)
             sums.at_s = float(at_s)
             sums.ended, sums.entered = ended.astype(np.float64), entered.astype(np.float64)
+        for kind, last_s in zip(state.kinds, state.last_s.tolist(), strict=False):
+            if (known := self._kinds.get(kind)) is not None:
+                known.last_s = tuple(run_s for run_s in reversed(last_s) if run_s >= 0)
         self._running = {job_id: replace(run) for job_id, run in state.running}
-        self._due = [
-            (run.next_s(), job_id) for job_id, run in self._running.items() if run.speed_frac
-        ]
-        heapify(self._due)
+        self._running_of = {}
+        for job_id, run in state.running:
+            self._running_of.setdefault(run.user_id, {})[job_id] = None
+        self._await_all()
+
+
+def fracs_of(hazards: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of all jobs that ends in each band; what is left ends in the last."""
+    stays = np.cumprod(1.0 - hazards)
+    fracs = hazards.copy()
+    fracs[1:] *= stays[:-1]
+    fracs[-1] += stays[-1]
+    return fracs
+
+
+def _last_row(last_s: tuple[float, ...]) -> list[float]:
+    row = [*reversed(last_s)]
+    return row + [-1.0] * (LAST_COUNT - len(row))
+
+
+def _user_of(kind: str) -> str | None:
+    """Return the user of a kind that is a part of that user's jobs; None for other kinds."""
+    first, _, others = kind.partition(" ")
+    user, more, _ = others.partition(" ")
+    return user if first == "user" and more else None
+
+
+def _time_or_none_s(value_s: float) -> float:
+    """Return a time as it is; 0 for what is none: negative, infinite, not a number."""
+    return value_s if isfinite(value_s) and value_s > 0 else 0.0
 
 
 def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
@@ -362,13 +465,17 @@ def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
 _VARYING = re.compile(r"(?=[0-9a-f]*\d)[0-9a-f]{6,}|\d+")
 
 
-@lru_cache(maxsize=4_096)
 def normalised(name: str) -> str:
     """Return a job's name without what changes from run to run: numbers and hashes.
 
     Of a long name only the beginning counts.
     """
-    return _VARYING.sub("#", name[:_LONGEST_NAME].casefold())
+    return _without_varying(name[:_LONGEST_NAME])
+
+
+@lru_cache(maxsize=4_096)
+def _without_varying(name: str) -> str:
+    return _VARYING.sub("#", name.casefold())
 
 
 def _limit_s(job: JobSpec) -> float | None:

@@ -16,6 +16,7 @@ from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
+from roost_engine.prediction.run_time_model import BlendedRunTimes, RunTimeBlend
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceLeft
 from roost_engine.prediction.speed import (
@@ -25,6 +26,7 @@ from roost_engine.prediction.speed import (
     SpeedTable,
     work_s,
 )
+from roost_engine.slots import FaultLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,26 @@ class Predictors:
     Args:
         table: speeds of the models that jobs may name.
         reads_limits: see RunTimeHistory.
+        blend: a model of run times beside the history; None: the history alone.
     """
 
-    def __init__(self, table: SpeedTable | None = None, reads_limits: bool = True) -> None:
+    def __init__(
+        self,
+        table: SpeedTable | None = None,
+        reads_limits: bool = True,
+        blend: RunTimeBlend | None = None,
+    ) -> None:
         self.speed = SpeedPredictor(table)
         self.run_time = RunTimePredictor()
         self.history = RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.service_left = ServiceLeft(self.run_times)
+        self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
+
+    def report_faults_to(self, faults: FaultLog) -> None:
+        """Note faults of the model of run times there from now on."""
+        if self._blended is not None:
+            self._blended.report_faults_to(faults)
 
     def classified(self, job: JobRecord, closest: Tier) -> tuple[SpeedEstimate, TimerClass]:
         """Return what is expected of a job's speed, and the class of jobs that it belongs to.
@@ -68,6 +82,7 @@ class Predictors:
         if tier is None:
             self.run_time.forget(job.job_id)
             self.history.forget(job.job_id)
+            self._drop_answer(job.job_id)
             return
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
         closest = Tier.NODE if fits_a_node else Tier.RACK
@@ -87,6 +102,7 @@ class Predictors:
         ran_s = work_s(run.job, estimate.speeds, tier, closest, run.at_s)
         self.run_time.add(run.job, job_class, ran_s, run.at_s)
         self.history.add(run.job.spec, ran_s, run.at_s)
+        self._drop_answer(run.job.job_id)
         self.speed.learn(run)
 
     def holds(self, job_id: JobId, gpu_count: int) -> None:
@@ -96,6 +112,10 @@ class Predictors:
         else:
             self.backlog.end(job_id)
 
+    def _drop_answer(self, job_id: JobId) -> None:
+        if self._blended is not None:
+            self._blended.forget(job_id)
+
     def run_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return how long a job may still run, by the jobs like it."""
         if job.started_s is None:  # stopped, it does not grow older
@@ -104,7 +124,7 @@ class Predictors:
 
     def expected_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return the same, and note nothing: for readers outside the engine."""
-        return self.history.times(job.spec, done_s(job, at_s), at_s)
+        return (self._blended or self.history).times(job.spec, done_s(job, at_s), at_s)
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""

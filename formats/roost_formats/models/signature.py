@@ -13,6 +13,9 @@ import numpy as np
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
+from roost_engine.prediction.run_time_features import COLUMNS as RUN_TIME_COLUMNS
+from roost_engine.prediction.run_time_features import SCHEMA_VERSION as RUN_TIMES_SCHEMA_VERSION
+from roost_engine.prediction.run_times import BAND_COUNT
 
 # Every operator has a shape rule in shapes.py and a reference reading in roost_train.numpy_policy.
 PLAIN_OPERATORS = frozenset(
@@ -224,8 +227,22 @@ RUN_TIME = Signature(
     budget=Budget(answer_s=0.050),
 )
 
+# One job at a time is asked about, while a decision waits.
+RUN_TIMES = Signature(
+    kind="runtimes",
+    title="a model of run times",
+    schema_version=RUN_TIMES_SCHEMA_VERSION,
+    batch=("job",),
+    inputs=(
+        Tensor(name="features", sizes=("job", len(RUN_TIME_COLUMNS)), columns=RUN_TIME_COLUMNS),
+    ),
+    outputs=(Tensor(name="ending_fracs", sizes=("job", BAND_COUNT)),),
+    canary_tolerance=1e-5,
+    budget=Budget(answer_s=0.010),
+)
+
 KINDS: Mapping[str, Signature] = {
-    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME)
+    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES)
 }
 
 

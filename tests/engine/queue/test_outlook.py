@@ -31,9 +31,17 @@ def big(job_id: str, priority: int = 0, **fields: object) -> JobSpec:
     return replace(job(job_id, gpus=8, priority=priority), **fields)  # type: ignore[arg-type]
 
 
+def knows_the_user(harness: EngineHarness) -> None:
+    """Let a job of the user have ended: without one, the number of GPUs does not count."""
+    predictors = harness.engine.policies.predictors
+    assert predictors is not None
+    predictors.history.add(job("90"), 3_600.0, 0.0)
+
+
 def test_positions_are_by_the_order_that_decides_and_by_slurms_priority(
     full: EngineHarness,
 ) -> None:
+    knows_the_user(full)
     full.queue(big("1", priority=9), job("2", gpus=1), job("3", gpus=2, priority=5))
     places = {name: outlook(full, name).position for name in "123"}
     assert places == {
@@ -63,6 +71,7 @@ def test_a_job_that_may_not_start_yet_has_no_position(full: EngineHarness) -> No
 def test_in_shadow_mode_a_decided_job_keeps_its_position(make_harness: HarnessFactory) -> None:
     policies = Plugins(order=OrderKind.LEARNED).policies(HeuristicScore())
     harness = make_harness([node("a")], bridges(), policies=policies)
+    knows_the_user(harness)
     harness.queue(job("1", gpus=8, binding=False), job("2", gpus=1, binding=False))
     assert harness.engine.record(JobId("1")).placement is not None
     assert outlook(harness, "1").position == QueuePosition(position=2, slurm_position=1, of_count=2)

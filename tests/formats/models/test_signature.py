@@ -5,11 +5,14 @@ import pytest
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
+from roost_engine.prediction import run_time_features
+from roost_engine.prediction.run_times import BAND_COUNT
 from roost_formats.models.signature import (
     INT64,
     KINDS,
     ORDER,
     RUN_TIME,
+    RUN_TIMES,
     SCORE,
     Limits,
     Signature,
@@ -23,18 +26,27 @@ def test_kinds_are_known_by_their_names() -> None:
         "score": "score",
         "order": "order",
         "run-time": "run-time",
+        "runtimes": "runtimes",
     }
     assert signature_of("run-time") is RUN_TIME
 
 
 def test_unknown_kind_names_the_known_ones() -> None:
-    with pytest.raises(PolicyError, match="named 'orders'; known are score, order, run-time"):
+    with pytest.raises(
+        PolicyError, match="named 'orders'; known are score, order, run-time, runtimes"
+    ):
         signature_of("orders")
 
 
 def test_score_prescribes_the_engines_columns() -> None:
     assert SCORE.schema_version == SCHEMA_VERSION
     assert SCORE.inputs[0].columns == COLUMNS
+
+
+def test_run_times_prescribe_the_engines_columns_and_bands() -> None:
+    assert RUN_TIMES.inputs[0].columns == run_time_features.COLUMNS
+    assert RUN_TIMES.schema_version == run_time_features.SCHEMA_VERSION
+    assert RUN_TIMES.outputs[0].sizes == ("job", BAND_COUNT)
 
 
 def test_a_tensor_reads_as_type_and_sizes() -> None:
@@ -49,6 +61,7 @@ def test_manifests_name_columns_where_the_model_chooses_them_or_the_signature_do
 
     assert named(SCORE) == ["features"]
     assert named(ORDER) == ["jobs", "cluster"]
+    assert named(RUN_TIMES) == ["features"]
     assert named(RUN_TIME) == ["features", "quantiles"]
 
 
