@@ -76,6 +76,10 @@ class OperatorClient:
         """Return how long jobs wait for better GPUs, by class."""
         return self._call(self._stub.ListTimers, pb.ListTimersRequest())
 
+    def get_eta(self, job_id: str) -> pb.GetEtaResponse:
+        """Return when a job is expected to start and end; of "" every job that waits."""
+        return self._call(self._stub.GetEta, pb.GetEtaRequest(job_id=job_id))
+
     def _call(
         self,
         # Quoted: generic in the type stubs only.

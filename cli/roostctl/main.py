@@ -8,6 +8,7 @@ import grpc
 
 from roostctl.client import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
 from roostctl.cmd_completion import completion
+from roostctl.cmd_eta import eta
 from roostctl.cmd_explain import explain
 from roostctl.cmd_job import job
 from roostctl.cmd_jobs import jobs
@@ -77,7 +78,7 @@ def cli(ctx: click.Context, daemon: str, timeout_s: float) -> None:
     ctx.obj = Options(daemon, timeout_s)
 
 
-for _command in (nodes, node, topology, jobs, job, explain, timers, status, completion):
+for _command in (nodes, node, topology, jobs, job, explain, eta, timers, status, completion):
     cli.add_command(_command)
 
 

@@ -37,6 +37,9 @@ class FakeOperator(OperatorServicer):
     timers: pb.ListTimersResponse = field(
         default_factory=lambda: pb.ListTimersResponse(gate="open")
     )
+    etas: pb.GetEtaResponse = field(
+        default_factory=lambda: pb.GetEtaResponse(interval_frac=0.8, play_count=20)
+    )
     failure: tuple[grpc.StatusCode, str] | None = None
     may_answer: threading.Event = field(default_factory=threading.Event)
     asked: list[str] = field(default_factory=list)
@@ -117,6 +120,17 @@ class FakeOperator(OperatorServicer):
         """See operator.proto."""
         self._enter("ListTimers", context)
         return self.timers
+
+    def GetEta(self, request: pb.GetEtaRequest, context: grpc.ServicerContext) -> pb.GetEtaResponse:
+        """See operator.proto."""
+        self._enter("GetEta", context)
+        known = {one.job_id: one for one in self.etas.etas}
+        answer = pb.GetEtaResponse()
+        answer.CopyFrom(self.etas)
+        if request.job_id:
+            del answer.etas[:]
+            answer.etas.append(_found(known, request.job_id, "job", context))
+        return answer
 
     def _enter(self, method: str, context: grpc.ServicerContext) -> None:
         self.asked.append(method)

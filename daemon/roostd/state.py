@@ -7,6 +7,7 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine
+from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import JobRecord, KnownJob
 from roostd.config.config import Config
 from roostd.ops.clock import Clock
@@ -82,6 +83,8 @@ class DaemonState:
             journal.
         earlier_waits: of jobs that the present engine has not been told of yet; from the engine
             before it, at a start from the journal.
+        forecast: when jobs are expected to start and end; None: there is none yet.
+        forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
         beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
     """
@@ -109,6 +112,8 @@ class DaemonState:
     comments: dict[JobId, JobComment] = field(default_factory=dict)
     earlier_decisions: dict[JobId, Place] = field(default_factory=dict)
     earlier_waits: dict[JobId, WaitSoFar] = field(default_factory=dict)
+    forecast: Forecast | None = None
+    forecast_fault: str = ""
     policy_failures: dict[str, str] = field(default_factory=dict)
     beyond_slurm: BeyondSlurm | None = None
 

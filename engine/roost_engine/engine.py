@@ -5,7 +5,7 @@ replay of the journal get the same actions from the same events, byte for byte. 
 queue is order, gate, candidates, score, place; page: docs/architecture.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop
 from math import inf
 from typing import assert_never
@@ -43,7 +43,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, GateVerdict, Offer
+from roost_engine.policies import Defer, GateVerdict, Offer, SortKey
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.job_queue import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
@@ -148,6 +148,14 @@ class Engine:
     def waiting(self) -> tuple[JobId, ...]:
         """The jobs that wait to be placed."""
         return tuple(self._table.waiting)
+
+    def sort_key(self, job_id: JobId) -> SortKey | None:
+        """Return what a waiting job is sorted by; None: it is not queued."""
+        return self._table.queue.key_of(job_id)
+
+    def limit_ends(self, at_s: float) -> Iterable[tuple[float, JobId]]:
+        """Return when jobs that hold resources end by their time limits, in order of time."""
+        return self._table.ends(at_s)
 
     def outlook(self, job_id: JobId, at_s: float) -> Outlook:
         """Return where a job under Roost is in the queue, and what is expected of it.

@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints, is_typeddict
 import pytest
 from tests.cli.conftest import Run
 
+from roostctl.documents.eta import EtaDocument
 from roostctl.documents.explain import ExplainDocument
 from roostctl.documents.jobs import JobsDocument, OneJobDocument
 from roostctl.documents.nodes import NodesDocument, OneNodeDocument
@@ -24,6 +25,7 @@ COMMANDS: dict[str, tuple[list[str], type]] = {
     "explain": (["explain", "4711"], ExplainDocument),
     "status": (["status"], StatusDocument),
     "timers": (["timers"], TimersDocument),
+    "eta": (["eta"], EtaDocument),
 }
 
 

@@ -61,6 +61,7 @@ def test_every_question_of_the_cli_can_be_asked(
         "GetJob": {"job_id": "4711"},
         "ExplainJob": {"job_id": "4711"},
         "ListTimers": {},
+        "GetEta": {},
     }
     assert set(requests) == set(service.methods_by_name)
     answers = {name: call(channel, service, name, **body) for name, body in requests.items()}

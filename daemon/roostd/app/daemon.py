@@ -20,6 +20,8 @@ from roost_formats.journal.journal import Limits
 from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
+from roostd.app.forecast_worker import ForecastWorker
+from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
 from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
@@ -187,6 +189,8 @@ class Daemon:
             config.paths.runtime_dir / SPOOL_FOLDER,
             self._adopt,
         )
+        self.forecast_worker = ForecastWorker()
+        self.forecaster = Forecaster(self.state, self.forecast_worker.compute)
         self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
         self.applier = Applier(
             slurm,
@@ -244,6 +248,7 @@ class Daemon:
                     self.decisions.run(),
                     self.watch.run(),
                     self.questions.run(),
+                    self.forecaster.run(),
                     self._renew_leases(),
                     self._renew_first_leases(),
                     self._announce(),
@@ -280,6 +285,7 @@ class Daemon:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+        await self.forecast_worker.stop()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()

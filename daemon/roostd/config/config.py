@@ -212,6 +212,24 @@ class Telemetry(Section):
     )
 
 
+class Eta(Section):
+    """Forecasts of when jobs start and end."""
+
+    enabled: bool = Field(
+        default=True, description="whether roostctl eta has an answer; false: nothing is computed"
+    )
+    interval_s: Annotated[float, Field(ge=1, le=86_400)] = Field(
+        default=30.0, description="from one forecast to the next"
+    )
+    draws: Annotated[int, Field(ge=3, le=1_000)] = Field(
+        default=20, description="how often the queue is played forward, with drawn run times"
+    )
+    budget_s: Annotated[float, Field(gt=0, le=60)] = Field(
+        default=1.0,
+        description="seconds of a core for one forecast; with a long queue there are fewer draws",
+    )
+
+
 class JournalSection(Section):
     """The record of every event and answer."""
 
@@ -255,6 +273,7 @@ class Config(Section):
     preemption: PreemptionSection = PreemptionSection()
     telemetry: Telemetry = Telemetry()
     engine: EngineSection = EngineSection()
+    eta: Eta = Eta()
     journal: JournalSection = JournalSection()
     log: Log = Log()
 

@@ -27,7 +27,7 @@ _MODES = {
     Mode.ADVISE: pb.MODE_ADVISE,
     Mode.ENFORCE: pb.MODE_ENFORCE,
 }
-_JOB_STATES = {
+JOB_STATES = {
     JobState.WAITING: pb.JOB_STATE_WAITING,
     JobState.CLEARING: pb.JOB_STATE_CLEARING,
     JobState.PLACING: pb.JOB_STATE_PLACING,
@@ -245,7 +245,7 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
     place = state.place(job_id, record)
     message = pb.Job(
         job_id=job_id,
-        state=_JOB_STATES[record.state],
+        state=JOB_STATES[record.state],
         reason=record.reason or _why_not_roost_s(record, left, is_planned=place is not None),
         gpu_count=_gpu_count(record),
         waited_s=_waited_s(record, now_s),

@@ -28,6 +28,10 @@ class NoTimers(TimerError):
     """The gate in service has no timers that could be set."""
 
 
+class NoForecast(RoostError):
+    """Nothing is known of when a job starts; the text says why."""
+
+
 class UnknownTopology(RoostError):
     """No probe has reported how the GPUs of a node are linked; the text states the cure."""
 
@@ -37,6 +41,7 @@ STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
     (UnknownTopology, grpc.StatusCode.FAILED_PRECONDITION),
+    (NoForecast, grpc.StatusCode.FAILED_PRECONDITION),
     (NoTimers, grpc.StatusCode.FAILED_PRECONDITION),
     (TimerError, grpc.StatusCode.INVALID_ARGUMENT),
     (ProbeError, grpc.StatusCode.INVALID_ARGUMENT),

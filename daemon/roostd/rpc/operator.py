@@ -3,7 +3,7 @@
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd.rpc import convert, timers
+from roostd.rpc import convert, eta, timers
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
 
@@ -57,3 +57,7 @@ class OperatorService(pb_grpc.OperatorServicer):
         return pb.ListTimersResponse(
             gate=self._state.config.choice.in_effect.gate, timers=timers.every(self._state)
         )
+
+    async def GetEta(self, request: pb.GetEtaRequest, context: Context) -> pb.GetEtaResponse:
+        """See operator.proto."""
+        return eta.response(self._state, JobId(request.job_id) if request.job_id else None)

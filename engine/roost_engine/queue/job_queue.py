@@ -217,6 +217,11 @@ class JobQueue:
         else:
             self._left_s = self._pass_s
 
+    def key_of(self, job_id: JobId) -> SortKey | None:
+        """Return what a job is sorted by; None: it is not queued."""
+        entry = self._entries.get(job_id)
+        return None if entry is None else entry[1]
+
     def defer(self, job_id: JobId) -> None:
         """Set a job aside until it is added again or its group may have more capacity."""
         group, key = self._entries[job_id]

@@ -24,6 +24,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import QueueView, SortKey, ranked_by_key, submission_key
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 
 # A job of which nothing else is known than its GPUs counts as one of so many: their number alone
@@ -87,15 +88,26 @@ class LearnedOrder:
         """See policies.KeyedOrder; what was learned since the job was queued changes nothing."""
         config, spec = self.config, job.spec
         times = self._predictors.run_times(job, at_s)
-        gpu_count = spec.gpu_count if times.is_of_user else _TYPICAL_GPU_COUNT
-        service_gpu_s = gpu_count * expected_s(times, config.index)
         backlog = self._predictors.backlog
         backlog.wait(spec.job_id, spec.gpu_count * times.rest_s())
         window_s = config.window_s + config.window_backlogs * backlog.drain_of_s(spec.job_id)
+        return self._sorted_by(spec, self._moved_s(spec, self._own_due_s(spec, times, window_s)))
+
+    def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
+        """Return the key of a job with these run times; nothing remembers the question."""
+        config = self.config
+        window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
+        return self._sorted_by(spec, self._own_due_s(spec, times, window_s))
+
+    def _own_due_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
+        """Return the due time of a job that its owner has not moved."""
+        gpu_count = spec.gpu_count if times.is_of_user else _TYPICAL_GPU_COUNT
+        service_gpu_s = gpu_count * expected_s(times, self.config.index)
         from_s = max(spec.submit_s, spec.eligible_s)
         # In this order NaN, from a predictor at fault, counts as the whole window.
-        due_s = from_s + max(min(window_s, config.ageing * service_gpu_s), 0.0)
-        due_s = self._moved_s(spec, due_s)
+        return from_s + max(min(window_s, self.config.ageing * service_gpu_s), 0.0)
+
+    def _sorted_by(self, spec: JobSpec, due_s: float) -> SortKey:
         return -spec.precedence, -self._level(spec.priority), due_s, *submission_key(spec)
 
     def _moved_s(self, spec: JobSpec, due_s: float) -> float:

@@ -1299,3 +1299,138 @@ class UnpinTimerRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnpinTimerRequest: _TypeAlias = UnpinTimerRequest  # noqa: Y015
+
+@_typing.final
+class GetEtaRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Empty: every job that waits."""
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEtaRequest: _TypeAlias = GetEtaRequest  # noqa: Y015
+
+@_typing.final
+class GetEtaResponse(_message.Message):
+    """When jobs are expected to start and to end: docs/eta.md."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ETAS_FIELD_NUMBER: _builtins.int
+    AGE_S_FIELD_NUMBER: _builtins.int
+    PLAY_COUNT_FIELD_NUMBER: _builtins.int
+    INTERVAL_FRAC_FIELD_NUMBER: _builtins.int
+    FAULT_FIELD_NUMBER: _builtins.int
+    MISSING_COUNT_FIELD_NUMBER: _builtins.int
+    age_s: _builtins.float
+    """Seconds since the queue was looked at."""
+    play_count: _builtins.int
+    """How often the queue was played forward."""
+    interval_frac: _builtins.float
+    """The probability with which a time lies between its bounds, 0..1."""
+    fault: _builtins.str
+    """Why there is no newer forecast; empty if the forecast is as new as it should be."""
+    missing_count: _builtins.int
+    """Jobs that wait, but came after the forecast."""
+    @_builtins.property
+    def etas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Eta]:
+        """In the order in which the jobs are expected to start."""
+
+    def __init__(
+        self,
+        *,
+        etas: _abc.Iterable[Global___Eta] | None = ...,
+        age_s: _builtins.float = ...,
+        play_count: _builtins.int = ...,
+        interval_frac: _builtins.float = ...,
+        fault: _builtins.str = ...,
+        missing_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_s", b"age_s", "etas", b"etas", "fault", b"fault", "interval_frac", b"interval_frac", "missing_count", b"missing_count", "play_count", b"play_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetEtaResponse: _TypeAlias = GetEtaResponse  # noqa: Y015
+
+@_typing.final
+class Eta(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    state: Global___JobState.ValueType
+    gpu_count: _builtins.int
+    @_builtins.property
+    def start(self) -> Global___ExpectedTime:
+        """Absent for a job that runs."""
+
+    @_builtins.property
+    def end(self) -> Global___ExpectedTime: ...
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        state: Global___JobState.ValueType = ...,
+        gpu_count: _builtins.int = ...,
+        start: Global___ExpectedTime | None = ...,
+        end: Global___ExpectedTime | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "gpu_count", b"gpu_count", "job_id", b"job_id", "start", b"start", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Eta: _TypeAlias = Eta  # noqa: Y015
+
+@_typing.final
+class ExpectedTime(_message.Message):
+    """A time that is not certain, in seconds from now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOW_S_FIELD_NUMBER: _builtins.int
+    MEDIAN_S_FIELD_NUMBER: _builtins.int
+    HIGH_S_FIELD_NUMBER: _builtins.int
+    low_s: _builtins.float
+    median_s: _builtins.float
+    """Absent if it is later than the forecast looks ahead."""
+    high_s: _builtins.float
+    """Absent as above."""
+    def __init__(
+        self,
+        *,
+        low_s: _builtins.float = ...,
+        median_s: _builtins.float | None = ...,
+        high_s: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_high_s", b"_high_s", "_median_s", b"_median_s", "high_s", b"high_s", "median_s", b"median_s"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_high_s", b"_high_s", "_median_s", b"_median_s", "high_s", b"high_s", "low_s", b"low_s", "median_s", b"median_s"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__high_s: _TypeAlias = _typing.Literal["high_s"]  # noqa: Y015
+    _WhichOneofArgType__high_s: _TypeAlias = _typing.Literal["_high_s", b"_high_s"]  # noqa: Y015
+    _WhichOneofReturnType__median_s: _TypeAlias = _typing.Literal["median_s"]  # noqa: Y015
+    _WhichOneofArgType__median_s: _TypeAlias = _typing.Literal["_median_s", b"_median_s"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__high_s) -> _WhichOneofReturnType__high_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_s) -> _WhichOneofReturnType__median_s | None: ...
+
+Global___ExpectedTime: _TypeAlias = ExpectedTime  # noqa: Y015

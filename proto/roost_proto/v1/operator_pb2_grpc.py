@@ -74,6 +74,11 @@ class OperatorStub(object):
                 request_serializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.SerializeToString,
                 response_deserializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.FromString,
                 _registered_method=True)
+        self.GetEta = channel.unary_unary(
+                '/roost_proto.v1.Operator/GetEta',
+                request_serializer=roost__proto_dot_v1_dot_operator__pb2.GetEtaRequest.SerializeToString,
+                response_deserializer=roost__proto_dot_v1_dot_operator__pb2.GetEtaResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServicer(object):
@@ -127,6 +132,12 @@ class OperatorServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetEta(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -169,6 +180,11 @@ def add_OperatorServicer_to_server(servicer, server):
                     servicer.ListTimers,
                     request_deserializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.FromString,
                     response_serializer=roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.SerializeToString,
+            ),
+            'GetEta': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEta,
+                    request_deserializer=roost__proto_dot_v1_dot_operator__pb2.GetEtaRequest.FromString,
+                    response_serializer=roost__proto_dot_v1_dot_operator__pb2.GetEtaResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -387,6 +403,33 @@ class Operator(object):
             '/roost_proto.v1.Operator/ListTimers',
             roost__proto_dot_v1_dot_operator__pb2.ListTimersRequest.SerializeToString,
             roost__proto_dot_v1_dot_operator__pb2.ListTimersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetEta(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roost_proto.v1.Operator/GetEta',
+            roost__proto_dot_v1_dot_operator__pb2.GetEtaRequest.SerializeToString,
+            roost__proto_dot_v1_dot_operator__pb2.GetEtaResponse.FromString,
             options,
             channel_credentials,
             insecure,

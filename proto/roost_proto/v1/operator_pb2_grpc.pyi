@@ -39,6 +39,7 @@ class OperatorStub:
     GetJob: _grpc.UnaryUnaryMultiCallable[_operator_pb2.GetJobRequest, _operator_pb2.Job]
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ExplainJobRequest, _operator_pb2.Explanation]
     ListTimers: _grpc.UnaryUnaryMultiCallable[_operator_pb2.ListTimersRequest, _operator_pb2.ListTimersResponse]
+    GetEta: _grpc.UnaryUnaryMultiCallable[_operator_pb2.GetEtaRequest, _operator_pb2.GetEtaResponse]
 
 @_typing.type_check_only
 class OperatorAsyncStub(OperatorStub):
@@ -51,6 +52,7 @@ class OperatorAsyncStub(OperatorStub):
     GetJob: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetJobRequest, _operator_pb2.Job]  # type: ignore[assignment]
     ExplainJob: _aio.UnaryUnaryMultiCallable[_operator_pb2.ExplainJobRequest, _operator_pb2.Explanation]  # type: ignore[assignment]
     ListTimers: _aio.UnaryUnaryMultiCallable[_operator_pb2.ListTimersRequest, _operator_pb2.ListTimersResponse]  # type: ignore[assignment]
+    GetEta: _aio.UnaryUnaryMultiCallable[_operator_pb2.GetEtaRequest, _operator_pb2.GetEtaResponse]  # type: ignore[assignment]
 
 class OperatorServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -108,6 +110,13 @@ class OperatorServicer(metaclass=_abc_1.ABCMeta):
         request: _operator_pb2.ListTimersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_operator_pb2.ListTimersResponse, _abc.Awaitable[_operator_pb2.ListTimersResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetEta(
+        self,
+        request: _operator_pb2.GetEtaRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_operator_pb2.GetEtaResponse, _abc.Awaitable[_operator_pb2.GetEtaResponse]]: ...
 
 def add_OperatorServicer_to_server(servicer: OperatorServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -2,14 +2,14 @@
 
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from roost_engine.domain.events import NodeSeen, TopologySeen
+from roost_engine.domain.events import Event, NodeSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, JobId, NodeShare
 from roost_engine.engine import Engine, EngineConfig
 from roost_sim.catalogue.compositions import Composition
@@ -37,7 +37,7 @@ _COLLECT_EVERY = 100_000  # objects; Python's default of 700 scans each job's re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What to simulate: plain data except `on_hold`, so that any process can do it.
+    """What to simulate: plain data except `on_hold` and `outside`, so that any process can do it.
 
     Attributes:
         trace: the jobs.
@@ -49,6 +49,9 @@ class Run:
         span: the jobs whose times are measured.
         engine_config: the engine's numbers; the policy may replace some.
         on_hold: called with every interval for which a job held GPUs.
+        outside: of the engine, events that no job of the trace causes, in order of time: see
+            Driver.run. After each event the iterator may read the engine, which has come to the
+            time of that event. With it the engine remembers ended jobs.
     """
 
     trace: Trace
@@ -60,6 +63,7 @@ class Run:
     span: Span = field(default_factory=Span)
     engine_config: EngineConfig = field(default_factory=EngineConfig)
     on_hold: HoldObserver | None = None
+    outside: Callable[[Engine], Iterable[Event]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +125,8 @@ def simulate(run: Run) -> Report:
         run.policy.shapes_by_job(information),
         information.limits() if run.policy.asks_limits or config.standing_pins else None,
     )
-    outcome = driver.run(introduce(cluster), jobs)
+    outside = () if run.outside is None else run.outside(driver.engine)
+    outcome = driver.run(introduce(cluster), jobs, outside)
     metrics = measure(
         outcome,
         cluster.gpu_count,
@@ -141,8 +146,9 @@ def simulate(run: Run) -> Report:
 
 
 def _engine_config(run: Run) -> EngineConfig:
-    """The numbers of the policy; ended jobs are dropped, since no caller looks them up."""
-    return replace(run.policy.engine_config(run.engine_config), ended_job_count=0)
+    """The numbers of the policy; ended jobs are dropped where no caller looks them up."""
+    config = run.policy.engine_config(run.engine_config)
+    return config if run.outside is not None else replace(config, ended_job_count=0)
 
 
 def _regime(run: Run) -> Regime:

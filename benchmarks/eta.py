@@ -1,0 +1,263 @@
+"""How well `roostctl eta` is calibrated: forecasts during a simulation against what then happens.
+
+At random moments of a simulation the queue is played forward as roostd does it, from what the
+engine knows then; later the starts and ends are known. A moment counts in the half of the trace in
+which it lies: numbers of the method may be chosen on the first half, and the second is reported.
+With `--waiting` the time for a queue of so many jobs is measured instead. Times are seconds of a
+core.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import _harness
+import numpy as np
+
+from roost_engine.domain.events import Event, Tick
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine
+from roost_engine.forecast.arrival_log import ArrivalLog
+from roost_engine.forecast.forecast import Forecast, ForecastConfig, forecast, plays
+from roost_engine.forecast.snapshot import Snapshot
+from roost_engine.forecast.survey import survey
+from roost_sim.catalogue.compositions import find_policy
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.runs.simulation import Run, simulate
+from roost_sim.traces.fitted_traces import HELIOS
+from roost_sim.traces.formats import load_trace
+from roost_sim.traces.generator import generate
+
+POLL_S = 300.0
+QUIET_FRAC = 0.1  # at either end of the trace there is no moment
+SOON_S = 60.0
+
+
+@dataclass(slots=True)
+class Observer:
+    """Takes snapshots of an engine at given moments.
+
+    Attributes:
+        moments_s: engine times, ascending.
+        reads_limits: whether time limits tell something about run times.
+        snapshots: receives what was found.
+        survey_s: receives how long each took.
+    """
+
+    moments_s: Sequence[float]
+    reads_limits: bool
+    snapshots: list[Snapshot] = field(default_factory=list)
+    survey_s: list[float] = field(default_factory=list)
+
+    def events(self, engine: Engine) -> Iterator[Event]:
+        """Yield a Tick at each moment and each poll; see Run.outside."""
+        # Time limits are drawn around the true run times where a trace has none.
+        log, last_s = ArrivalLog(0.0, reads_limits=self.reads_limits), self.moments_s[-1]
+        polls_s = np.arange(POLL_S, last_s, POLL_S).tolist()
+        due = set(self.moments_s)
+        for at_s in sorted({*polls_s, *self.moments_s}):
+            yield Tick(at_s=at_s)
+            for _ in log.observe(engine, at_s):
+                pass
+            if at_s in due:
+                began_s = time.process_time()
+                self.snapshots.append(complete(engine, log, at_s))
+                self.survey_s.append(time.process_time() - began_s)
+
+
+def complete(engine: Engine, log: ArrivalLog, at_s: float) -> Snapshot:
+    """Return a snapshot, without turns for others."""
+    steps = survey(engine, log, at_s)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as found:
+            snapshot = found.value
+            assert isinstance(snapshot, Snapshot)
+            return snapshot
+
+
+def forecast_of(snapshot: Snapshot, config: ForecastConfig, draws: int, seed: int) -> Forecast:
+    """Return a forecast from so many plays."""
+    generator = np.random.default_rng(seed)
+    return forecast(snapshot, list(islice(plays(snapshot, config, generator), draws)))
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of forecasts."""
+
+    inside: list[bool] = field(default_factory=list)
+    early: list[bool] = field(default_factory=list)
+    error_s: list[float] = field(default_factory=list)
+    log_error: list[float] = field(default_factory=list)
+    width_s: list[float] = field(default_factory=list)
+    ends_inside: list[bool] = field(default_factory=list)
+    moment_fracs: list[float] = field(default_factory=list)
+
+    def add(
+        self, snapshot: Snapshot, found: Forecast, times: dict[JobId, tuple[float, float]]
+    ) -> None:
+        """Compare a forecast with the starts and ends that came."""
+        inside = list[bool]()
+        for job in snapshot.waiting:
+            expected = found.jobs[job.job_id]
+            assert expected.start is not None
+            if job.job_id not in times:
+                continue
+            start_s, end_s = (time_s - snapshot.at_s for time_s in times[job.job_id])
+            low_s, middle_s, high_s = (
+                expected.start.low_s,
+                expected.start.median_s,
+                expected.start.high_s,
+            )
+            inside.append(low_s - 1.0 <= start_s <= high_s + 1.0)
+            self.early.append(start_s < low_s - 1.0)
+            self.error_s.append(abs(start_s - middle_s))
+            self.log_error.append(abs(np.log((start_s + SOON_S) / (middle_s + SOON_S))))
+            self.width_s.append(high_s - low_s)
+            self.ends_inside.append(expected.end.low_s <= end_s <= expected.end.high_s)
+        self.inside += inside
+        if inside:
+            self.moment_fracs.append(float(np.mean(inside)))
+
+    def figures(self) -> dict[str, float]:
+        """Return the figures by name."""
+        return {
+            "starts": len(self.inside),
+            "starts_inside_frac": round(float(np.mean(self.inside)), 3),
+            "starts_before_frac": round(float(np.mean(self.early)), 3),
+            "moments_inside_frac": round(float(np.mean(self.moment_fracs)), 3),
+            "ends_inside_frac": round(float(np.mean(self.ends_inside)), 3),
+            "median_error_min": round(float(np.median(self.error_s)) / 60, 1),
+            "median_error_factor": round(float(np.exp(np.median(self.log_error))), 2),
+            "median_width_min": round(float(np.median(self.width_s)) / 60, 1),
+        }
+
+
+def calibrate(options: argparse.Namespace) -> dict[str, object]:
+    """Return the figures of both halves."""
+    observer, times, half_s = observed(options)
+    config = ForecastConfig()
+    halves = {"first": Tally(), "second": Tally()}
+    took_s = list[float]()
+    for number, snapshot in enumerate(observer.snapshots):
+        began_s = time.process_time()
+        found = forecast_of(snapshot, config, options.draws, number)
+        took_s.append(time.process_time() - began_s)
+        halves["first" if snapshot.at_s < half_s else "second"].add(snapshot, found, times)
+    figures = dict[str, object]()
+    for name, tally in halves.items():
+        if tally.inside:
+            figures |= {f"{name}_{key}": value for key, value in tally.figures().items()}
+    waiting = [len(snapshot.waiting) for snapshot in observer.snapshots]
+    return figures | {
+        "waiting_median": float(np.median(waiting)),
+        "waiting_most": max(waiting),
+        "forecast_median_s": round(float(np.median(took_s)), 3),
+        "forecast_most_s": round(max(took_s), 3),
+        "survey_median_ms": round(1e3 * float(np.median(observer.survey_s)), 2),
+        "survey_most_ms": round(1e3 * max(observer.survey_s), 2),
+    }
+
+
+def observed(
+    options: argparse.Namespace,
+) -> tuple[Observer, dict[JobId, tuple[float, float]], float]:
+    """Simulate; returns the snapshots, start and end of each job, and the middle of the trace."""
+    cluster = load_cluster(options.cluster)
+    if options.trace is None:
+        trace = generate(HELIOS, options.jobs, options.seed)
+    else:
+        trace = load_trace(options.trace).trace
+        trace = trace.without_impossible_nodes([node.kind.gpu_count for node in cluster.nodes])
+    trace = trace.at_load(options.load, cluster.gpu_count)
+    span_s = trace.span_s
+    generator = np.random.default_rng(options.seed)
+    moments = generator.uniform(QUIET_FRAC, 1.0 - QUIET_FRAC, options.moments) * span_s
+    has_limits = not bool(np.isnan(trace.time_limit_s).any())
+    observer = Observer(sorted(moments.tolist()), has_limits)
+    policy = find_policy(options.policy)
+    run = Run(
+        trace=trace, cluster=cluster, policy=policy, seed=options.seed, outside=observer.events
+    )
+    report = simulate(run)
+    times = {
+        job.job_id: (job.started_s, job.ended_s)
+        for job in report.outcome.jobs
+        if job.started_s is not None and job.ended_s is not None
+    }
+    return observer, times, span_s / 2
+
+
+def timed(options: argparse.Namespace) -> dict[str, object]:
+    """Return how long the plays take with many waiting jobs."""
+    observer, _, _ = observed(options)
+    if not any(snapshot.waiting for snapshot in observer.snapshots):
+        raise SystemExit("no job waits at any of the moments: give a higher --load")
+    fullest = max(observer.snapshots, key=lambda snapshot: len(snapshot.waiting))
+    snapshot = with_waiting(fullest, options.waiting)
+    seconds = [
+        _seconds(lambda: forecast_of(snapshot, ForecastConfig(), options.draws, 0))
+        for _ in range(3)
+    ]
+    return {
+        "waiting": len(snapshot.waiting),
+        "running": len(snapshot.running),
+        "draws": options.draws,
+        "forecast_s": round(min(seconds), 3),
+        "play_ms": round(1e3 * min(seconds) / options.draws, 2),
+    }
+
+
+def with_waiting(snapshot: Snapshot, count: int) -> Snapshot:
+    """Return a snapshot in which its waiting jobs wait several times over."""
+    rows = np.resize(np.arange(len(snapshot.waiting)), count)
+    table = snapshot.waiting_times
+    return replace(
+        snapshot,
+        waiting=tuple(
+            replace(snapshot.waiting[row], job_id=JobId(f"{number}"))
+            for number, row in enumerate(rows.tolist())
+        ),
+        waiting_times=replace(
+            table,
+            ended_fracs=table.ended_fracs[rows],
+            age_s=table.age_s[rows],
+            limit_s=table.limit_s[rows],
+        ),
+    )
+
+
+def _seconds(action: object) -> float:
+    assert callable(action)
+    began_s = time.process_time()
+    action()
+    return time.process_time() - began_s
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trace", type=Path, help="instead of generated jobs")
+    parser.add_argument("--jobs", type=int, default=4_000, help="how many are generated")
+    parser.add_argument("--cluster", default="venus/3")
+    parser.add_argument("--load", type=float, default=0.9)
+    parser.add_argument("--policy", default="learned+strict+patient-delay")
+    parser.add_argument("--moments", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--waiting", type=int, help="measure the time with so many waiting jobs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    options = parser.parse_args(None if arguments is None else list(arguments))
+    figures = calibrate(options) if options.waiting is None else timed(options)
+    given = {"policy": options.policy, "load": options.load, "cluster": options.cluster}
+    _harness.report({**given, **figures}, as_json=options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

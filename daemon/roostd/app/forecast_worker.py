@@ -1,0 +1,151 @@
+"""The process that plays the queue forward, so that the daemon's event loop never waits for it.
+
+The daemon starts it as `python -m roostd.app.forecast_worker` and talks to it over its standard
+streams: each message is a length and a pickle. Both ends are the same program and the pipe has no
+name, so no other program can write to it. When the daemon is gone the process reads an end of file.
+"""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import signal
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from itertools import count
+from typing import BinaryIO
+
+import numpy as np
+
+from roost_engine.domain.errors import RoostError
+from roost_engine.forecast.forecast import Forecast, ForecastConfig, Outcome, forecast, plays
+from roost_engine.forecast.snapshot import Snapshot
+
+_LENGTH = struct.Struct(">Q")
+_NICENESS = 10  # decisions go first
+_START_S = 20.0  # imports on a busy machine
+_MOST_BUDGETS = 10.0
+_FEWEST_PLAYS = 3
+
+
+class WorkerFailed(RoostError):
+    """The process died, took too long or answered something else than a forecast."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTask:
+    """What the process is asked.
+
+    Attributes:
+        snapshot: the queue.
+        draws: plays at most.
+        budget_s: after so long no other play begins, once there are a few.
+        seed: of the draws.
+    """
+
+    snapshot: Snapshot
+    draws: int
+    budget_s: float
+    seed: int
+
+
+class ForecastWorker:
+    """Asks the process, and starts it when there is none."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def compute(self, task: ForecastTask) -> Forecast:
+        """Return a forecast.
+
+        Raises:
+            WorkerFailed: see there; the next call starts another process.
+        """
+        limit_s = _START_S + _MOST_BUDGETS * task.budget_s
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await self._ask(pickle.dumps(task))
+            # Of a process that this one has started, over a pipe that no other can open.
+            found = pickle.loads(answer)
+        except TimeoutError as error:
+            await self.stop()
+            raise WorkerFailed(f"no answer in {limit_s:g} s") from error
+        except (OSError, EOFError, pickle.PickleError) as error:
+            await self.stop()
+            raise WorkerFailed(f"the process ended: {error}") from error
+        if not isinstance(found, Forecast):
+            raise WorkerFailed(str(found))
+        return found
+
+    async def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None: there is none."""
+        return None if self._process is None else self._process.pid
+
+    async def _ask(self, message: bytes) -> bytes:
+        if self._process is None:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                __name__,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(_LENGTH.pack(len(message)) + message)
+        await process.stdin.drain()
+        (length,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
+        return await process.stdout.readexactly(length)
+
+
+def compute(task: ForecastTask) -> Forecast:
+    """Play the queue forward until the budget is spent, in seconds of a core."""
+    began_s = time.process_time()
+    outcomes = list[Outcome]()
+    for outcome in plays(task.snapshot, ForecastConfig(), np.random.default_rng(task.seed)):
+        outcomes.append(outcome)
+        spent_s = time.process_time() - began_s
+        is_spent = spent_s * (1.0 + 1.0 / len(outcomes)) > task.budget_s
+        if len(outcomes) >= task.draws or (is_spent and len(outcomes) >= _FEWEST_PLAYS):
+            break
+    return forecast(task.snapshot, outcomes)
+
+
+def serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    """Answer until the requests end."""
+    for _ in count():
+        head = requests.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return
+        body = requests.read(_LENGTH.unpack(head)[0])
+        try:
+            answer: Forecast | str = compute(pickle.loads(body))
+        except Exception as error:  # noqa: BLE001  the daemon logs it, and asks again later
+            answer = f"{type(error).__name__}: {error}"
+        data = pickle.dumps(answer)
+        answers.write(_LENGTH.pack(len(data)) + data)
+        answers.flush()
+
+
+def main() -> None:
+    """Be the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal is for the daemon
+    with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
+        os.nice(_NICENESS)
+    serve(sys.stdin.buffer, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,393 @@
+"""One way in which the queue may go on: every run time and every arrival is given.
+
+This is list scheduling on counts of free GPUs, not the engine: after each end or arrival the jobs
+are offered GPUs in order, jobs of one demand fit together or not at all, a job takes the fullest
+nodes that hold it, and the first job without capacity that has waited out its patience has nodes
+reserved by time limits. Left out are links, CPUs, memory, limits of Slurm's, gates and preemption.
+Page: docs/eta.md, with the measured difference.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, node_set, nodes_in
+from roost_engine.domain.config import Passing
+from roost_engine.forecast.snapshot import Held, Part, Snapshot
+from roost_engine.policies import SortKey
+
+_MOST_BACKFILL_TRIES = 50  # of one demand in one pass
+
+
+class Entrant(NamedTuple):
+    """A job that waits, or will come.
+
+    Attributes:
+        key: by which the order sorts it.
+        number: unique; of a waiting job its index in the snapshot.
+        at_s: engine time from which it may be placed.
+        since_s: from which its patience counts.
+        wish: index of what it asks for.
+        run_s: how long it will hold its GPUs.
+        limit_s: its time limit; inf: none.
+    """
+
+    key: SortKey
+    number: int
+    at_s: float
+    since_s: float
+    wish: int
+    run_s: float
+    limit_s: float
+
+
+_Entry: TypeAlias = tuple[SortKey, int, Entrant]
+_Turn: TypeAlias = tuple[int, SortKey, int, int]  # tier, key, number of the job, group
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The jobs of one demand.
+
+    Attributes:
+        jobs: a heap by key.
+        is_open: a try may find capacity.
+        only_reserved: the last try found capacity on reserved nodes only.
+    """
+
+    number: int
+    tier: int
+    parts: tuple[Part, ...]
+    jobs: list[_Entry] = field(default_factory=list)
+    is_open: bool = True
+    only_reserved: bool = False
+
+    def turn(self) -> _Turn:
+        """Return the turn of its first job."""
+        key, number, _ = self.jobs[0]
+        return self.tier, key, number, self.number
+
+
+class _Nodes:
+    """The free GPUs of every node."""
+
+    def __init__(self, free: Sequence[int]) -> None:
+        self.free = list(free)
+        self.most = max(self.free, default=0)
+        self.at_least: list[NodeSet] = []
+        self._grow(self.most)
+
+    def _grow(self, most: int) -> None:
+        """Make the sets of nodes with at least 0, 1, ... and up to `most` + 1 free GPUs."""
+        self.most = max(most, self.most)
+        self.at_least = [
+            node_set(node for node, free in enumerate(self.free) if free >= count)
+            for count in range(self.most + 2)
+        ]
+
+    def change(self, held: Held, sign: int) -> NodeSet:
+        """Free (1) or take (-1) GPUs; returns the nodes."""
+        changed = NO_NODES
+        for node, count in held:
+            bit, before = 1 << node, self.free[node]
+            after = self.free[node] = before + sign * count
+            changed |= bit
+            if after > self.most:
+                self._grow(after)
+                continue
+            low, high = (before, after) if sign > 0 else (after, before)
+            for level in range(low + 1, high + 1):
+                self.at_least[level] ^= bit
+        return changed
+
+    def able(self, part: Part) -> NodeSet:
+        """Return the nodes that hold one node's part of a shape now."""
+        if part.gpu_count > self.most:
+            return NO_NODES
+        return part.nodes & self.at_least[part.gpu_count]
+
+    def fullest(self, part: Part, able: NodeSet) -> Held:
+        """Choose the fullest nodes; of equals the first."""
+        chosen, missing = list[tuple[int, int]](), part.node_count
+        for level in range(part.gpu_count, self.most + 1):
+            here = able & ~self.at_least[level + 1]
+            if not here:
+                continue
+            if missing == 1:
+                chosen.append(((here & -here).bit_length() - 1, part.gpu_count))
+                return tuple(chosen)
+            found = nodes_in(first_nodes(here, missing))
+            chosen += [(node, part.gpu_count) for node in found]
+            missing -= len(found)
+            if not missing:
+                break
+            able &= self.at_least[level + 1]
+        return tuple(chosen)
+
+
+class _Limits:
+    """When running jobs end by their time limits, in order of time; those without one are left out.
+
+    Args:
+        is_on: False where nothing is ever reserved: then nothing is kept.
+    """
+
+    def __init__(self, is_on: bool) -> None:
+        self._is_on = is_on
+        self._ends: list[tuple[float, int, Held]] = []
+        self._end_of: dict[int, float] = {}
+
+    def __iter__(self) -> Iterator[tuple[float, int, Held]]:
+        return iter(self._ends)
+
+    def add(self, number: int, end_s: float, held: Held) -> None:
+        if self._is_on and end_s < inf:
+            self._end_of[number] = end_s
+            insort(self._ends, (end_s, number, held))
+
+    def remove(self, number: int) -> None:
+        end_s = self._end_of.pop(number, None)
+        if end_s is not None:
+            del self._ends[bisect_left(self._ends, (end_s, number))]
+
+
+class Play:
+    """The queue as it goes on.
+
+    Args:
+        snapshot: the queue now.
+        rest_s: how long each running job still holds its GPUs.
+        waiting: the waiting jobs.
+        to_come: those that will come, in order of time.
+
+    Attributes:
+        at_s: engine time that it has come to.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        rest_s: Sequence[float],
+        waiting: Sequence[Entrant],
+        to_come: Iterable[Entrant] = (),
+    ) -> None:
+        self.at_s, self._patience_s = snapshot.at_s, snapshot.patience_s
+        self._lets_pass = snapshot.passing is Passing.EASY
+        self._nodes = _Nodes(snapshot.free)
+        self._limits = _Limits(self._patience_s < inf)
+        self._ends: list[tuple[float, int, Held]] = []
+        for number, (job, left_s) in enumerate(zip(snapshot.running, rest_s, strict=True), 1):
+            self._ends.append((snapshot.at_s + left_s, -number, job.held))
+            self._limits.add(-number, job.limit_end_s, job.held)
+        heapify(self._ends)
+        self._groups = [
+            _Group(number, wish.tier, wish.parts) for number, wish in enumerate(snapshot.wishes)
+        ]
+        self._wanted_count = self._left_count = len(snapshot.waiting)
+        self._start_s = [inf] * self._wanted_count
+        self._gone = set[int]()  # backfilled, and still in the heap of their group
+        self._later: list[tuple[float, int, Entrant]] = []  # jobs that may not be placed yet
+        for entrant in waiting:
+            if entrant.at_s > snapshot.at_s:
+                self._later.append((entrant.at_s, entrant.number, entrant))
+            else:
+                group = self._groups[entrant.wish]
+                group.jobs.append((entrant.key, entrant.number, entrant))
+        for group in self._groups:
+            heapify(group.jobs)
+        heapify(self._later)
+        self._to_come = iter(to_come)
+        self._schedule_arrival()
+        self._reserved_for: int | None = None
+        self._reserved, self._reserved_from_s = NO_NODES, inf
+
+    def starts_s(self, until_s: float, most_events: int = 1_000_000) -> list[float]:
+        """Play on until every waiting job has started.
+
+        Args:
+            until_s: engine time at which to stop.
+            most_events: moments, of ends or arrivals, after which to stop.
+
+        Returns:
+            The engine time at which each waiting job starts; inf: not before the play stopped.
+        """
+        for _ in range(most_events):
+            while self._pass():
+                pass
+            next_s = self._ends[0][0] if self._ends else inf
+            if self._later:
+                next_s = min(next_s, self._later[0][0])
+            if not self._left_count or next_s > until_s:
+                break
+            self.at_s = next_s
+            self._advance()
+        return self._start_s
+
+    def _schedule_arrival(self) -> None:
+        """Keep one job that is to come in the heap."""
+        entrant = next(self._to_come, None)
+        if entrant is not None:
+            heappush(self._later, (entrant.at_s, entrant.number, entrant))
+
+    def _advance(self) -> None:
+        """Free what jobs held that end now, and let jobs come."""
+        freed, at_s = NO_NODES, self.at_s
+        while self._ends and self._ends[0][0] <= at_s:
+            _, number, held = heappop(self._ends)
+            freed |= self._nodes.change(held, 1)
+            self._limits.remove(number)
+        while self._later and self._later[0][0] <= at_s:
+            entrant = heappop(self._later)[2]
+            if entrant.number >= self._wanted_count:
+                self._schedule_arrival()
+            group = self._groups[entrant.wish]
+            heappush(group.jobs, (entrant.key, entrant.number, entrant))
+            group.is_open |= group.only_reserved
+        if freed:
+            self._open_groups(freed)
+
+    def _open_groups(self, freed: NodeSet) -> None:
+        """Let the groups try again that may have capacity, now that nodes were freed."""
+        at_least, most = self._nodes.at_least, self._nodes.most
+        for group in self._groups:
+            if group.is_open or not group.jobs:
+                continue
+            for count, size, nodes in group.parts:
+                if size > most:
+                    continue
+                able = nodes & at_least[size]
+                if able & freed and (count == 1 or able.bit_count() >= count):
+                    group.is_open = True
+                    break
+
+    def _pass(self) -> bool:
+        """Offer GPUs to the jobs in order; returns whether another pass may start more."""
+        turns = [group.turn() for group in self._groups if group.is_open and group.jobs]
+        if not turns:
+            return False
+        heapify(turns)
+        had_reservation = self._reserved_for is not None
+        first = self._first_impatient()
+        while turns:
+            turn = heappop(turns)
+            group = self._groups[turn[3]]
+            closed = NO_NODES
+            if first is not None and first < turn:
+                if not self._lets_pass:
+                    return False
+                self._reserve(first)
+                closed = self._reserved
+            if self._try(group, group.jobs[0], closed):
+                heappop(group.jobs)
+                self._drop_gone(group)
+                if group.jobs:
+                    heappush(turns, group.turn())
+            elif group.only_reserved:
+                self._backfill(group)
+            elif self._is_impatient(group) and (first is None or turn < first):
+                first = turn
+        if not had_reservation or self._reserved_for is not None:
+            return False
+        for group in self._groups:
+            group.is_open |= group.only_reserved
+        return True
+
+    def _first_impatient(self) -> _Turn | None:
+        """Return the turn of the first job without capacity that has waited out its patience."""
+        found: _Turn | None = None
+        if self._patience_s == inf:
+            return found
+        for group in self._groups:
+            if group.is_open or group.only_reserved or not group.jobs:
+                continue
+            is_sooner = found is None or (group.tier, group.jobs[0][0]) < found[:2]
+            if is_sooner and self._is_impatient(group):
+                found = group.turn()
+        return found
+
+    def _is_impatient(self, group: _Group) -> bool:
+        """Whether the first job of a group has waited out its patience, and may ever fit."""
+        return group.jobs[0][2].since_s + self._patience_s <= self.at_s and bool(group.parts)
+
+    def _drop_gone(self, group: _Group) -> None:
+        """Drop jobs from the head of a group that were backfilled from further behind."""
+        while group.jobs and group.jobs[0][1] in self._gone:
+            self._gone.remove(heappop(group.jobs)[1])
+
+    def _try(self, group: _Group, entry: _Entry, closed: NodeSet) -> bool:
+        """Start a job if it fits; or note that its group does not fit."""
+        nodes, group.only_reserved = self._nodes, False
+        for part in group.parts:
+            able = nodes.able(part)
+            if able.bit_count() < part.node_count:
+                continue
+            if closed:
+                able &= ~closed
+                if able.bit_count() < part.node_count:
+                    group.only_reserved = True
+                    continue
+            self._start(entry[2], nodes.fullest(part, able))
+            group.only_reserved = False
+            return True
+        group.is_open = False
+        return False
+
+    def _start(self, entrant: Entrant, held: Held) -> None:
+        number, at_s = entrant.number, self.at_s
+        self._nodes.change(held, -1)
+        heappush(self._ends, (at_s + entrant.run_s, number, held))
+        self._limits.add(number, at_s + entrant.limit_s, held)
+        if number < self._wanted_count:
+            self._start_s[number] = at_s
+            self._left_count -= 1
+        if number == self._reserved_for:
+            self._reserved_for = None
+
+    # -- reservations ------------------------------------------------------------------------
+
+    def _reserve(self, turn: _Turn) -> None:
+        """Reserve the nodes that have capacity soonest by time limits, until the job starts.
+
+        The engine chooses them anew in each pass.
+        """
+        if self._reserved_for == turn[2]:
+            return
+        self._reserved_for = turn[2]
+        part, nodes = self._groups[turn[3]].parts[0], self._nodes
+        able = nodes.able(part)
+        chosen, missing, start_s = able, part.node_count - able.bit_count(), self.at_s
+        gained = dict[int, int]()
+        for end_s, _, held in self._limits:
+            if missing <= 0:
+                break
+            for node, count in held:
+                if not (part.nodes & ~chosen) >> node & 1:
+                    continue
+                gained[node] = gained.get(node, 0) + count
+                if nodes.free[node] + gained[node] >= part.gpu_count and missing > 0:
+                    chosen |= 1 << node
+                    missing, start_s = missing - 1, end_s
+        for level in range(nodes.most, -1, -1):  # of the others no time is known
+            if missing <= 0:
+                break
+            more = first_nodes(part.nodes & nodes.at_least[level] & ~chosen, missing)
+            chosen |= more
+            missing, start_s = missing - more.bit_count(), inf
+        self._reserved, self._reserved_from_s = chosen, start_s
+
+    def _backfill(self, group: _Group) -> None:
+        """Start jobs of a group on reserved nodes that will have ended by their time limits."""
+        span_s = self._reserved_from_s - self.at_s
+        # The first of a heap are about the first in order.
+        for entry in sorted(group.jobs[:_MOST_BACKFILL_TRIES]):
+            limit_s = entry[2].limit_s
+            if limit_s == inf or limit_s > span_s or entry[1] in self._gone:
+                continue
+            if not self._try(group, entry, NO_NODES):
+                break
+            self._gone.add(entry[1])
+        self._drop_gone(group)
+        group.is_open, group.only_reserved = False, True

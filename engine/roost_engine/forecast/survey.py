@@ -1,0 +1,183 @@
+"""Surveys an engine: makes a Snapshot of its queue, and changes nothing in it."""
+
+from collections.abc import Generator
+from math import inf
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
+from roost_engine.engine import Engine
+from roost_engine.forecast.arrival_log import ArrivalLog, TimesCache, future_key
+from roost_engine.forecast.run_time_table import RunTimeTable
+from roost_engine.forecast.snapshot import (
+    Held,
+    Part,
+    PastArrival,
+    RunningJob,
+    Snapshot,
+    WaitingJob,
+    Wish,
+)
+from roost_engine.job_record import JobRecord, JobState, KnownJob
+from roost_engine.placement.eligibility import usable_nodes
+from roost_engine.placement.tightest_shapes import TightestShapes, tightest
+from roost_engine.prediction.run_time import done_s
+from roost_engine.prediction.run_times import RunTimes
+from roost_engine.queue.job_queue import Demand, demand_of
+
+_WAITING = (JobState.WAITING, JobState.CLEARING)
+_HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
+_SLOWEST_FRAC = 0.05
+_AT_ONCE = 100  # jobs between two yields
+
+
+def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None, Snapshot]:
+    """Take a snapshot of the queue.
+
+    Args:
+        engine: read only.
+        log: the jobs of the recent past, up to date.
+        at_s: engine time.
+
+    Yields:
+        Now and then, so that the caller may let others have a turn. What changes meanwhile is seen
+        or not.
+
+    Returns:
+        The snapshot.
+    """
+    wishes, cache = _Wishes(engine), TimesCache(log.history(engine))
+    waiting, waiting_times = list[WaitingJob](), list[RunTimes]()
+    running, running_times = list[RunningJob](), list[RunTimes]()
+    limit_ends_s = {job_id: end_s for end_s, job_id in engine.limit_ends(at_s)}
+    for count, (job_id, record) in enumerate(list(engine.known_jobs())):
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        held = _held(engine.cluster, engine.cluster.shares(job_id) or record.shares)
+        if record.state in _HOLDING and held:
+            end_s = limit_ends_s.get(job_id, inf)
+            running.append(_running(cache, job_id, record, held, end_s, at_s))
+            running_times.append(_rest(cache, record, held, at_s))
+        elif isinstance(record, JobRecord) and record.state in _WAITING:
+            times = cache.times(record.spec, done_s(record, at_s), at_s)
+            waiting.append(_waiting(engine, wishes, cache, record, times))
+            waiting_times.append(times)
+    arrivals, arrival_times = list[PastArrival](), list[RunTimes]()
+    for count, past in enumerate(list(log)):
+        if count % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        arrivals.append(
+            PastArrival(
+                at_s=past.at_s,
+                wish=wishes.index(past.job),
+                key=past.key,
+                time_parts=past.time_parts,
+                limit_s=_limit(past.job),
+                run_s=past.run_s,
+                row=len(arrival_times),
+            )
+        )
+        if past.run_s is None:
+            arrival_times.append(past.times)
+    return Snapshot(
+        at_s=at_s,
+        free=_free(engine.cluster),
+        patience_s=engine.config.patience_s,
+        passing=engine.config.passing,
+        wishes=tuple(wishes.found),
+        waiting=tuple(waiting),
+        waiting_times=RunTimeTable.of(waiting_times),
+        running=tuple(running),
+        running_times=RunTimeTable.of(running_times),
+        arrivals=tuple(arrivals),
+        arrivals_since_s=log.since_s,
+        arrival_times=RunTimeTable.of(arrival_times),
+    )
+
+
+class _Wishes:
+    """Numbers what jobs ask for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._is_strict = isinstance(engine.policies.candidates, TightestShapes)
+        self._numbers: dict[Demand, int] = {}
+        self.found: list[Wish] = []
+
+    def index(self, job: JobSpec) -> int:
+        demand = demand_of(job)._replace(quotas=())
+        number = self._numbers.get(demand)
+        if number is None:
+            number = self._numbers[demand] = len(self.found)
+            self.found.append(self._wish(job))
+        return number
+
+    def _wish(self, job: JobSpec) -> Wish:
+        cluster = self._engine.cluster
+        shapes = tightest(cluster, job) if self._is_strict else job.shapes
+        parts = (_part(cluster, job, shape) for shape in shapes)
+        return Wish(-job.priority_tier, tuple(part for part in parts if part is not None))
+
+
+def _part(cluster: Cluster, job: JobSpec, shape: Shape) -> Part | None:
+    nodes, required = usable_nodes(cluster, job, shape)
+    if required:  # only these, so far as they are enough: the others of a node list count as free
+        nodes = required if required.bit_count() >= shape.node_count else nodes
+    if nodes.bit_count() < shape.node_count:
+        return None
+    return Part(shape.node_count, shape.gpus_per_node, nodes)
+
+
+def _waiting(
+    engine: Engine, wishes: _Wishes, cache: TimesCache, record: JobRecord, times: RunTimes
+) -> WaitingJob:
+    kind, user = cache.alike(record.spec)
+    key = engine.sort_key(record.job_id)
+    if key is None:  # in shadow mode a job that was placed waits for Slurm
+        key = future_key(engine, record, times)[0]
+    return WaitingJob(
+        job_id=record.job_id,
+        wish=wishes.index(record.spec),
+        key=key,
+        since_s=record.queued_s,
+        not_before_s=max(record.spec.eligible_s, record.not_before_s),
+        limit_s=_limit(record.spec),
+        kind=kind,
+        user=user,
+    )
+
+
+def _running(
+    cache: TimesCache, job_id: JobId, record: KnownJob, held: Held, end_s: float, at_s: float
+) -> RunningJob:
+    kind, user, speed_frac = -1, -1, 1.0
+    if isinstance(record, JobRecord):
+        kind, user = cache.alike(record.spec)
+        reported = record.efficiency(at_s)
+        speed_frac = min(max(reported, _SLOWEST_FRAC), 1.0) if reported > 0 else 1.0
+    return RunningJob(
+        job_id=job_id, held=held, limit_end_s=end_s, speed_frac=speed_frac, kind=kind, user=user
+    )
+
+
+def _rest(cache: TimesCache, record: KnownJob, held: Held, at_s: float) -> RunTimes:
+    if isinstance(record, JobRecord):
+        return cache.times(record.spec, done_s(record, at_s), at_s)
+    shape = Shape(node_count=len(held), gpus_per_node=held[0][1])
+    unknown = JobSpec(job_id=record.job_id, user_id=-1, partition="", shapes=(shape,))
+    return cache.times(unknown, record.run_s(at_s), at_s)
+
+
+def _held(cluster: Cluster, shares: tuple[NodeShare, ...]) -> Held:
+    return tuple(
+        (cluster.index_of[share.node], len(share.gpu_indices))
+        for share in shares
+        if share.gpu_indices and share.node in cluster.index_of
+    )
+
+
+def _free(cluster: Cluster) -> tuple[int, ...]:
+    return tuple(cluster.gpu_free[node] for node in range(len(cluster)))
+
+
+def _limit(job: JobSpec) -> float:
+    return inf if job.time_limit_s is None else job.time_limit_s

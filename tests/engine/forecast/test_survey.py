@@ -1,0 +1,96 @@
+"""A snapshot shows the engine's queue, and taking it changes nothing."""
+
+from math import inf
+
+import pytest
+
+from roost_engine.domain.config import EngineConfig
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine
+from roost_engine.forecast.arrival_log import ArrivalLog
+from roost_engine.forecast.snapshot import Part, Snapshot
+from roost_engine.forecast.survey import survey
+from roost_engine.plugins import Plugins
+from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.stacks import OrderKind, PlacementKind
+from roost_engine.testing.builders import job, node, shape, share
+
+
+def take(engine: Engine, at_s: float = 100.0) -> Snapshot:
+    log = ArrivalLog(0.0)
+    for _ in log.observe(engine, at_s):
+        pass
+    steps = survey(engine, log, at_s)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Snapshot = end.value
+            return found
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """Two nodes of four GPUs; a job with a limit on one, another that Slurm started itself."""
+    plugins = Plugins(order=OrderKind.LEARNED, placement=PlacementKind.STRICT)
+    engine = Engine(EngineConfig(patience_s=33.0), plugins.policies(HeuristicScore()))
+    for name in ("n1", "n2"):
+        engine.step(NodeSeen(at_s=0.0, node=node(name, 4)))
+    engine.step(JobQueued(at_s=0.0, job=job("1", gpus=4, time_limit_s=500.0)))
+    engine.step(JobStarted(at_s=10.0, job_id=JobId("1"), shares=(share("n1", 0, 1, 2, 3),)))
+    engine.step(JobStarted(at_s=20.0, job_id=JobId("9"), shares=(share("n2", 0),)))
+    return engine
+
+
+def test_free_gpus_and_running_jobs(engine: Engine) -> None:
+    found = take(engine)
+    assert (found.at_s, found.free, found.patience_s) == (100.0, (0, 3), 33.0)
+    assert [(job.job_id, job.held, job.limit_end_s) for job in found.running] == [
+        ("1", ((0, 4),), 510.0),
+        ("9", ((1, 1),), inf),
+    ]
+    assert found.running_times.age_s.tolist() == [90.0, 80.0]
+
+
+def test_waiting_jobs_have_the_keys_and_shapes_of_the_engine(engine: Engine) -> None:
+    engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, submit_s=40.0, time_limit_s=60.0)))
+    wide = job("3", shape(4, 2), shape(2, 4), submit_s=41.0)
+    engine.step(JobQueued(at_s=51.0, job=wide))
+    found = take(engine)
+    assert [(job.job_id, job.since_s, job.limit_s) for job in found.waiting] == [
+        ("2", 50.0, 60.0),
+        ("3", 51.0, inf),
+    ]
+    assert [job.key for job in found.waiting] == [
+        engine.sort_key(JobId(name)) for name in ("2", "3")
+    ]
+    assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b11),)
+    assert found.wishes[found.waiting[1].wish].parts == (Part(2, 4, 0b11),)  # the tightest
+
+
+def test_a_node_list_counts(engine: Engine) -> None:
+    engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, required=["n1"])))
+    found = take(engine)
+    assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b01),)
+
+
+def test_past_arrivals_come_along(engine: Engine) -> None:
+    engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, submit_s=50.0)))
+    found = take(engine)
+    assert [(past.at_s, past.row) for past in found.arrivals] == [(0.0, 0), (50.0, 1)]
+    assert len(found.arrival_times.age_s) == 2
+    engine.step(JobEnded(at_s=90.0, job_id=JobId("1")))
+    found = take(engine)
+    assert [(past.run_s, past.row) for past in found.arrivals] == [(80.0, 0), (None, 0)]
+    assert len(found.arrival_times.age_s) == 1
+
+
+def test_the_engine_is_as_before(engine: Engine) -> None:
+    engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4)))
+    predictors = engine.policies.predictors
+    assert predictors is not None
+    before = predictors.state(), predictors.backlog.drain_s(), engine.waiting()
+    take(engine)
+    assert (predictors.state(), predictors.backlog.drain_s(), engine.waiting()) == before
+    engine.check_invariants()
