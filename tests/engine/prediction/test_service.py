@@ -1,0 +1,85 @@
+"""What jobs are expected to need."""
+
+import numpy as np
+import pytest
+
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord, JobState
+from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
+from roost_engine.prediction.service import ServiceIndex, ServiceLeft, expected_s
+from roost_engine.testing.builders import job, waiting
+
+
+def ending_at(*run_times_s: float) -> RunTimes:
+    fracs = np.zeros(BAND_COUNT)
+    for run_s in run_times_s:
+        fracs[band_of(run_s)] += 1.0 / len(run_times_s)
+    return RunTimes(fracs)
+
+
+def test_the_mean_is_that_of_the_distribution() -> None:
+    times = ending_at(100.0, 10_000.0)
+    assert expected_s(times, ServiceIndex.MEAN) == times.rest_s()
+
+
+def test_a_job_that_may_end_soon_needs_less_by_gittins_than_by_its_mean() -> None:
+    times = ending_at(30.0, 30.0, 30.0, 1_000_000.0)
+    assert expected_s(times, ServiceIndex.GITTINS) < 0.01 * times.rest_s()
+
+
+def test_by_risk_an_open_job_needs_more_than_a_known_one_of_the_same_mean() -> None:
+    open_end = ending_at(100.0, 10_000.0)
+    known = ending_at(open_end.rest_s())
+    risks_s = [expected_s(times, ServiceIndex.RISK) for times in (open_end, known)]
+    assert risks_s[0] > 1.3 * risks_s[1]
+
+
+class Asked:
+    """Answers with what it is told, and counts."""
+
+    def __init__(self) -> None:
+        self.times, self.count = ending_at(1_000.0), 0
+
+    def __call__(self, record: JobRecord, at_s: float) -> RunTimes:
+        self.count += 1
+        return self.times
+
+
+def running(name: str) -> JobRecord:
+    return JobRecord(spec=job(name, gpus=4), state=JobState.RUNNING, queued_s=0.0, started_s=0.0)
+
+
+def test_a_value_stays_while_a_job_waits_whatever_is_learned() -> None:
+    asked = Asked()
+    left = ServiceLeft(asked)
+    first = left.value(waiting(job("1", gpus=4)), 0.0)
+    asked.times = ending_at(1_000_000.0)
+    assert left.value(waiting(job("1", gpus=4)), 90_000.0) == first
+    assert asked.count == 1
+
+
+def test_a_running_job_is_asked_for_again_after_some_minutes() -> None:
+    asked = Asked()
+    left = ServiceLeft(asked)
+    record = running("1")
+    first = left.value(record, 0.0)
+    asked.times = ending_at(1_000_000.0)
+    assert left.value(record, 300.0) == first
+    assert left.value(record, 400.0) > first
+
+
+@pytest.mark.parametrize("gpus", [1, 8])
+def test_a_value_is_in_gpu_seconds(gpus: int) -> None:
+    (one,) = ServiceLeft(Asked()).value(waiting(job("1", gpus=1)), 0.0)
+    (value,) = ServiceLeft(Asked()).value(waiting(job("2", gpus=gpus)), 0.0)
+    assert value == pytest.approx(gpus * one)
+
+
+def test_a_job_that_has_ended_is_forgotten() -> None:
+    asked = Asked()
+    left = ServiceLeft(asked)
+    record = waiting(job("1"))
+    left.value(record, 0.0)
+    left.forget(JobId("1"))
+    left.value(record, 0.0)
+    assert asked.count == 2
