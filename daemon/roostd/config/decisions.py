@@ -30,7 +30,8 @@ class OrderSection(Section):
     kind: Annotated[OrderKind, Field(strict=False)] | None = Field(
         default=None,
         description="priority (Slurm's), las (least attained GPU-seconds), s-rank (least of the"
-        " ideal speed achieved) or learned (least expected GPU-seconds); null: the stack's",
+        " ideal speed achieved), learned (least expected GPU-seconds) or learned-left (least"
+        " expected GPU-seconds left); null: the stack's",
     )
     index: Annotated[ServiceIndex, Field(strict=False)] = Field(
         default=ServiceIndex.MEAN,

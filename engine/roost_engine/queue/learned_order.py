@@ -120,7 +120,7 @@ class LearnedOrder:
         for other in spec.overtakes:
             other_s = known.get(other, own_s)
             if other_s < own_s:
-                known[other] = max(own_s, other_s)
+                known[other] = own_s
             due_s = min(due_s, other_s)
         self._remember(spec.job_id, due_s)
         return due_s

@@ -361,6 +361,30 @@ async def test_jobs_that_slurms_rules_hold_back_are_counted(site: Site) -> None:
     assert site.state.held_back_count == 1
 
 
+async def test_a_job_that_people_put_first_is_changed_at_the_next_look(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    await site.look()
+    site.slurm.prioritize(two, 9, nice=-8)
+    assert await site.look() == ["JobChanged"]
+    assert site.state.engine.record(two).spec.precedence == 1
+    assert site.state.engine.record(two).wait.precedence == 1
+    assert await site.look() == []
+
+    site.slurm.prioritize(two, 1)
+    assert await site.look() == ["JobChanged", "JobChanged"]
+    assert site.state.engine.record(two).spec.precedence == 0
+    assert site.state.engine.record(one).spec.overtakes == (two,)
+
+
+async def test_a_job_that_was_put_first_before_a_restart_still_is(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    site.state.earlier_waits[two] = WaitSoFar(since_s=90.0, precedence=3)
+    await site.look()
+    precedences = [site.state.engine.record(job_id).spec.precedence for job_id in (one, two)]
+    assert precedences == [0, 3]
+    assert [type(event) for event in site.watch.cluster_events()][-1] is JobQueued
+
+
 class WallClock:
     """Engine time and a wall clock that can be set; see ops.clock."""
 

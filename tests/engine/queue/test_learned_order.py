@@ -146,11 +146,12 @@ def test_no_job_is_overtaken_by_one_that_became_eligible_after_its_window(
     assert order.key(waiting(late), 0.0) > own
 
 
-def test_the_window_grows_with_the_queue() -> None:
-    order = LearnedOrder(LearnedOrderConfig(ageing=1e9, window_s=100.0), predictors := taught())
-    alone = order.key(waiting(of(LONG, "1")), 0.0)
-    predictors.backlog.wait(of(LONG, "2").job_id, 1e6)
-    assert order.key(waiting(of(LONG, "3")), 0.0) > alone
+def test_the_window_grows_with_the_queue_that_a_job_finds() -> None:
+    config = LearnedOrderConfig(ageing=1e9, window_s=100.0)
+    alone = LearnedOrder(config, taught()).key(waiting(of(LONG, "1")), 0.0)
+    crowded = taught()
+    crowded.backlog.wait(of(LONG, "2").job_id, 1e6)
+    assert LearnedOrder(config, crowded).key(waiting(of(LONG, "1")), 0.0) > alone
 
 
 def test_a_job_that_the_slots_heuristic_ranked_has_no_due_time() -> None:
