@@ -254,7 +254,7 @@ class _Reading:
             return
         spec = self._reader.read(job, self._details.get(job.number), job_id)
         if isinstance(spec, Unmanaged):
-            self._unmanaged[job_id] = spec.reason
+            self._unmanaged[job_id] = self._why_unmanaged(job, job_id, spec)
             return
         why_blocked = self._why_blocked(job)
         if why_blocked is not None:
@@ -269,6 +269,17 @@ class _Reading:
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
         spec = self._with_steady_facts(spec, job)
         self._waiting[job_id] = self._with_precedence(spec, job)
+
+    def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:
+        """Return why plain Slurm places a job: as before, where it was started during the poll.
+
+        squeue then still shows it pending, and scontrol what it got: one node for -N1-49999999.
+        """
+        detail, before = self._details.get(job.number), self._before
+        is_started = detail is not None and detail.state is not SlurmJobState.PENDING
+        if is_started and before.lives.get(job_id) == self._lives[job_id]:
+            return before.unmanaged.get(job_id, read.reason)
+        return read.reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
         """Return the JobSpec of the view before, if reading the job again would give the same."""

@@ -15,6 +15,7 @@ from roost_engine.domain.events import (
 from roost_slurm.partitions import Partition
 from roost_slurm.reservations import Reservation
 from roost_slurm.scheduling import Scheduling
+from roost_slurm.squeue import SlurmJobState
 from roostd.slurm.jobs import JobReader
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import SiteView
@@ -57,6 +58,22 @@ async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
     assert isinstance(event, JobWithdrawn)
     assert event.reason == "left to Slurm"
     assert watcher.view.unmanaged == {job_id: "left to Slurm"}
+
+
+async def test_a_reason_outlives_a_start_between_squeue_and_scontrol(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    waiting, left = snapshot.details[job.number], replace(job, admin_comment="")
+    absurd = replace(waiting, max_node_count=49_999_999)
+    for detail in (
+        absurd,
+        replace(waiting, state=SlurmJobState.RUNNING),  # it shows the one node that it has got
+    ):
+        seen = replace(snapshot, jobs=(left,), details={job.number: detail})
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        await watcher.poll()
+        assert watcher.view.unmanaged[job_id].startswith("may get 49999999 nodes")
 
 
 async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:

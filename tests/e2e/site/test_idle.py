@@ -125,6 +125,7 @@ class Run:
     startable: list[str] = field(default_factory=list)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _running: set[str] = field(default_factory=set)
+    _is_any_waiting: bool = True
     _waits_until_s: dict[str, float] = field(default_factory=dict)
 
     def play(self) -> None:
@@ -142,7 +143,7 @@ class Run:
             if now_s - began_s > URGENT_AFTER_S:
                 self._submit(urgent)
                 urgent = ()
-            if self._jobs.keys() - self._running and idle_count is not None:
+            if self._is_any_waiting and idle_count is not None:
                 self.queue_s = now_s - began_s
             if is_asleep and slurm.power_requests().count(("resume", SLEEPER)) > woken_count:
                 slurm.start_node(SLEEPER, booted=True)
@@ -184,6 +185,7 @@ class Run:
             for job_id in running - self._running
         )
         self._running = running
+        self._is_any_waiting = any(state == "PD" for _, state, _ in rows)
         self.startable = [
             job_id
             for job_id, job in waiting.items()
