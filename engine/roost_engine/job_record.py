@@ -228,7 +228,6 @@ class JobRecord:
             pause_reason=self.reason if pauses else "",
             hand_over_at_s=self.hand_over_at_s,
             limited_since_s=self.limited_since_s,
-            precedence=self.spec.precedence,
             runs=self._earlier_runs,
             precedence=self.spec.precedence,
         )

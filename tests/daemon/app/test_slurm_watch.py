@@ -465,27 +465,3 @@ def _work(seconds: float) -> None:
     began_s = time.thread_time()
     while time.thread_time() - began_s < seconds:
         pass
-
-
-async def test_a_job_that_people_put_first_is_changed_at_the_next_look(site: Site) -> None:
-    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
-    await site.look()
-    site.slurm.prioritize(two, 9, nice=-8)
-    assert await site.look() == ["JobChanged"]
-    assert site.state.engine.record(two).spec.precedence == 1
-    assert site.state.engine.record(two).wait.precedence == 1
-    assert await site.look() == []
-
-    site.slurm.prioritize(two, 1)
-    assert await site.look() == ["JobChanged", "JobChanged"]
-    assert site.state.engine.record(two).spec.precedence == 0
-    assert site.state.engine.record(one).spec.overtakes == (two,)
-
-
-async def test_a_job_that_was_put_first_before_a_restart_still_is(site: Site) -> None:
-    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
-    site.state.earlier_waits[two] = WaitSoFar(since_s=90.0, precedence=3)
-    await site.look()
-    precedences = [site.state.engine.record(job_id).spec.precedence for job_id in (one, two)]
-    assert precedences == [0, 3]
-    assert [type(event) for event in site.watch.cluster_events()][-1] is JobQueued
