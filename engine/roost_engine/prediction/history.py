@@ -13,8 +13,9 @@ them long jobs would look short for as long as they run. Counts fade with time, 
 kinds also with each later job, because users change what they run. Each end is spread over
 neighbouring bands: the next run of the same job is a little longer or shorter.
 
-Source of the table: Cutler and Ederer, J. Chronic Diseases 8, 1958. The numbers were chosen on public
-traces, Helios of June 2020 and Philly of November 2017; pages: docs/order.md, docs/results/runtimes.md.
+Source of the table: Cutler and Ederer, J. Chronic Diseases 8, 1958. The numbers were chosen on
+public traces, Helios of June 2020 and Philly of November 2017. Pages: docs/order.md and
+docs/results/runtimes.md.
 """
 
 import re
