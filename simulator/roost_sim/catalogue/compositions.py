@@ -18,6 +18,7 @@ from roost_sim.catalogue.orders import ORDERS
 from roost_sim.catalogue.placements import PLACEMENTS, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
+from roost_sim.information.noisy_history import NoisyHistory
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import TUNABLE
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
@@ -110,6 +111,12 @@ class Composition:
             ),
         )
         policies = plugins.policies(placement.score(information), information.speed_table())
+        if information.prediction_sigma and policies.predictors is not None:
+            policies.predictors.history = NoisyHistory(
+                information.prediction_sigma,
+                information.seed,
+                reads_limits=not information.limits_are_drawn,
+            )
         if order.kind is None:
             policies = replace(policies, order=order.build(information))
         if placement.kind is None:

@@ -15,6 +15,7 @@ from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")
 _MOST_TIMES = 1e6  # a larger factor makes times overflow
+_MOST_SIGMA = 10.0
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
 
@@ -91,6 +92,16 @@ _OPTIONS = (
         show_default=True,
         help="Report how fast jobs run, or not, as under Slurm.",
     ),
+    click.option(
+        "--prediction-noise",
+        "prediction_sigma",
+        metavar="SIGMA",
+        type=FiniteRange(0, _MOST_SIGMA),
+        default=0.0,
+        show_default=True,
+        help="Multiply what the engine predicts of each job's run time by a random factor, "
+        "log-normal with this sigma.",
+    ),
 )
 
 
@@ -112,6 +123,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         congestion: float,
         named_frac: float,
         reports_speed: bool,
+        prediction_sigma: float,
         **others: object,
     ) -> _Result:
         if full_speed and speed is not None:
@@ -124,6 +136,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             congestion=congestion,
             named_frac=named_frac,
             reports_speed=reports_speed,
+            prediction_sigma=prediction_sigma,
         )
         return command(*args, world=world, **others)
 

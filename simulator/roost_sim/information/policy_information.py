@@ -30,6 +30,7 @@ class PolicyInformation:
             that ask for permission may stop every job.
         limits_are_drawn: whether the time limits were drawn around the true run times, because the
             trace has none: no policy may learn from them.
+        prediction_sigma: see WorldSpec.
     """
 
     work_s: Mapping[JobId, float]
@@ -43,6 +44,7 @@ class PolicyInformation:
     cluster_gpu_count: int = 1
     partitions: tuple[str, ...] | None = None
     limits_are_drawn: bool = False
+    prediction_sigma: float = 0.0
 
     def speed_table(self) -> SpeedTable:
         """Return the speeds of the models that jobs may name; without profiles none is known."""

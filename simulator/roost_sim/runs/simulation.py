@@ -181,6 +181,7 @@ def _information(run: Run, built: BuiltWorld, regime: Regime) -> PolicyInformati
         predict=predict,
         limits=limits,
         limits_are_drawn=bool(np.isnan(run.trace.time_limit_s).any()),
+        prediction_sigma=run.world.prediction_sigma,
         progress=progress,
         restart_s=built.restart_s,
         cluster_gpu_count=run.cluster.gpu_count,

@@ -47,6 +47,7 @@ def facts_of(sweep: Sweep) -> Facts:
         "world": repr(run.world),
         "start_delay_s": run.start_delay_s,
         "engine": repr(run.engine_config),
+        **({"prediction_sigma": sigma} if (sigma := run.world.prediction_sigma) else {}),
     }
 
 

@@ -4,7 +4,7 @@ The same trace and seed give every policy the same profiles, so that comparisons
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -77,6 +77,8 @@ class WorldSpec:
         named_frac: fraction of the jobs that name the model they train, 0 to 1; gates use it.
         reports_speed: whether policies that ask for the speed of running jobs are told; no policy
             is under Slurm.
+        prediction_sigma: by how much predicted run times are wrong on top of what they are: sigma
+            of the log-normal factor; the results file has it where it is not 0.
     """
 
     speed: Speed = Speed.MEASURED
@@ -86,6 +88,7 @@ class WorldSpec:
     congestion: float = 1.0
     named_frac: float = 1.0
     reports_speed: bool = True
+    prediction_sigma: float = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:
         if not self.compute_scale > 0:
