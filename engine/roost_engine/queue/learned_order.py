@@ -114,9 +114,11 @@ class LearnedOrder:
         """Return the due time of a job that its owner may have moved past others.
 
         It takes theirs, and of equal due times the one with the higher priority goes first. Each is
-        taken once: who moves every new job past the same old one gains nothing.
+        taken once, and kept: who moves every new job past the same old one gains nothing.
         """
         own_s, known = due_s, self._due_s
+        if spec.overtakes:
+            due_s = min(due_s, known.get(spec.job_id, due_s))
         for other in spec.overtakes:
             other_s = known.get(other, own_s)
             if other_s < own_s:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.events import JobChanged
-from roost_engine.domain.model import JobSpec
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Plugins
 from roost_engine.policies import KeyedOrder, QueueView, SortKey
@@ -99,6 +99,26 @@ def test_a_job_goes_before_those_that_it_was_moved_past_and_no_others() -> None:
     ahead = replace(moved, overtakes=(passed.job_id, "77"))  # type: ignore[arg-type]
     keys["4"] = order.key(waiting(ahead), 0.0)  # type: ignore[index]
     assert sorted(keys, key=keys.__getitem__) == ["1", "2", "4", "3"]
+
+
+def test_a_job_keeps_the_place_that_it_was_moved_to_when_its_priority_changes() -> None:
+    order = LearnedOrder(FREE, taught())
+    old, moved = of(LONG, "3", gpus=8), of(LONG, "4", gpus=64, overtakes=(JobId("3"),))
+    passed = order.key(waiting(old), 0.0)
+    first = order.key(waiting(moved), 0.0)
+    again = order.key(waiting(replace(moved, priority=5)), 60.0)
+    assert first[2] == again[2] == passed[2]
+
+
+def test_only_one_job_gains_from_being_moved_past_the_same_old_one() -> None:
+    order = LearnedOrder(FREE, taught())
+    old = of(LONG, "3", gpus=8)
+    passed = order.key(waiting(old), 0.0)
+    first, second = (
+        order.key(waiting(of(LONG, name, gpus=64, overtakes=(old.job_id,))), 0.0)
+        for name in ("4", "5")
+    )
+    assert first[2] == passed[2] < second[2]
 
 
 _SPECS = st.builds(
