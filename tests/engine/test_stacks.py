@@ -35,5 +35,4 @@ def test_slurms_priority_decides_unless_a_stack_was_chosen_for_another_order() -
     assert {n for n, s in STACKS.items() if s.order is OrderKind.PRIORITY} == {
         "default",
         "default-no-preemption",
-        "roost-no-preemption",
     }

@@ -141,5 +141,5 @@ def _of_name(name: str) -> tuple[float, ...]:
         for begin in range(len(text) - 2):
             found = crc32(text[begin : begin + 3])
             sums[found % _NAME_COUNT] += 1.0 if found & 0x8000_0000 else -1.0
-    length = float(np.sqrt(sums @ sums))
+    length = float(np.sqrt((sums * sums).sum()))
     return tuple((sums / length if length else sums).tolist())

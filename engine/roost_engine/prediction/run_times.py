@@ -36,6 +36,11 @@ def band_of(run_s: float) -> int:
     return max(bisect_right(STARTS_S, run_s) - 1, 0)
 
 
+def _sum(values: NDArray[np.float64]) -> float:
+    """Add in the same order on every machine; a product of BLAS does not."""
+    return float(values.sum())
+
+
 @dataclass(frozen=True, eq=False)
 class RunTimes:
     """How long a job may run.
@@ -62,7 +67,7 @@ class RunTimes:
         """Return the expected remaining run time, in seconds, above 0."""
         fracs, starts_s, ends_s = self._from_age
         if self.limit_s is None:
-            rest_s = float(fracs @ (starts_s + ends_s)) / 2.0 - self.age_s
+            rest_s = _sum(fracs * (starts_s + ends_s)) / 2.0 - self.age_s
         else:
             rest_s = self.rest_within_s(_LONGEST_S)
         return max(rest_s, _SHORTEST_S)
@@ -79,7 +84,7 @@ class RunTimes:
         cut_s = np.minimum(np.maximum(until_s - starts_s, 0.0), lengths_s)  # quicker than np.clip
         cut_fracs = cut_s / lengths_s
         inside_s = starts_s + cut_s / 2.0 - self.age_s
-        return float(fracs @ (cut_fracs * inside_s + (1.0 - cut_fracs) * span_s))
+        return _sum(fracs * (cut_fracs * inside_s + (1.0 - cut_fracs) * span_s))
 
     def ends_within_frac(self, span_s: float) -> float:
         """Return the chance that the job ends in the next `span_s` seconds."""
@@ -87,8 +92,8 @@ class RunTimes:
         if self.limit_s is not None and self.age_s + span_s >= self.limit_s:
             return 1.0
         lengths_s = np.maximum(ends_s - starts_s, 1e-9)
-        ended = fracs @ np.clip((self.age_s + span_s - starts_s) / lengths_s, 0.0, 1.0)
-        return min(float(ended), 1.0)
+        ended = fracs * np.clip((self.age_s + span_s - starts_s) / lengths_s, 0.0, 1.0)
+        return min(_sum(ended), 1.0)
 
     def quantile_s(self, frac: float) -> float:
         """Return the remaining run time, in seconds, that this share of such jobs stays below."""

@@ -91,6 +91,18 @@ def decode(data: bytes, kind: type[_T]) -> _T:
     return value
 
 
+def plain_of(data: bytes) -> Any:
+    """Return what a record says without its arrays, as JSON values, of whatever version it is.
+
+    Raises:
+        JournalError: it is damaged.
+    """
+    try:
+        return _split(data)[0]
+    except _DAMAGE as error:
+        raise JournalError(f"record cannot be read: {error}") from error
+
+
 def check_form(data: bytes) -> None:
     """Check that bytes have the form of a record of any type.
 

