@@ -16,6 +16,7 @@ from roost_slurm.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
+STALE_S = 18.0  # the hook wants more than 15 s, and both beat and clock are whole seconds
 GONE_S = 25.0  # a beat is stale after 15 s; the hook then takes about half a second
 USERS_WISH = ("--gres=gpu:2", "-t", "10")
 
@@ -80,7 +81,7 @@ def test_the_end_of_a_job_lets_slurm_start_a_pinned_job_elsewhere(stack: Stack) 
     before = queued(stack, job_id)
     assert before.required_nodes == "n1"
     stack.stop_roostd(signal.SIGKILL)
-    until(lambda: beat_age_s(stack) > 16, "the beat is stale", timeout_s=GONE_S)
+    until(lambda: beat_age_s(stack) > STALE_S, "the beat is stale", timeout_s=GONE_S)
     stack.slurm.run("scancel", held["short"])
     assert_runs(stack, job_id, within_s=10.0)
     after = queued(stack, job_id)
@@ -97,12 +98,12 @@ def test_a_pinned_job_keeps_its_types_alone_where_slurm_cannot_take_them_back(st
     job_id = pinned_by_hand(stack)
     before = queued(stack, job_id)
     assert waits_pinned(before)
-    until(lambda: beat_age_s(stack) > 16, "the beat is stale", timeout_s=GONE_S)
+    until(lambda: beat_age_s(stack) > STALE_S, "the beat is stale", timeout_s=GONE_S)
     stack.slurm.run("scancel", held["short"])
     stack.slurm.wait_for_state(held["short"], "CANCELLED", "")
     after = queued(stack, job_id)
     assert after.tres == before.tres
-    until(lambda: not queued(stack, job_id).required_nodes, "the hook has freed its nodes")
+    # Its nodes are freed by roost-unpin.timer: tests/e2e/test_local_orphans.py.
     stack.slurm.run("scancel", held["n1"])
     assert_runs(stack, job_id)
     assert queued(stack, job_id).nodes == "n1"
