@@ -78,11 +78,11 @@ def test_exposure_is_low(machine: SystemdMachine, unit: str) -> None:
 
 def test_reload_takes_a_new_configuration(machine: SystemdMachine) -> None:
     pid = machine.show("roostd", "MainPID")
-    machine.shell("sed -i 's/lease_s: .*/lease_s: 15/' /etc/roost/roostd.yaml")
+    machine.shell("sed -i 's/ first_lease_s: .*/ first_lease_s: 7/' /etc/roost/roostd.yaml")
     machine.run("systemctl", "reload", "roostd")
     machine.wait_until(lambda: "config_reloaded" in machine.journal("roostd"), "no reload")
     machine.wait_until(
-        lambda: machine.run("head", "-1", "/run/roost/heartbeat").endswith(" 15\n"),
+        lambda: machine.run("head", "-1", "/run/roost/heartbeat").endswith(" 7\n"),
         "the heartbeat keeps the old lease",
     )
     assert machine.show("roostd", "MainPID") == pid

@@ -23,6 +23,7 @@ from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 BLOCKED_COUNT = 10  # of two GPUs each: more than the cluster has
+HAND_OVER_S = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,7 @@ def cluster() -> Iterator[Stack]:
         licenses="ansys:1",
         accounting=AccountingPlan(),
         priority=PriorityPlan(),
+        settings={"slurm": {"hand_over_s": HAND_OVER_S}},
     ) as stack:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
@@ -95,7 +97,7 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     blocked = submit_many(stack, "-p", "narrow", "-N2", "--gres=gpu:1")
     other = stack.slurm.submit("--gres=gpu:8")
     assert_runs(stack, other)
-    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 40.0)
+    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 4 * HAND_OVER_S)
 
 
 def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(stack: Stack) -> None:
