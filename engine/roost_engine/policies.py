@@ -237,6 +237,17 @@ class CandidatePolicy(Protocol):
         """
 
 
+@runtime_checkable
+class ShapedCandidates(CandidatePolicy, Protocol):
+    """Candidates that have a shape: on each node as many free GPUs as the shape says.
+
+    Before it is asked in a search for victims, free GPUs are counted, which costs less.
+    """
+
+    def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+        """Return the shapes that are proposed to a job."""
+
+
 class ShapeByShape:
     """The candidates of the first of the job's shapes that has any: Roost's own rule.
 
@@ -247,6 +258,10 @@ class ShapeByShape:
 
     def __init__(self, any_gpus: bool = False) -> None:
         self.any_gpus = any_gpus
+
+    def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+        """See ShapedCandidates."""
+        return job.shapes
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""

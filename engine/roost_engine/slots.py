@@ -342,6 +342,7 @@ class PreemptionSlot(_Slot):
     def _among(
         self, running: Sequence[JobRecord], chosen: Sequence[JobRecord]
     ) -> Sequence[JobRecord]:
-        if not set(map(id, chosen)).issubset(map(id, running)):
+        known = set(map(id, running))
+        if not all(map(known.__contains__, map(id, chosen))):
             raise PolicyError(f"{self.name} chose a job that may not be stopped")
         return chosen

@@ -63,7 +63,11 @@ def find_candidates(
 
 
 def first_candidates(
-    cluster: Cluster, job: JobSpec, reserved: NodeSet = NO_NODES, any_gpus: bool = False
+    cluster: Cluster,
+    job: JobSpec,
+    reserved: NodeSet = NO_NODES,
+    any_gpus: bool = False,
+    shapes: Sequence[Shape] | None = None,
 ) -> Candidates:
     """List the placements of the first of the job's shapes that Slurm could start now.
 
@@ -75,9 +79,10 @@ def first_candidates(
         job: its shapes, partition, features and node lists count.
         reserved: nodes reserved for a job that is served before this one.
         any_gpus: see may_have_any_gpus.
+        shapes: in place of the job's.
     """
     failed = []
-    for shape in job.shapes:
+    for shape in shapes or job.shapes:
         found = _search(cluster, job, shape, reserved, any_gpus)
         if isinstance(found, Candidates):
             return found
