@@ -172,15 +172,18 @@ class Engine:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
         table, at_s = self._table, event.at_s
-        self._released.note(event)
+        if self._released.is_active:
+            self._released.note(event)
         self._apply(event, actions)
-        self._released.advance(at_s)
+        if self._released.is_active:
+            self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
-        self._hand_over(at_s, actions)
+        if table.queue.limited:
+            self._hand_over(at_s, actions)
         if table.clearing or self._preemption.has_migrations:
             self._preemption.advance(at_s, actions)
-        if (fixed := self._standing.final_head()) is not None:
+        if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
             self._has_cleared(fixed, at_s, actions)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
@@ -449,14 +452,16 @@ class Engine:
                 table.release_to_slurm(job_id, table.jobs[job_id], why, at_s, actions)
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
-        table = self._table
-        while table.alarms and not table.is_awaited(*table.alarms[0]):
-            heappop(table.alarms)
+        table, alarms = self._table, self._table.alarms
+        while alarms and not table.is_awaited(*alarms[0]):
+            heappop(alarms)
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = table.alarms[0][0] if table.alarms else inf
-        next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
-        next_s = min(next_s, self._released.next_s)
+        next_s = alarms[0][0] if alarms else inf
+        if table.queue.limited:
+            next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
+        if self._released.is_active:
+            next_s = min(next_s, self._released.next_s)
         if table.running and self._preemption.is_wanted:
             next_s = min(next_s, self._preempt.review_s(at_s))
         if next_s < self._announced_s:

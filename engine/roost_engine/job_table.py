@@ -422,9 +422,10 @@ class JobTable:
 
     def is_awaited(self, alarm_s: float, job_id: JobId) -> bool:
         """Whether the state of its job still makes an alarm matter."""
-        if job_id in self.running or job_id in self.stopping:
-            return self.jobs[job_id].safe_until_s == alarm_s
-        return job_id in self.placing or job_id in self.waiting or job_id in self.clearing
+        if job_id in self.placing or job_id in self.waiting or job_id in self.clearing:
+            return True
+        may_stop = job_id in self.running or job_id in self.stopping
+        return may_stop and self.jobs[job_id].safe_until_s == alarm_s
 
     # -- what gate and predictors learn from --------------------------------------------------
 

@@ -190,7 +190,7 @@ class Cluster:
         """Return the ranking of the groups for a number of GPUs."""
         found = self._rankings.get(gpu_count)
         if found is None:
-            found = GroupRanking(gpu_count, self.tables, self.groups.groups)
+            found = GroupRanking(gpu_count, self.tables, self.groups)
             self._rankings[gpu_count] = found
         return found
 

@@ -21,7 +21,6 @@ from roost_engine.policies import (
     CandidatePolicy,
     Defer,
     GateVerdict,
-    MovingPreemption,
     ShapedCandidates,
 )
 from roost_engine.preemption.displacement import (
@@ -53,11 +52,7 @@ class Preemption:
         self._table, self._policy, self._candidates = table, policy, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
         self._shaped = candidates if isinstance(candidates, ShapedCandidates) else None
-        self._migration = (
-            Migration(table, policy, candidates, scorer)
-            if isinstance(policy, MovingPreemption)
-            else None
-        )
+        self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
         # The waiting jobs that did not fit even if these victims stopped, and the number of times
         # that nodes had gained capacity when that was found (Cluster.freed_count).
         # By job, and whether it was the closest tier that the job did not get.

@@ -62,6 +62,7 @@ class Group:
     Attributes:
         number: groups are numbered in the order in which they were made.
         sample: one of the jobs, the first that came.
+        gpu_count: the fewest GPUs that any of its shapes has.
         job_ids: the jobs that may be offered GPUs, in order, each behind its sort key.
         since_s: engine time from which each job could have been placed; the deferred too.
         ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
@@ -76,6 +77,7 @@ class Group:
     number: int
     demand: Demand
     sample: JobSpec
+    gpu_count: int
     job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
     since_s: dict[JobId, float] = field(default_factory=dict)
     ages: list[tuple[float, JobId]] = field(default_factory=list)
@@ -154,6 +156,9 @@ class JobQueue:
         order: ranks the jobs.
         first_job_matters: whether a pass is due when another job becomes the first of its group,
             also where the group has no capacity.
+
+    Attributes:
+        limited: the groups that a quota holds back, by number.
     """
 
     def __init__(self, order: OrderSlot, first_job_matters: bool = False) -> None:
@@ -169,7 +174,7 @@ class JobQueue:
         self._left_s: float | None = None  # time of the last pass in which a job left
         self._hopeful: list[Group] = []  # groups that may find capacity in this pass
         self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
-        self._limited: dict[int, Group] = {}  # groups that a quota holds back, by number
+        self.limited: dict[int, Group] = {}
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -181,7 +186,8 @@ class JobQueue:
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
-            group = self._groups[demand] = Group(self._group_count, demand, job)
+            gpu_count = min([shape.gpu_count for shape in job.shapes])
+            group = self._groups[demand] = Group(self._group_count, demand, job, gpu_count)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -231,7 +237,7 @@ class JobQueue:
     def limit(self, group: Group, quota: str, at_s: float) -> None:
         """Hold a group back until a quota of Slurm's has more left."""
         group.limit = quota
-        self._limited[group.number] = group
+        self.limited[group.number] = group
         for job_id in group.since_s:
             self._note_limited(group, self._jobs[job_id], at_s)
 
@@ -243,9 +249,9 @@ class JobQueue:
 
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
-        for group in tuple(self._limited.values()):
+        for group in tuple(self.limited.values()):
             if not quotas.exhausted_by(group.sample):
-                del self._limited[group.number]
+                del self.limited[group.number]
                 group.limit, group.limit_since_s = "", inf
                 for job_id in group.since_s:
                     self._jobs[job_id].limited_since_s = None
@@ -253,9 +259,9 @@ class JobQueue:
 
     def next_hand_over_s(self, hand_over_s: float) -> float:
         """Return when take_overdue() may have jobs next, if no limit is lifted; inf: never."""
-        if not self._limited:
+        if not self.limited:
             return inf
-        return hand_over_s + min(group.limit_since_s for group in self._limited.values())
+        return hand_over_s + min(group.limit_since_s for group in self.limited.values())
 
     def take_overdue(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
         """Return the jobs that a quota has held back since `limit_s` or longer, and the quota.
@@ -263,7 +269,7 @@ class JobQueue:
         The caller takes them out of the queue.
         """
         found: list[tuple[JobId, str]] = []
-        for group in self._limited.values():
+        for group in self.limited.values():
             if group.limit_since_s > limit_s:
                 continue
             since = {job_id: self._jobs[job_id].limited_since_s or 0.0 for job_id in group.since_s}
@@ -283,8 +289,10 @@ class JobQueue:
         Returns:
             Whether a pass could change anything.
         """
-        freed = cluster.take_freed_nodes()
+        freed, free_count = cluster.take_freed_nodes(), cluster.free_gpu_count
         for group in self._groups.values() if freed else ():
+            if group.gpu_count > free_count:
+                continue  # no GPUs could be offered, whatever the candidates are
             if group.last_failure is None and not group.deferred:
                 continue
             gained = candidates.hints(cluster, group.sample, freed)
@@ -460,7 +468,7 @@ class JobQueue:
     def _forget_if_empty(self, group: Group) -> None:
         if not group.since_s:
             del self._groups[group.demand]
-            self._limited.pop(group.number, None)
+            self.limited.pop(group.number, None)
 
     def _recall(self, group: Group) -> None:
         group.forget()

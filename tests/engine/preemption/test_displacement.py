@@ -140,8 +140,8 @@ class TestLeastVictimCount:
         held = ((ONE, "a", (0, 1)), (TWO, "a", (2, 3)), (THREE, "b", (0, 1, 2, 3)))
         for name in ("a", "b"):
             cluster.apply_node(node(name, 4))
-        for job_id, name, gpus in held:
-            cluster.hold(job_id, [share(name, *gpus)])
+        for job_id, name, indices in held:
+            cluster.hold(job_id, [share(name, *indices)])
         victims = [ONE, TWO, THREE]
         for gpus, count in ((2, 3), (4, 3), (5, None)):
             spec = job("9", gpus=gpus, nodes=2)
