@@ -220,6 +220,7 @@ class JobTable:
         self._note_held(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
+        record.earlier_pins = ()
         record.preempt_class = event.preempt_class
         if record.started_s is not None:
             return None
@@ -287,7 +288,7 @@ class JobTable:
         self.refused_count += 1
         self.cluster.release(job_id)
         self.unqueue(job_id)
-        record.placement = record.standing = None
+        record.replace_pins()
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -320,7 +321,7 @@ class JobTable:
         record = self.jobs[job_id]
         self.cluster.release(job_id)
         self.unqueue(job_id)
-        record.placement = record.standing = None
+        record.replace_pins()
         record.state = JobState.WAITING
         self._limit_fixed(record, at_s)
         self.waiting[job_id] = None
@@ -439,10 +440,11 @@ class JobTable:
 
         Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
         """
-        pin = record.standing
-        if pin is not None and pin.placement.is_met_by(event.shares):
-            record.placement, record.decision = pin.placement, pin.decision
-            self._note_wait(record, pin.placement.tier, event.at_s)
+        is_pinned = record.is_binding and record.state in _WAIT_GOES_ON
+        met = record.pin_met_by(event.shares) if is_pinned else None
+        if met is not None:
+            record.placement, record.decision = met
+            self._note_wait(record, met[0].tier, event.at_s)
         elif record.state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, event.at_s)
