@@ -17,7 +17,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
     JobRecord,
@@ -334,7 +334,7 @@ class JobTable:
         """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
         self.cluster.hold(job_id, shares_of(placement))
-        self.quotas.hold(record.spec)
+        self.quotas.hold(record.spec, shares_of(placement))
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s
@@ -381,12 +381,18 @@ class JobTable:
                 until_s = record.limited_since_s + self.config.hand_over_s
             reason = f"waits for Slurm's limit {group.limit}"
             self.wait(job_id, record, reason, until_s, actions)
+        elif group.node_limit:
+            record.last_try = group.last_failure
+            reason = f"waits for Slurm's limit {group.node_limit}"
+            self.wait(job_id, record, reason, None, actions)
         elif group.last_failure is not None:
             self.wait_for_capacity(job_id, record, group.last_failure, actions)
 
-    def apply_quotas(self, free: Mapping[str, float]) -> None:
+    def apply_quotas(
+        self, free: Mapping[str, float], node_cpus: Mapping[str, Mapping[NodeName, float]]
+    ) -> None:
         """Apply what Slurm's limits leave."""
-        self.quotas.apply(free)
+        self.quotas.apply(free, node_cpus)
         self.queue.lift_limits(self.quotas)
 
     def _release_quotas(self, job_id: JobId) -> None:
