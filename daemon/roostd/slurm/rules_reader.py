@@ -26,6 +26,7 @@ _log = structlog.get_logger(__name__)
 _QOS_AGE_S = 60.0
 # What people change while jobs wait. Each answer takes slurmctld a few milliseconds.
 _CHANGING_AGE_S = 1.0
+_NEW_JOB_AGE_S = 0.2  # likewise, where a job has come since: it is judged by what holds now
 _Part: TypeAlias = tuple[str, Callable[[], Argv], Callable[[str], Any]]
 _SCHEDULING: _Part = ("scheduling", commands.show_config, parse_scheduling)
 _ACCOUNTING: _Part = ("accounting", commands.show_assoc_mgr, parse_assoc_mgr)
@@ -69,9 +70,10 @@ class RulesReader:
         self._rules = SiteRules()
         self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
         self._failing: set[str] = set()
+        self._newest_job = 0  # at the last reading of what people change
         self._used_qos: set[str] = set()  # in the queue at a reading of the limits
 
-    async def read(self, qos_names: Collection[str] = ()) -> SiteRules:
+    async def read(self, qos_names: Collection[str] = (), newest_job: int = 0) -> SiteRules:
         """Return the rules, as old as the interval at most.
 
         A part that cannot be read stays as it was; it is logged once, until it can be read again.
@@ -81,11 +83,13 @@ class RulesReader:
             qos_names: of the jobs in the queue. One that was not there at the last reading makes
                 the limits outdated: slurmctld prints a QoS' limits for each user only from its
                 first job on.
+            newest_job: the highest record number in the queue.
         """
         async with self._lock:
             now_s, interval_s, rules = time.monotonic(), self._interval_s(), self._rules
-            if now_s - self._changing_read_s >= min(interval_s, _CHANGING_AGE_S):
-                self._changing_read_s = now_s
+            age_s = _NEW_JOB_AGE_S if newest_job > self._newest_job else _CHANGING_AGE_S
+            if now_s - self._changing_read_s >= min(interval_s, age_s):
+                self._changing_read_s, self._newest_job = now_s, newest_job
                 rules = replace(rules, read_epoch_s=self._epoch())
                 for part in _CHANGING_PARTS:
                     rules = await self._with(rules, part)

@@ -76,6 +76,22 @@ async def test_rules_are_read_once_an_interval_and_slurmdbd_is_asked_less_often(
     assert slurm.asked.count(QOS) == 1
 
 
+async def test_a_new_job_is_judged_by_partitions_and_reservations_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("roostd.slurm.rules_reader._NEW_JOB_AGE_S", 0.0)
+    slurm = Slurm("24.11")
+    reader = slurm.reader(lambda: 3_600.0)
+    await reader.read(newest_job=7)
+    await reader.read(newest_job=7)
+    partitions = commands.show_partitions()
+    slurm.instead[partitions] = read("24.11", FILES[partitions]).replace("State=UP", "State=DOWN")
+    found = await reader.read(newest_job=8)
+    assert found.partitions["main"].state == "DOWN"
+    assert slurm.asked.count(partitions) == 2
+    assert slurm.asked.count(ASSOC_MGR) == 1
+
+
 async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roostd.slurm.rules_reader._CHANGING_AGE_S", 0.0)
     slurm = Slurm("24.11")
