@@ -10,7 +10,7 @@ from heapq import heappop
 from math import inf
 from typing import assert_never
 
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, Decision, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
@@ -243,7 +243,7 @@ class Engine:
             case TimerPinned():
                 self._table.pin(event)
             case QuotasSeen():
-                self._table.apply_quotas(event.free)
+                self._table.apply_quotas(event.free, event.node_cpus)
             case _:
                 assert_never(event)
 
@@ -348,11 +348,17 @@ class Engine:
             if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
                 self._table.queue.defer(job_id)
                 return True
-        candidates = self.policies.candidates.propose(self.cluster, job, reserved, at_s)
+        full, limit = self._full_nodes(job)
+        candidates = self.policies.candidates.propose(self.cluster, job, reserved | full, at_s)
         if candidates:
             self._offer(job_id, record, candidates, at_s, actions)
             if earlier is not None and group.job_ids:
                 group.restore_failure(earlier, self.cluster, self.policies.candidates)
+            return True
+        if full and self.policies.candidates.propose(self.cluster, job, reserved, at_s):
+            # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
+            group.note_failure(candidates, limit)
+            self._table.wait_with(job_id, group, actions)
             return True
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.note_failure(candidates)
@@ -363,6 +369,14 @@ class Engine:
             job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
         )
         return True
+
+    def _full_nodes(self, job: JobSpec) -> tuple[NodeSet, str]:
+        """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
+        if not job.node_quotas:
+            return NO_NODES, ""
+        index_of, full = self.cluster.index_of, self._table.quotas.full_nodes(job)
+        nodes = node_set(index_of[name] for name in full if name in index_of)
+        return nodes, next(iter(full.values()), "")
 
     def _has_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""

@@ -1,5 +1,6 @@
 """What the engine remembers of each job: two types, for jobs under Roost and for all others."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -14,6 +15,9 @@ from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
 
 _SENTENCE_LIMIT = 1024  # shapes whose sentence is cached
+_EARLIER_PINS = 4  # a pin that is older was replaced in Slurm long ago
+
+Pin: TypeAlias = tuple[Placement, Lazy[Decision] | None]
 
 
 class JobState(StrEnum):
@@ -93,6 +97,8 @@ class JobRecord:
         placement: what was chosen, also in shadow mode.
         decision: how it was chosen.
         standing: the busy GPUs for which a waiting job waits in Slurm; None: it waits for Roost.
+        earlier_pins: chosen earlier in this wait, the newest last: Slurm starts the job there if
+            its GPUs come free before the update that replaces the pin.
         shares: what Slurm allocated.
         preempt_class: see events.JobStarted.
         started_s: of the present run.
@@ -120,6 +126,7 @@ class JobRecord:
     placement: Placement | None = None
     decision: Lazy[Decision] | None = None
     standing: StandingPin | None = None
+    earlier_pins: tuple[Pin, ...] = ()
     shares: tuple[NodeShare, ...] = ()
     preempt_class: str = ""
     refusal_count: int = 0
@@ -161,6 +168,26 @@ class JobRecord:
     def is_on_gpus(self) -> bool:
         """Whether it runs, be it for a short time only."""
         return self.state in (JobState.RUNNING, JobState.STOPPING)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """Where Slurm may start a job that is placed or waits, the newest choice last."""
+        chosen = list(self.earlier_pins)
+        if self.standing is not None:
+            chosen.append((self.standing.placement, self.standing.decision))
+        if self.placement is not None:
+            chosen.append((self.placement, self.decision))
+        return tuple(chosen)
+
+    def replace_pins(self, standing: StandingPin | None = None) -> None:
+        """Replace placement and standing pin of a waiting job; Slurm may start it there still."""
+        self.earlier_pins = self.pins[-_EARLIER_PINS:]
+        self.placement, self.standing = None, standing
+
+    def pin_met_by(self, shares: Iterable[NodeShare]) -> Pin | None:
+        """Return the newest of its pins that an allocation meets."""
+        held = tuple(shares)
+        return next((pin for pin in reversed(self.pins) if pin[0].is_met_by(held)), None)
 
     @property
     def tiers(self) -> tuple[Tier, Tier]:

@@ -17,7 +17,7 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
     JobRecord,
@@ -220,6 +220,7 @@ class JobTable:
         self._note_held(job_id, event.shares)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
+        record.earlier_pins = ()
         record.preempt_class = event.preempt_class
         if record.started_s is not None:
             return None
@@ -287,7 +288,7 @@ class JobTable:
         self.refused_count += 1
         self.cluster.release(job_id)
         self.unqueue(job_id)
-        record.placement = record.standing = None
+        record.replace_pins()
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -320,7 +321,7 @@ class JobTable:
         record = self.jobs[job_id]
         self.cluster.release(job_id)
         self.unqueue(job_id)
-        record.placement = record.standing = None
+        record.replace_pins()
         record.state = JobState.WAITING
         self._limit_fixed(record, at_s)
         self.waiting[job_id] = None
@@ -333,7 +334,7 @@ class JobTable:
         """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
         self.cluster.hold(job_id, shares_of(placement))
-        self.quotas.hold(record.spec)
+        self.quotas.hold(record.spec, shares_of(placement))
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s
@@ -380,12 +381,18 @@ class JobTable:
                 until_s = record.limited_since_s + self.config.hand_over_s
             reason = f"waits for Slurm's limit {group.limit}"
             self.wait(job_id, record, reason, until_s, actions)
+        elif group.node_limit:
+            record.last_try = group.last_failure
+            reason = f"waits for Slurm's limit {group.node_limit}"
+            self.wait(job_id, record, reason, None, actions)
         elif group.last_failure is not None:
             self.wait_for_capacity(job_id, record, group.last_failure, actions)
 
-    def apply_quotas(self, free: Mapping[str, float]) -> None:
+    def apply_quotas(
+        self, free: Mapping[str, float], node_cpus: Mapping[str, Mapping[NodeName, float]]
+    ) -> None:
         """Apply what Slurm's limits leave."""
-        self.quotas.apply(free)
+        self.quotas.apply(free, node_cpus)
         self.queue.lift_limits(self.quotas)
 
     def _release_quotas(self, job_id: JobId) -> None:
@@ -440,10 +447,11 @@ class JobTable:
 
         Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
         """
-        pin = record.standing
-        if pin is not None and pin.placement.is_met_by(event.shares):
-            record.placement, record.decision = pin.placement, pin.decision
-            self._note_wait(record, pin.placement.tier, event.at_s)
+        is_pinned = record.is_binding and record.state in _WAIT_GOES_ON
+        met = record.pin_met_by(event.shares) if is_pinned else None
+        if met is not None:
+            record.placement, record.decision = met
+            self._note_wait(record, met[0].tier, event.at_s)
         elif record.state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, event.at_s)

@@ -223,7 +223,7 @@ class StandingPins:
             return bool(self._candidates.propose(cluster, record.spec, NO_NODES, at_s))
 
     def _announce(self, record: JobRecord, pin: StandingPin, actions: list[Action]) -> None:
-        record.standing = pin
+        record.replace_pins(pin)
         actions.append(
             PinStanding(
                 job_id=record.job_id,
@@ -353,7 +353,8 @@ class StandingPins:
         record = None if job_id is None else self._table.jobs.get(job_id)
         if record is None or record.standing is None or record.state not in _PINNED:
             return
-        record.standing, record.reason = None, ""
+        record.replace_pins()
+        record.reason = ""
         actions.append(Unpin(job_id=record.job_id))
 
     def _awaits_victims(self, job_id: JobId) -> bool:

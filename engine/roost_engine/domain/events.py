@@ -5,7 +5,7 @@ clock and keeps it (the simulator starts at 0; roostd carries it across restarts
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -262,10 +262,13 @@ class QuotasSeen:
 
     Attributes:
         free: by quota, see model.QuotaUse; a quota that is not in it has no limit.
+        node_cpus: by limit on the CPUs of each node (JobSpec.node_quotas): what it leaves on each;
+            there is no limit on other nodes.
     """
 
     at_s: float
     free: Mapping[str, float]
+    node_cpus: Mapping[str, Mapping[NodeName, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class Demand(NamedTuple):
     excluded_nodes: tuple[NodeName, ...]
     priority_tier: int
     quotas: tuple[QuotaUse, ...]
+    node_quotas: tuple[str, ...]
     preempts: tuple[str, ...]
     fixed_indices: tuple[int, ...]
 
@@ -50,6 +51,7 @@ def demand_of(job: JobSpec) -> Demand:
         job.excluded_nodes,
         job.priority_tier,
         job.quotas,
+        job.node_quotas,
         job.preempts,
         job.fixed_indices,
     )
@@ -70,6 +72,8 @@ class Group:
         last_failure: the last try, if it found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
+        node_limit: the limit of Slurm's on single nodes without which the last try would have found
+            capacity; "" for none.
         limit: the quota of Slurm's that has too little left for one more job; "" for none.
         limit_since_s: engine time from which that has been so for one of the jobs at least.
     """
@@ -84,6 +88,7 @@ class Group:
     deferred: dict[JobId, None] = field(default_factory=dict)
     last_failure: Candidates | None = None
     hints: dict[Shape, Hint] = field(default_factory=dict)
+    node_limit: str = ""
     limit: str = ""
     limit_since_s: float = inf
 
@@ -96,9 +101,9 @@ class Group:
                 return False
         return True
 
-    def note_failure(self, failure: Candidates) -> None:
+    def note_failure(self, failure: Candidates, node_limit: str = "") -> None:
         """Store a try that found no capacity."""
-        self.last_failure = failure
+        self.last_failure, self.node_limit = failure, node_limit
         self.hints = {hint.shape: hint for hint in failure.hints}
 
     def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
@@ -121,7 +126,7 @@ class Group:
 
     def forget(self) -> None:
         """Let the next pass try again."""
-        self.last_failure = None
+        self.last_failure, self.node_limit = None, ""
         self.hints.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
@@ -249,6 +254,8 @@ class JobQueue:
 
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
+        if any(group.demand.node_quotas for group in self._groups.values()):
+            self._is_due = True  # a node may have CPUs left for them
         for group in tuple(self.limited.values()):
             if not quotas.exhausted_by(group.sample):
                 del self.limited[group.number]
