@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.forecast.scenes import running, snapshot, waiting, wish
 
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.config import Passing
-from roost_engine.forecast.play import Entrant, Play
+from roost_engine.forecast.play import Entrant, Play, _Group, _Turn
 from roost_engine.forecast.snapshot import Snapshot
 
 AT_S = 1_000.0
@@ -178,3 +179,52 @@ def test_every_job_that_fits_starts_and_no_gpu_is_held_twice(
             if begin_s <= at_s < begin_s + long_s
         )
         assert held <= 12
+
+
+class Unhurried(Play):
+    """Tries again what an earlier pass has ruled out."""
+
+    def _first_impatient(self) -> _Turn | None:
+        self._closed.clear()
+        return super()._first_impatient()
+
+    def _backfill(self, group: _Group) -> None:
+        group.not_backfilled = -1
+        super()._backfill(group)
+
+    def _open_groups(self, freed: NodeSet) -> None:
+        for group in self._groups:
+            group.is_open = True
+        self._has_open = True
+
+
+MANY = st.lists(st.tuples(st.integers(0, 3), WHOLE_S, WHOLE_S, WHOLE_S), min_size=1, max_size=60)
+
+
+@given(MANY, MANY, st.sampled_from([0.0, 100.0, inf]), st.sampled_from(Passing))
+def test_what_a_play_does_not_try_again_would_have_changed_nothing(
+    now: list[tuple[int, float, float, float]],
+    later: list[tuple[int, float, float, float]],
+    patience_s: float,
+    passing: Passing,
+) -> None:
+    found = snapshot(
+        free=[4, 4, 4],
+        wishes=[wish(size, nodes, among=0b111) for size, nodes in [(1, 1), (2, 1), (4, 1), (4, 2)]],
+        waiting=[
+            waiting(number, kind, limit_s=limit_s)
+            for number, (kind, _, limit_s, _) in enumerate(now)
+        ],
+        patience_s=patience_s,
+        passing=passing,
+    )
+    coming = [
+        Entrant((key,), len(now) + number, AT_S + at_s, AT_S + at_s, kind, key, limit_s)
+        for number, (kind, at_s, limit_s, key) in enumerate(sorted(later, key=lambda job: job[1]))
+    ]
+    run_s = [each for _, each, _, _ in now]
+    played = [
+        kind(found, [], entrants(found, run_s), coming).starts_s(AT_S + 1e6)
+        for kind in (Play, Unhurried)
+    ]
+    assert played[0] == played[1]
