@@ -230,12 +230,13 @@ def _correlated(
     count = len(kinds)
     own = draws.standard_normal(count)
     shared = draws.standard_normal(int(kinds.max(initial=0)) + 2)
+    common = sqrt(config.common_frac) * draws.standard_normal(1)
     own_frac = max(1.0 - config.kind_frac - config.user_frac - config.common_frac, 0.0)
-    level = sqrt(own_frac) * own + sqrt(config.common_frac) * draws.standard_normal(1)
+    level = sqrt(own_frac) * own + common
     level += sqrt(config.kind_frac) * shared[kinds[:, 0]]
     level += sqrt(config.user_frac) * shared[kinds[:, 1]]
-    unknown = kinds[:, 0] < 0
-    level[unknown] = own[unknown]
+    alone = kinds[:, 0] < 0
+    level[alone] = sqrt(1.0 - config.common_frac) * own[alone] + common
     return np.array([0.5 + 0.5 * erf(value / sqrt(2.0)) for value in level.tolist()])
 
 
