@@ -230,6 +230,7 @@ class JobRecord:
             limited_since_s=self.limited_since_s,
             runs=self._earlier_runs,
             precedence=self.spec.precedence,
+            overtakes=self.spec.overtakes,
         )
 
     @property
