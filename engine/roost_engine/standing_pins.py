@@ -109,7 +109,7 @@ class StandingPins:
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
             if record.standing is not None and record.standing.is_preempting:
-                return Reservation(self._nodes([record.standing.placement]), at_s)
+                return Reservation(self._nodes([record.standing.placement]), at_s, record.job_id)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
         freed_count = self._table.cluster.freed_count
@@ -123,7 +123,7 @@ class StandingPins:
         record.standing, self._head = pin, record.job_id
         if self.is_final:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
-        return Reservation(self._nodes([pin.placement]), pin.start_s)
+        return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
@@ -156,7 +156,7 @@ class StandingPins:
         if self._is_possible(pin.placement):
             if pin.freed_count != self._table.cluster.freed_count:
                 pin = record.standing = self._foreseen(pin, at_s)
-            return Reservation(self._nodes([pin.placement]), pin.start_s)
+            return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
         )
