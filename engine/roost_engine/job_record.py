@@ -82,6 +82,11 @@ class Promise:
     start_s: float
     why: str = ""
 
+    @property
+    def until_s(self) -> float | None:
+        """By when the job starts, for a human; None: the promise was taken back."""
+        return self.start_s if self.start_s < inf else None
+
     def added_to(self, wanted: str) -> str:
         """Return what a job waits for, with what has become of the promise."""
         return f"{wanted}; {self.why or 'nodes are reserved for it'}"

@@ -378,7 +378,7 @@ class JobTable:
         if record.spec.fixed_indices:
             wanted = f"waits for GPUs {record.indices_in_words}".rstrip(",")
         elif record.promise is not None:
-            wanted, until_s = record.promise.added_to(wanted), record.promise.start_s
+            wanted, until_s = record.promise.added_to(wanted), record.promise.until_s
         self.wait(job_id, record, wanted, until_s, actions)
 
     def wait_with(self, job_id: JobId, group: Group, actions: list[Action]) -> None:

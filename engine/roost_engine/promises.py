@@ -55,6 +55,8 @@ class Promises:
             self._withdraw(record.job_id, actions)
             self._holder = record.job_id
         start_s, known = reservation.start_s, record.promise
+        if start_s <= at_s:
+            return  # Slurm lets jobs run up to a minute past their limits
         if known is None or known.start_s == inf:
             record.promise = Promise(first_s=start_s, start_s=start_s)
         elif start_s > known.start_s + _MOVED_S:
@@ -63,6 +65,7 @@ class Promises:
             record.promise = replace(known, start_s=start_s, why=why)
         else:
             return
+        self._table.alarm(start_s + 2.0 * _MOVED_S, record.job_id)
         self._say(record, actions)
 
     def _withdraw(self, by: JobId, actions: list[Action]) -> None:
