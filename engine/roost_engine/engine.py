@@ -45,6 +45,7 @@ from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, GateVerdict, Offer, SortKey
 from roost_engine.preemption.preemption import Preemption
+from roost_engine.promises import Promises
 from roost_engine.queue.job_queue import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
@@ -65,13 +66,11 @@ class Engine:
         self._scorer = Scorer(policies.score, self._faults)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
+        slot = None if predictors is None else PredictorSlot(predictors, self._faults)
         self._table = JobTable(
-            config,
-            self._order,
-            self._gate,
-            None if predictors is None else PredictorSlot(predictors, self._faults),
-            policies.timers,
+            config, self._order, self._gate, slot, policies.timers, policies.ends
         )
+        self._promises = Promises(self._table, policies.ends, slot)
         self.cluster = self._table.cluster
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
@@ -282,7 +281,8 @@ class Engine:
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
-            self._backfill(reservation.start_s, cleared, at_s, actions)
+            self._promises.note(reservation, at_s, actions)
+            self._backfill(reservation, cleared, at_s, actions)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -298,23 +298,23 @@ class Engine:
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
 
     def _backfill(
-        self, start_s: float, closed: NodeSet, at_s: float, actions: list[Action]
+        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
     ) -> None:
-        """Place jobs on reserved nodes if their time limits end before the reservation starts.
+        """Place jobs on reserved nodes that will have ended before the reservation starts.
 
         Args:
-            start_s: engine time of the start.
+            reservation: which nodes, and from when.
             closed: nodes that are reserved for others.
             at_s: engine time.
             actions: receives what follows.
         """
         for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
             record = self._table.jobs[job_id]
-            limit_s = record.spec.time_limit_s
-            if limit_s is not None and at_s + limit_s <= start_s:
+            if self._promises.may_pass(record, reservation, at_s):
                 found = group.last_failure
                 assert found is not None
                 is_done = self._try(job_id, record, group, at_s, closed, actions)
+                self._promises.note_passed(record, reservation, at_s)
                 if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group. The reservation still blocks
                     # them, but for those that also end in time: they are offered next.
@@ -454,6 +454,8 @@ class Engine:
                     table.hand_over(job_id, at_s, actions)
                 elif not self._standing.give_up(job_id, at_s, actions):
                     table.offer_later(job_id, at_s)
+                    if table.jobs[job_id].promise is not None:
+                        table.queue.postpone()  # a job may have run for longer than expected
             elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 

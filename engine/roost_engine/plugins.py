@@ -24,6 +24,7 @@ from roost_engine.policies import (
     ShapeByShape,
     TunableTimers,
 )
+from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed import SpeedTable
@@ -72,6 +73,7 @@ class Policies:
             None: no policy asks.
         timers: of the gate, if it has some that an operator may set.
         learned: the parts whose knowledge outlives the engine.
+        ends: how predictions take part in reservations; None: time limits alone do.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -82,6 +84,7 @@ class Policies:
     predictors: Predictors | None = None
     timers: TunableTimers | None = None
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
+    ends: EndsConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,8 @@ class Plugins:
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
         learned_order: the numbers of the order `learned`.
+        ends: how predictions take part in reservations; None, as in journals of earlier versions:
+            time limits alone do.
     """
 
     stack: str = ""
@@ -127,6 +132,7 @@ class Plugins:
     knowledge: Knowledge = Knowledge()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
+    ends: EndsConfig | None = None
 
     @property
     def reads_predictors(self) -> bool:
@@ -164,6 +170,7 @@ class Plugins:
             candidates=make_candidates(self.placement, self.any_gpus),
             score=score,
             predictors=predictors,
+            ends=self.ends if predictors is not None else None,
         )
         return self._with_preemption(self._with_gate(policies))
 
@@ -216,6 +223,11 @@ def make_order(
             return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
         case _:
             assert_never(kind)
+
+
+def ends_of(order: OrderKind) -> EndsConfig | None:
+    """Return how predictions take part in reservations where an order decides."""
+    return EndsConfig() if order in (OrderKind.LEARNED, OrderKind.LEARNED_LEFT) else None
 
 
 def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePolicy:

@@ -109,7 +109,7 @@ class StandingPins:
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
             if record.standing is not None and record.standing.is_preempting:
-                return Reservation(self._nodes([record.standing.placement]), at_s)
+                return Reservation(self._nodes([record.standing.placement]), at_s, record.job_id)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
         freed_count = self._table.cluster.freed_count
@@ -123,14 +123,14 @@ class StandingPins:
         record.standing, self._head = pin, record.job_id
         if self.is_final:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
-        return Reservation(self._nodes([pin.placement]), pin.start_s)
+        return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
         if pin is not None and not self._is_possible(pin.placement):
             pin = None
-        if pin is not None and pin.freed_count == freed_count:
+        if pin is not None and pin.freed_count == freed_count and not self._is_late(pin, at_s):
             return pin
         if pin is None:
             ends = self._ends(at_s)
@@ -154,9 +154,10 @@ class StandingPins:
         pin = record.standing
         assert pin is not None
         if self._is_possible(pin.placement):
-            if pin.freed_count != self._table.cluster.freed_count:
+            is_late = self._is_late(pin, at_s)
+            if pin.freed_count != self._table.cluster.freed_count or is_late:
                 pin = record.standing = self._foreseen(pin, at_s)
-            return Reservation(self._nodes([pin.placement]), pin.start_s)
+            return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
         )
@@ -202,10 +203,11 @@ class StandingPins:
         """Return a pin with the start that the jobs which are left on its nodes allow.
 
         While all the awaited jobs run, that is unchanged: other jobs came to the nodes only if they
-        end before.
+        end before. A job that outlives its prediction changes it.
         """
         cluster, nodes = self._table.cluster, set(pin.placement.nodes)
-        if all(cluster.shares(job_id) for job_id in pin.awaited):
+        has_changed = self._is_late(pin, at_s)
+        if not has_changed and all(cluster.shares(job_id) for job_id in pin.awaited):
             return replace(pin, freed_count=cluster.freed_count)
         end_of = {
             job_id: end_s
@@ -215,6 +217,13 @@ class StandingPins:
         awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
         start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
         return replace(pin, start_s=start_s, freed_count=cluster.freed_count, awaited=awaited)
+
+    def _is_late(self, pin: StandingPin, at_s: float) -> bool:
+        """Return whether a job that has outlived its prediction holds the GPUs of a pin."""
+        if pin.start_s > at_s:
+            return False
+        records = map(self._table.jobs.get, pin.awaited)
+        return any(one is not None and one.guess is not None for one in records)
 
     def _suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
         """Return whether a job fits once all of these jobs have ended."""

@@ -24,10 +24,12 @@ class Reservation:
     Attributes:
         nodes: as many as its shape has; none when it can never have so many.
         start_s: engine time by which they have capacity, if every job keeps its time limit.
+        job_id: of the waiting job.
     """
 
     nodes: NodeSet
     start_s: float
+    job_id: JobId
 
 
 class RunEnds:
@@ -79,7 +81,7 @@ def reserve(
     """
     nodes, required = usable_nodes(cluster, job, shape)
     if nodes.bit_count() < shape.node_count or required is None:
-        return Reservation(NO_NODES, inf)
+        return Reservation(NO_NODES, inf, job.job_id)
     chosen, start_s = required, at_s
     missing, awaited = shape.node_count - required.bit_count(), required
     for able_s, able in _able(cluster, nodes, shape.gpus_per_node, ends, at_s):
@@ -92,7 +94,7 @@ def reserve(
             start_s = able_s
         if not missing and not awaited:
             break
-    return Reservation(chosen, start_s)
+    return Reservation(chosen, start_s, job.job_id)
 
 
 def _able(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins import Plugins, Policies, ends_of
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
@@ -99,8 +99,10 @@ class Composition:
         """Make the engine's plug-ins: as roostd makes the parts that it has too."""
         order, placement = ORDERS[self.order], PLACEMENTS[self.placement]
         gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
+        kind = order.kind or OrderKind.PRIORITY
         plugins = Plugins(
-            order=order.kind or OrderKind.PRIORITY,
+            order=kind,
+            ends=ends_of(kind),
             placement=placement.kind or PlacementKind.CONSOLIDATION,
             gate=gate.numbers,
             preemption=None if rule.numbers is None else rule.numbers(information),

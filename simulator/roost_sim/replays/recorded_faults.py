@@ -63,7 +63,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "movers",
         "approve_move",
     ),
-    "prediction": ("wait_ended", "run_ended"),
+    "prediction": ("wait_ended", "run_ended", "run_times"),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)
 

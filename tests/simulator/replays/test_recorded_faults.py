@@ -73,8 +73,8 @@ class SlowPredictors:
         self._predictors.wait_ended(outcome)
         self._clock.check()
 
-    def holds(self, job_id: JobId, gpu_count: int) -> None:
-        self._predictors.holds(job_id, gpu_count)
+    def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
+        self._predictors.holds(job_id, user_id, gpu_count, at_s)
 
     def run_ended(self, run: RunEnded) -> None:
         self._predictors.run_ended(run)
