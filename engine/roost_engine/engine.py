@@ -43,7 +43,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, GateVerdict, Offer, SortKey
+from roost_engine.policies import Defer, GateVerdict, Offer, QueueView, SortKey
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.promises import Promises
 from roost_engine.queue.job_queue import Group
@@ -147,6 +147,10 @@ class Engine:
     def waiting(self) -> tuple[JobId, ...]:
         """The jobs that wait to be placed."""
         return tuple(self._table.waiting)
+
+    def queue_view(self, at_s: float) -> QueueView:
+        """Return what an order would see now: the queued jobs, and the cluster."""
+        return self._table.queue.view(self.cluster, at_s)
 
     def sort_key(self, job_id: JobId) -> SortKey | None:
         """Return what a waiting job is sorted by; None: it is not queued."""

@@ -65,11 +65,11 @@ class JobTable:
     ) -> None:
         self.config = config
         self.cluster = Cluster()
-        self.queue = JobQueue(order, first_job_matters=config.standing_pins)
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.queue = JobQueue(order, first_job_matters=config.standing_pins, known=self.jobs)
         self.quotas = Quotas()
         self.refused_count = 0
         self.observed_start_s = -inf
-        self.jobs: dict[JobId, JobRecord] = {}
         self.observed: dict[JobId, ObservedJob] = {}
         self.waiting: dict[JobId, None] = {}
         self.clearing: dict[JobId, None] = {}

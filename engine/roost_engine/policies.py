@@ -7,8 +7,8 @@ when they cannot answer. Whatever a policy raises, `slots` counts it and asks th
 the policy.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -37,11 +37,13 @@ class QueueView:
         jobs: the queued jobs, in the order they were queued.
         cluster: as it is now; read-only.
         at_s: engine time.
+        known: the jobs under Roost that have not ended, by id: also those that run.
     """
 
     jobs: Sequence[JobRecord]
     cluster: Cluster
     at_s: float
+    known: Mapping[JobId, JobRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
@@ -161,13 +161,20 @@ class JobQueue:
         order: ranks the jobs.
         first_job_matters: whether a pass is due when another job becomes the first of its group,
             also where the group has no capacity.
+        known: see QueueView; the caller changes it.
 
     Attributes:
         limited: the groups that a quota holds back, by number.
     """
 
-    def __init__(self, order: OrderSlot, first_job_matters: bool = False) -> None:
+    def __init__(
+        self,
+        order: OrderSlot,
+        first_job_matters: bool = False,
+        known: Mapping[JobId, JobRecord] | None = None,
+    ) -> None:
         self._order, self._first_job_matters = order, first_job_matters
+        self._known = {} if known is None else known
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
@@ -227,6 +234,11 @@ class JobQueue:
             self._is_due = True
         else:
             self._left_s = self._pass_s
+
+    def view(self, cluster: Cluster, at_s: float) -> QueueView:
+        """Return what an order sees."""
+        jobs = tuple(self._jobs.values())
+        return QueueView(jobs=jobs, cluster=cluster, at_s=at_s, known=self._known)
 
     def key_of(self, job_id: JobId) -> SortKey | None:
         """Return what a job is sorted by; None: it is not queued."""
@@ -488,8 +500,7 @@ class JobQueue:
         """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()
-        view = QueueView(jobs=tuple(self._jobs.values()), cluster=cluster, at_s=mark.at_s)
-        for place, job_id in enumerate(self._order.rank(view)):
+        for place, job_id in enumerate(self._order.rank(self.view(cluster, mark.at_s))):
             group = self._entries[job_id][0]
             self._entries[job_id] = group, (place,)
             self._jobs[job_id].sort_key = (place,)
