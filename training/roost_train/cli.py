@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from roost_engine.domain.errors import PolicyError
-from roost_sim.errors import TraceError
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_train.errors import MissingLibrary, TrainError
@@ -29,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, TraceError, OSError) as error:
+    except (TrainError, PolicyError, SimError, OSError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     return code
@@ -47,7 +48,27 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
+    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser
+
+
+def _add_selector(selector: argparse.ArgumentParser) -> None:
+    selector.add_argument(
+        "--trace", type=Path, metavar="FILE", required=True, help="any trace of roost-sim"
+    )
+    selector.add_argument(
+        "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"
+    )
+    selector.add_argument(
+        "--cluster",
+        action="append",
+        required=True,
+        help="a preset of roost-sim or a file; once for each cluster to train on",
+    )
+    selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
+    selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
+    selector.add_argument("--json", action="store_true", help="the result as JSON")
+    selector.set_defaults(command=_selector)
 
 
 def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
@@ -130,6 +151,34 @@ def _runtimes(arguments: argparse.Namespace) -> int:
     print(f"better on these jobs: the {report.best}")
     if path is not None:
         print(f"model: {path}")
+    return 0
+
+
+def _selector(arguments: argparse.Namespace) -> int:
+    from roost_train.selector_config import read_config
+    from roost_train.selector_training import SelectorTraining
+
+    if not 0 < arguments.until <= 1:
+        raise TrainError(f"--until {arguments.until:g}: want above 0 to 1")
+    trace = load_trace(arguments.trace).trace
+    trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
+    clusters = tuple(load_cluster(name) for name in arguments.cluster)
+    config = read_config(arguments.config)
+    training = SelectorTraining(
+        trace, clusters, config, arguments.out, lambda line: print(line, file=sys.stderr)
+    )
+    bar = ProgressBar(max(config.iterations, 1), sys.stderr)
+    try:
+        path = training.run(lambda done, total: bar(done))
+    except KeyboardInterrupt:
+        print(f"roost-train: stopped; the same command goes on in {arguments.out}", file=sys.stderr)
+        return 2
+    result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        print(f"model: {path}")
+        print(f"report: {arguments.out / 'report.html'}")
     return 0
 
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, node_set_where
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled, node_set_where
 from roost_engine.domain.model import JobId, NodeShare, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import QueueView
@@ -53,7 +53,7 @@ JOB_NUMBERS = (
     "has_limit",
     "ln_ran",  # before it was stopped
     "ln_waited",
-    "ln_due",  # twice the service less the wait: the learned order, without its window
+    "ln_due",  # seconds until it is due in the learned order, by the queue as it is now
     "waited_per_rest",
     "fits",  # whether some of its shapes has free GPUs now; CPUs and memory are not counted
     "of_free",  # GPUs, as a share of the free ones
@@ -94,7 +94,8 @@ _Where: TypeAlias = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 _IMAGE_SIZE = len(IMAGE_TIMES_S) * len(IMAGE_GPUS)
 _FIXED_COUNT = _IMAGE_SIZE + JOB_NUMBERS.index("ln_waited")  # columns that stay while a job waits
-_AGEING = 2.0  # of queue.learned_order.LearnedOrderConfig
+# Of queue.learned_order: its numbers, and what it takes a job for whose user is new.
+_AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64.0, 4
 _NODE_SIZES = (1, 2, 4, 8)
 _SECONDS_PER_UNIT, _UNITS = 60.0, 8.0  # ln(1 + s / 60) / 8 is 1 at two days
 _HOUR_S = 3_600.0
@@ -157,11 +158,12 @@ class SelectorFeatures:
         free_count = cluster.free_gpu_count
         fits = waiting.fits(cluster, lines)
         waited_s = at_s - waiting.since_s[lines]
+        window_s = _WINDOW_S + _WINDOW_BACKLOGS * float(service.sum()) / _gpu_count(cluster)
         gpus = waiting.gpu_count[lines]
         jobs_out = np.empty((len(lines), len(JOB_COLUMNS)), dtype=np.float32)
         jobs_out[:, :_FIXED_COUNT] = fixed
         moving = jobs_out[:, _FIXED_COUNT:]
-        due_s = _AGEING * service - waited_s
+        due_s = np.minimum(_AGEING * waiting.ordered_gpu_s[lines], window_s) - waited_s
         moving[:, 0] = _ln_time(waited_s)
         moving[:, 1] = np.sign(due_s) * np.log1p(np.abs(due_s) / _HOUR_S) / _UNITS
         moving[:, 2] = np.log1p(waited_s * gpus / service) / _UNITS
@@ -196,7 +198,7 @@ class SelectorFeatures:
         fits: NDArray[np.bool_],
     ) -> NDArray[np.float32]:
         node_count = max(len(cluster), 1)
-        gpu_count = max(int(cluster.gpu_count[: len(cluster)].sum()), 1)
+        gpu_count = _gpu_count(cluster)
         free_count, at_least = cluster.free_gpu_count, cluster.gpu_free.at_least
         return np.array(
             (
@@ -219,7 +221,9 @@ class _WaitingJobs:
 
     Attributes:
         fixed: float32 [line, column].
-        service_gpu_s, gpu_count, since_s: float64 [line].
+        service_gpu_s: float64 [line], expected.
+        ordered_gpu_s: float64 [line], the same as the learned order has it.
+        gpu_count, since_s: float64 [line].
     """
 
     def __init__(self, predictors: Predictors) -> None:
@@ -231,7 +235,8 @@ class _WaitingJobs:
         self._number_of: dict[tuple[Shape, ...], int] = {}  # of the shapes of a job
         self._shapes = np.zeros(64, dtype=np.intp)  # by line, their number
         self.fixed = np.zeros((64, _FIXED_COUNT), dtype=np.float32)
-        self.service_gpu_s, self.gpu_count, self.since_s = np.zeros((3, 64))
+        self.service_gpu_s, self.ordered_gpu_s = np.zeros((2, 64))
+        self.gpu_count, self.since_s = np.zeros((2, 64))
 
     def lines(self, jobs: Sequence[JobRecord], at_s: float) -> NDArray[np.intp]:
         """Return the line of each job."""
@@ -281,7 +286,8 @@ class _WaitingJobs:
         rest_s, gpus = times.rest_s(), spec.gpu_count
         nodes = min((shape.node_count for shape in spec.shapes), default=1)
         self.service_gpu_s[line], self.gpu_count[line] = gpus * rest_s, gpus
-        self.since_s[line] = record.queued_s
+        self.ordered_gpu_s[line] = rest_s * (gpus if times.is_of_user else _TYPICAL_GPU_COUNT)
+        self.since_s[line] = max(spec.submit_s, spec.eligible_s)
         self._shapes[line] = self._number_of.setdefault(spec.shapes, len(self._number_of))
         image = _image_of(times, gpus)
         numbers = (
@@ -303,11 +309,11 @@ class _WaitingJobs:
             return self._unused.pop()
         line = len(self._line_of)
         if line == len(self.fixed):
-            self.fixed = np.concatenate((self.fixed, np.zeros_like(self.fixed)))
-            self.service_gpu_s = np.concatenate((self.service_gpu_s, np.zeros(line)))
-            self.gpu_count = np.concatenate((self.gpu_count, np.zeros(line)))
-            self.since_s = np.concatenate((self.since_s, np.zeros(line)))
-            self._shapes = np.concatenate((self._shapes, np.zeros(line, dtype=np.intp)))
+            self.fixed = doubled(self.fixed)
+            self.service_gpu_s = doubled(self.service_gpu_s)
+            self.ordered_gpu_s = doubled(self.ordered_gpu_s)
+            self.gpu_count, self.since_s = doubled(self.gpu_count), doubled(self.since_s)
+            self._shapes = doubled(self._shapes)
         return line
 
     def _forget_all_but(self, jobs: Sequence[JobRecord]) -> None:
@@ -392,6 +398,10 @@ def _fits(cluster: Cluster, usable: NodeSet, shapes: tuple[Shape, ...]) -> bool:
         for shape in shapes
         if shape.gpus_per_node <= MAX_GPUS
     )
+
+
+def _gpu_count(cluster: Cluster) -> int:
+    return max(int(cluster.gpu_count[: len(cluster)].sum()), 1)
 
 
 def _image_of(times: RunTimes, gpu_count: int) -> NDArray[np.float64]:
