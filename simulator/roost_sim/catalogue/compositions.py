@@ -12,9 +12,11 @@ from difflib import get_close_matches
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Plugins, Policies, ends_of
 from roost_engine.queue.learned_order import LearnedOrderConfig
+from roost_engine.queue.selector import SelectorOrder
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
+from roost_formats.models.order import load_onnx_selector
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
-from roost_sim.catalogue.orders import ORDERS
+from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
@@ -57,7 +59,7 @@ class Composition:
     def regime(self) -> Regime:
         """What it knows about run times: the most that any of its parts knows."""
         parts = (
-            ORDERS[self.order].regime,
+            order_part(self.order).regime,
             PLACEMENTS[self.placement].regime,
             gate_part(self.gate).regime,
             PREEMPTIONS[self.preemption].regime,
@@ -67,7 +69,7 @@ class Composition:
     @property
     def asks_speed(self) -> bool:
         """Whether a part of it depends on how fast jobs run."""
-        parts = ORDERS[self.order], gate_part(self.gate), PREEMPTIONS[self.preemption]
+        parts = order_part(self.order), gate_part(self.gate), PREEMPTIONS[self.preemption]
         return any(part.asks_speed for part in parts)
 
     @property
@@ -88,7 +90,7 @@ class Composition:
     @property
     def source(self) -> str:
         """The definitions of its parts, with the papers."""
-        parts = [ORDERS[self.order].source, PLACEMENTS[self.placement].source]
+        parts = [order_part(self.order).source, PLACEMENTS[self.placement].source]
         if self.gate != "open":
             parts.append(gate_part(self.gate).source)
         if self.preemption != "none":
@@ -97,9 +99,10 @@ class Composition:
 
     def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins: as roostd makes the parts that it has too."""
-        order, placement = ORDERS[self.order], PLACEMENTS[self.placement]
+        order, placement = order_part(self.order), PLACEMENTS[self.placement]
         gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
-        kind = order.kind or OrderKind.PRIORITY
+        # A selector reads the same predictors as the learned order.
+        kind = order.kind or (OrderKind.LEARNED if order.model else OrderKind.PRIORITY)
         plugins = Plugins(
             order=kind,
             ends=ends_of(kind),
@@ -119,7 +122,10 @@ class Composition:
                 information.seed,
                 reads_limits=not information.limits_are_drawn,
             )
-        if order.kind is None:
+        if order.model is not None and policies.predictors is not None:
+            model = load_onnx_selector(order.model, lambda: 0.0)  # no budget: results repeat
+            policies = replace(policies, order=SelectorOrder(model, policies.predictors))
+        elif order.kind is None:
             policies = replace(policies, order=order.build(information))
         if placement.kind is None:
             policies = replace(policies, candidates=placement.candidates(information))
@@ -276,6 +282,8 @@ def find_policy(name: str) -> Composition:
     for (kind, known), part in zip(_KINDS, parts, strict=False):
         if kind == "gate" and part.startswith(f"{TUNABLE}:"):
             gate_part(part)
+        elif kind == "order" and part.startswith(f"{SELECTOR}:"):
+            order_part(part)
         elif part not in known:
             raise PolicyNameError(_no_such(kind, part, known))
         chosen[kind] = part

@@ -6,6 +6,7 @@ Definitions: docs/simulator/policies.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 
 from roost_engine.plugins import make_order
 from roost_engine.policies import OrderPolicy
@@ -53,6 +54,7 @@ class OrderPart:
         asks_speed: whether it depends on how fast jobs run.
         kind: of an order that roostd has too: the engine's plug-ins make it, in place of `build`.
         learned: the numbers of the learned order.
+        model: the file of a job selector, which ranks the jobs in place of `build`.
     """
 
     regime: Regime
@@ -61,6 +63,7 @@ class OrderPart:
     asks_speed: bool = False
     kind: OrderKind | None = None
     learned: LearnedOrderConfig | None = None
+    model: Path | None = None
 
 
 def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderPart:
@@ -97,6 +100,31 @@ def remaining(information: PolicyInformation) -> Remaining:
     work_s = information.work_s
     beyond = work_s.left_s if isinstance(work_s, Predictions) else None
     return Remaining(work_s, information.progress, beyond)
+
+
+SELECTOR = "selector"
+"""`selector:FILE` is the job selector of a file."""
+
+
+def order_part(name: str) -> OrderPart:
+    """Return the order of a name.
+
+    Raises:
+        KeyError: no order has this name.
+    """
+    if not name.startswith(f"{SELECTOR}:"):
+        return ORDERS[name]
+    return _selector(Path(name.partition(":")[2]))
+
+
+def _selector(model: Path) -> OrderPart:
+    """Take the jobs as a trained selector ranks them, by the run times that roostd predicts."""
+    return OrderPart(
+        regime=Regime.PREDICTED,
+        source=f"{_TOPDRL}: the selector {model.name}, by the run times of jobs like each",
+        build=lambda information: make_order(OrderKind.LEARNED),
+        model=model,
+    )
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
