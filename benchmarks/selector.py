@@ -1,8 +1,8 @@
 """How long a job selector takes to order a queue: features, model and sorting, one core.
 
 The queue waits at a busy cluster; the model is an untrained selector of the default size, loaded as
-the daemon loads it, or that of `--model`. `first` describes every job anew; `again` is what a pass
-costs that finds the same jobs.
+the daemon loads it, or that of `--model`. `first` describes every job for the first time; `again`
+is what a pass costs that finds the same jobs.
 """
 
 import argparse

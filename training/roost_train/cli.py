@@ -171,7 +171,9 @@ def _selector(arguments: argparse.Namespace) -> int:
     try:
         path = training.run(lambda done, total: bar(done))
     except KeyboardInterrupt:
-        print(f"roost-train: stopped; the same command goes on in {arguments.out}", file=sys.stderr)
+        print(
+            f"roost-train: stopped; the same command continues in {arguments.out}", file=sys.stderr
+        )
         return 2
     result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
     if arguments.json:

@@ -171,7 +171,7 @@ class Ppo:
         beside.replace(path)
 
     def load(self, path: Path) -> None:
-        """Go on where a checkpoint was written.
+        """Continue where a checkpoint was written.
 
         Raises:
             TrainError: the checkpoint is of a training with other parameters, or damaged.

@@ -1,11 +1,11 @@
 """The training of a job selector from a trace: warm start, improvement, validation, release.
 
-Everything lies in one folder, so that a training which was stopped at any moment goes on from its
+Everything lies in one folder, so that a training which was stopped at any moment continues from its
 last checkpoint and comes out the same:
 
 | file | content |
 |---|---|
-| config.json | configuration, trace and clusters; a training that goes on must have the same |
+| config.json | configuration, trace and clusters; a training that continues must have the same |
 | start.pt | the selector after the warm start |
 | last.pt | the last checkpoint of the improvement |
 | best.pt | the checkpoint that was best in validation; the warm start counts too |

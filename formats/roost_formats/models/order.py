@@ -13,6 +13,7 @@ from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
 from roost_formats.models.signature import ORDER
 
+BUILTIN_SELECTOR = Path(__file__).parent.parent / "data" / "selector.onnx"
 JOBS_NAME, CLUSTER_NAME = (tensor.name for tensor in ORDER.inputs)
 RANK_NAME = ORDER.outputs[0].name
 

@@ -250,6 +250,8 @@ POLICIES: Mapping[str, Composition] = {
             Composition(name=f"{order}-strict", order=order, placement="strict")
             for order in ("fifo", "sjf")
         ),
+        # TopDRL with Roost's own selector, which was trained with reservations.
+        Composition(name="topdrl", order=SELECTOR, placement="knn", gate="patient"),
         *(
             Composition(name=f"topdrl-{name}", order=order, placement=placement)
             for name, order, placement in TOPDRL_BASELINES

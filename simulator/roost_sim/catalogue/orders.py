@@ -14,6 +14,7 @@ from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value
 from roost_engine.stacks import OrderKind
+from roost_formats.models.order import BUILTIN_SELECTOR
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import Predictions
 from roost_sim.policies.order.alignment_order import AlignmentOrder
@@ -102,8 +103,10 @@ def remaining(information: PolicyInformation) -> Remaining:
     return Remaining(work_s, information.progress, beyond)
 
 
+_TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
+
 SELECTOR = "selector"
-"""`selector:FILE` is the job selector of a file."""
+"""The job selector that ships with Roost; `selector:FILE` is the one of a file."""
 
 
 def order_part(name: str) -> OrderPart:
@@ -127,7 +130,6 @@ def _selector(model: Path) -> OrderPart:
     )
 
 
-_TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
 _TIRESIAS = "Gu et al., Tiresias, NSDI 2019"
 
 ORDERS: Mapping[str, OrderPart] = {
@@ -197,6 +199,7 @@ ORDERS: Mapping[str, OrderPart] = {
     "learned-unbounded": _learned(
         LearnedOrderConfig(window_s=inf, ageing=1e6), "least expected GPU-seconds first, no ageing"
     ),
+    SELECTOR: _selector(BUILTIN_SELECTOR),
     "themis": OrderPart(
         regime=Regime.ORACLE,
         source="Mahajan et al., Themis, NSDI 2020: worst finish-time fairness first, worst fifth",

@@ -47,7 +47,7 @@ def test_a_selectors_file_is_an_order(tmp_path: Path) -> None:
     run = Run(trace=jobs, cluster=load_cluster("small"), policy=policy)
     assert simulate(run).metrics.completed == 3
     with pytest.raises(PolicyNameError, match="no order"):
-        find_policy("selector+consolidation")
+        find_policy("selektor+consolidation")
 
 
 def test_oracles_say_that_they_are() -> None:
