@@ -12,6 +12,7 @@ from pathlib import Path
 import _harness
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from roost_engine.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
@@ -72,7 +73,7 @@ def _busy(node_count: int, job_count: int) -> EngineHarness:
     return harness
 
 
-def _untrained(folder: Path, jobs: np.ndarray, cluster: np.ndarray) -> Path:  # type: ignore[type-arg]
+def _untrained(folder: Path, jobs: NDArray[np.float32], cluster: NDArray[np.float32]) -> Path:
     torch.manual_seed(0)
     mask = np.ones(len(jobs) + 1, dtype=np.bool_)
     return write_selector(SelectorNet(), [Decision(jobs, cluster, mask, 0)], {}, folder)

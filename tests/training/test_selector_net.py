@@ -31,7 +31,8 @@ def drawn_net(seed: int = 0) -> SelectorNet:
     with torch.no_grad():
         for weight in net.parameters():
             weight.copy_(torch.randn_like(weight) * 0.2)
-    return net.eval()
+    net.eval()
+    return net
 
 
 @given(st.permutations(range(6)), st.integers(0, 100))
