@@ -63,7 +63,6 @@ class Engine:
         self.config, self.policies, self._faults = config, policies, FaultLog()
         self._order = OrderSlot(policies.order, self._faults)
         self._gate = GateSlot(policies.gate, self._faults)
-        self._scorer = Scorer(policies.score, self._faults)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)
@@ -72,6 +71,7 @@ class Engine:
         )
         self._promises = Promises(self._table, policies.ends, slot)
         self.cluster = self._table.cluster
+        self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
         )
@@ -403,7 +403,7 @@ class Engine:
                 self._table.queue.defer(job_id)
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
-        placement, decision = self._scorer.choose(candidates, at_s)
+        placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
         self._place(record, placement, decision, at_s, actions)
 
