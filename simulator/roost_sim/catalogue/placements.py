@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import BUILTIN_MODEL, NO_MODEL, PlacementKind, Stack
+from roost_engine.stacks import BUILTIN_MODEL, GRAPH_MODEL, NO_MODEL, PlacementKind, Stack
 from roost_formats.models import score as models
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
@@ -93,6 +93,8 @@ def _score_of(model: str) -> ScorePolicy:
     if model == NO_MODEL:
         return HeuristicScore()
     try:
+        if model == GRAPH_MODEL:
+            return models.load_onnx_graph(models.GRAPH_MODEL, lambda: 0.0)
         return models.load_onnx_score(models.BUILTIN_MODEL, lambda: 0.0)
     except PolicyError as error:
         cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
@@ -187,6 +189,17 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "as consolidation, scored by the ONNX model that ships with Roost",
         every_even_shape,
         BUILTIN_MODEL,
+    ),
+    "wide": _of_roostd(
+        PlacementKind.WIDE,
+        "as consolidation, with more nodes to choose from",
+        every_even_shape,
+    ),
+    "graph": _of_roostd(
+        PlacementKind.WIDE,
+        "as wide, scored by the graph model that ships with Roost; after Zhao and Wu, TNSM 2022",
+        every_even_shape,
+        GRAPH_MODEL,
     ),
     "strict": _of_roostd(
         PlacementKind.STRICT,
