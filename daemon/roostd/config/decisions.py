@@ -148,6 +148,11 @@ class EngineSection(Section):
     ended_job_count: Annotated[int, Field(ge=0)] = Field(
         default=1000, description="ended jobs that can still be explained"
     )
+    agents: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1,
+        description="parts of the cluster, each with a queue of its own; 1: one queue for all"
+        " nodes (docs/graph.md)",
+    )
 
     def to_core(self, patience_s: float) -> EngineConfig:
         """Return the same as plain data for the core, with the patience of the stack in effect."""

@@ -58,6 +58,7 @@ class PlacementPart:
         kind: of a rule that roostd has too: the engine's plug-ins make it, in place of
             `candidates`.
         model: the model that scores, by its name in roostd.yaml.
+        agents: into how many parts the cluster is split.
     """
 
     source: str
@@ -68,10 +69,11 @@ class PlacementPart:
     regime: Regime = Regime.NONE
     kind: PlacementKind | None = None
     model: str = NO_MODEL
+    agents: int = 1
 
 
 def _of_roostd(
-    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL
+    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL, agents: int = 1
 ) -> PlacementPart:
     """Take a rule from the engine."""
     return PlacementPart(
@@ -81,7 +83,12 @@ def _of_roostd(
         score=lambda information: _score_of(model),
         kind=kind,
         model=model,
+        agents=agents,
     )
+
+
+def _graph(source: str, shapes: ShapeRule, agents: int = 1) -> PlacementPart:
+    return _of_roostd(PlacementKind.WIDE, source, shapes, GRAPH_MODEL, agents)
 
 
 def _score_of(model: str) -> ScorePolicy:
@@ -175,6 +182,7 @@ _DALLY = "Sharma et al., arXiv 2401.16492, as coded"
 DALLY_UNBOUND = frozenset({"resnet50", "resnet18", "bert"})
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
 _TETRIS = "Grandl et al., Tetris, SIGCOMM 2014"
+AGENT_COUNTS = (4, 16)
 _PARTS = "in the tightest shape, for which it waits; for each part, of the nodes that hold it"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
@@ -195,12 +203,19 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         "as consolidation, with more nodes to choose from",
         every_even_shape,
     ),
-    "graph": _of_roostd(
-        PlacementKind.WIDE,
+    "graph": _graph(
         "as wide, scored by the graph model that ships with Roost; after Zhao and Wu, TNSM 2022",
         every_even_shape,
-        GRAPH_MODEL,
     ),
+    "graph-strict": _graph("as graph, on the tightest shape; waits for it", tightest_shapes),
+    **{
+        f"graph-strict-{agents}": _graph(
+            f"as graph-strict, by {agents} agents with a part of the cluster each",
+            tightest_shapes,
+            agents,
+        )
+        for agents in AGENT_COUNTS
+    },
     "strict": _of_roostd(
         PlacementKind.STRICT,
         "Roost's heuristic on the tightest shape; waits for it",

@@ -5,7 +5,7 @@ from tests.engine.scoring.graph_cluster import cluster_of, question_of, talks, u
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.policies import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts, candidate_rows, context_of
 from roost_engine.scoring.graph_columns import CANDIDATE_COLUMNS, HIDDEN
@@ -25,8 +25,8 @@ def rows_of(question: ScoreQuestion) -> dict[str, NDArray[np.float32]]:
 
 
 def on(question: ScoreQuestion, name: str) -> NDArray[np.bool_]:
-    at = question.cluster.index_of[name]  # type: ignore[index]
-    return question.listing.node == at
+    found: NDArray[np.bool_] = question.listing.node == question.cluster.index_of[NodeName(name)]
+    return found
 
 
 def busy() -> Cluster:

@@ -34,7 +34,7 @@ def by_place(cluster: Cluster, gpus: int, nodes: int) -> dict[tuple[object, ...]
     """Score the candidates; the score of each by its nodes' names and GPUs."""
     question = question_of(cluster, gpus, nodes)
     scores = scored().score_within(question)
-    found = {}
+    found = dict[tuple[object, ...], float]()
     for position, value in enumerate(scores.tolist()):
         place = question.candidates.placement(position)
         found[place.nodes, place.gpu_indices] = value
