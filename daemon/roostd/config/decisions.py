@@ -98,8 +98,9 @@ class PlacementSection(Section):
 
     kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
         default=None,
-        description="consolidation (of the job's tightest shape that has capacity now) or strict"
-        " (of its tightest shape, for which it waits); null: the stack's",
+        description="consolidation (of the job's tightest shape that has capacity now), strict"
+        " (of its tightest shape, for which it waits) or wide (as consolidation, with more nodes,"
+        " for policy.model: graph); null: the stack's",
     )
 
 
@@ -108,8 +109,8 @@ class PolicySection(Section):
 
     model: str | None = Field(
         default=None,
-        description="builtin, none (the heuristic alone), or the path of an ONNX file; null: the"
-        " stack's",
+        description="builtin, graph, none (the heuristic alone), or the path of an ONNX file; null:"
+        " the stack's",
     )
 
 

@@ -67,9 +67,7 @@ def load_score_policy(
         return HeuristicScore(), None
     path = SHIPPED_MODELS.get(model) or Path(model)
     try:
-        if kind_of(path) == GRAPH.kind:
-            return load_onnx_graph(path, clock), None
-        return load_onnx_score(path, clock), None
+        return load_any_score(path, clock), None
     except PolicyError as error:
         return HeuristicScore(), f"{path}: {error}; the heuristic answers instead"
 
@@ -90,3 +88,14 @@ def load_onnx_graph(path: Path, clock: Callable[[], float]) -> GraphScore:
         PolicyError: a check failed; the message says which.
     """
     return GraphScore(OnnxGraph(load_model(path, GRAPH.kind, clock)))
+
+
+def load_any_score(path: Path, clock: Callable[[], float]) -> ScorePolicy:
+    """Load a score policy of the kind that its manifest states.
+
+    Raises:
+        PolicyError: a check failed; the message says which.
+    """
+    if kind_of(path) == GRAPH.kind:
+        return load_onnx_graph(path, clock)
+    return load_onnx_score(path, clock)
