@@ -6,10 +6,12 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from heapq import heappop
 from math import inf
 from typing import assert_never
 
+from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, Decision, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
@@ -63,7 +65,6 @@ class Engine:
         self.config, self.policies, self._faults = config, policies, FaultLog()
         self._order = OrderSlot(policies.order, self._faults)
         self._gate = GateSlot(policies.gate, self._faults)
-        self._scorer = Scorer(policies.score, self._faults)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)
@@ -72,6 +73,12 @@ class Engine:
         )
         self._promises = Promises(self._table, policies.ends, slot)
         self.cluster = self._table.cluster
+        self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
+        self._team: Team | None = None
+        if config.agents > 1:
+            self._team = self._table.queue.owners = Team(self.cluster, config.agents)
+            candidates = AgentCandidates(policies.candidates, self._team)
+            self.policies = policies = replace(policies, candidates=candidates)
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
         )
@@ -108,6 +115,11 @@ class Engine:
     def fault_counts(self) -> Mapping[str, int]:
         """How often the policy of each slot failed, so that the heuristic answered."""
         return {slot: self._faults.counts[slot] for slot in self.policy_names}
+
+    @property
+    def forwarded_count(self) -> int:
+        """How many jobs went from one agent to another."""
+        return 0 if self._team is None else self._team.forwarded_count
 
     @property
     def refused_count(self) -> int:
@@ -188,6 +200,8 @@ class Engine:
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
             self._has_cleared(fixed, at_s, actions)
+        if self._team is not None:
+            self._share_out(self._team, event)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
         for job_id, group in table.queue.end_pass():
@@ -250,6 +264,21 @@ class Engine:
             case _:
                 assert_never(event)
 
+    def _share_out(self, team: Team, event: Event) -> None:
+        """Give jobs to other agents, where the nodes of their own have changed or are full."""
+        table, queue = self._table, self._table.queue
+        if isinstance(event, JobEnded | JobWithdrawn):
+            team.forget(event.job_id)
+        moved = list[JobSpec]()
+        if team.is_split_anew:
+            moved += team.find_homes(
+                [job.spec for job_id, job in self.records() if job_id in queue]
+            )
+            queue.recall_all()
+        moved += team.forwards([table.jobs[job_id].spec for job_id in queue.blocked()])
+        for job in moved:
+            queue.add(table.jobs[job.job_id], event.at_s)
+
     # -- a pass ----------------------------------------------------------------------------
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
@@ -299,7 +328,8 @@ class Engine:
         return group.is_blocked(reserved)
 
     def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
-        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
+        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
+        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
 
     def _backfill(
         self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
@@ -407,7 +437,7 @@ class Engine:
                 self._table.queue.defer(job_id)
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
-        placement, decision = self._scorer.choose(candidates, at_s)
+        placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
         self._place(record, placement, decision, at_s, actions)
 

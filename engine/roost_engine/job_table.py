@@ -94,6 +94,11 @@ class JobTable:
             raise UnknownJob(job_id)
         return found
 
+    def spec_of(self, job_id: JobId) -> JobSpec | None:
+        """Return the request of a job under Roost that has not ended; None: it is none."""
+        found = self.jobs.get(job_id)
+        return None if found is None else found.spec
+
     def queue_job(
         self, job: JobSpec, at_s: float, actions: list[Action], wait: WaitSoFar | None = None
     ) -> None:

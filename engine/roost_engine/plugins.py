@@ -6,12 +6,16 @@ policies from the same choice and reports the same events to them gets the same 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
+from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
@@ -27,7 +31,7 @@ from roost_engine.policies import (
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time_model import RunTimeBlend
-from roost_engine.prediction.speed import SpeedTable
+from roost_engine.prediction.speed import SpeedPredictor, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -44,6 +48,8 @@ from roost_engine.preemption.rules import (
 )
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
+from roost_engine.scoring.graph_jobs import Communication
+from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind, PlacementKind
 
@@ -165,6 +171,10 @@ class Plugins:
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
+        if isinstance(score, GraphScore):
+            speeds = TableOfSpeeds(self.speeds) if table is None else table
+            speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
+            score.expect(partial(communication, speed, speeds))
         policies = Policies(
             order=make_order(self.order, predictors, self.learned_order),
             candidates=make_candidates(self.placement, self.any_gpus),
@@ -194,6 +204,21 @@ class Plugins:
         if self.knowledge.preemption is not None:
             preemption.restore(self.knowledge.preemption)
         return replace(policies, learned=replace(policies.learned, preemption=preemption))
+
+
+def communication(
+    speed: SpeedPredictor, typical: SpeedTable, job: JobSpec | None, gpu_count: int
+) -> Communication:
+    """Return which part of a job's step is communication, by its expected speed on each tier.
+
+    Args:
+        speed: predicts it.
+        typical: the same of jobs of which nothing else is known.
+        job: the job; None: nothing is known of it.
+        gpu_count: of the job.
+    """
+    speeds = typical.typical(gpu_count) if job is None else speed.estimate(job).speeds
+    return Communication(*(1.0 - speeds.at(tier) for tier in Tier))
 
 
 def make_order(
@@ -235,6 +260,8 @@ def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePol
     match kind:
         case PlacementKind.CONSOLIDATION:
             return ShapeByShape(any_gpus)
+        case PlacementKind.WIDE:
+            return WideSearch(any_gpus)
         case PlacementKind.STRICT:
             return TightestShapes(any_gpus)
         case PlacementKind.TIGHT_GANGS:

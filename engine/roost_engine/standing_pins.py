@@ -14,7 +14,7 @@ from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, PinStanding, Unpin
-from roost_engine.domain.model import JobId, NodeName, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.job_table import JobTable
@@ -197,7 +197,7 @@ class StandingPins:
         if isinstance(self._ask_gate(record, candidates, at_s), Defer):
             return None
         start_s = max(end_s for end_s, _ in ends[:count])
-        return self._choose(candidates, ids[:count], start_s, at_s)
+        return self._choose(record.spec, candidates, ids[:count], start_s, at_s)
 
     def _foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
         """Return a pin with the start that the jobs which are left on its nodes allow.
@@ -266,7 +266,7 @@ class StandingPins:
             return
         candidates, count = found
         give_up_s = at_s + self._table.config.stop_timeout_s
-        pin = self._choose(candidates, ids[:count], at_s, at_s, give_up_s)
+        pin = self._choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
@@ -298,6 +298,7 @@ class StandingPins:
 
     def _choose(
         self,
+        job: JobSpec,
         candidates: Candidates,
         leaving: Sequence[JobId],
         start_s: float,
@@ -306,7 +307,7 @@ class StandingPins:
     ) -> StandingPin:
         cluster = self._table.cluster
         with cluster.without(leaving):
-            placement, decision = self._scorer.choose(candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s, job)
         awaited = holders(cluster, leaving, shares_of(placement))
         return StandingPin(
             placement=placement,

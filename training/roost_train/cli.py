@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,8 @@ from roost_train.progress import ProgressBar
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
+_GRAPH_OPTIONS = ("seed", "worlds", "jobs", "steps", "price")
+_DEFAULT_WORLDS, _DEFAULT_JOBS, _DEFAULT_GRAPH_STEPS = 60, 500, 4000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
+    _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser
@@ -69,6 +72,22 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
     selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=_selector)
+
+
+def _add_graph(graph: argparse.ArgumentParser) -> None:
+    graph.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    graph.add_argument(
+        "--worlds", type=int, default=_DEFAULT_WORLDS, help="clusters that are simulated"
+    )
+    graph.add_argument("--jobs", type=int, default=_DEFAULT_JOBS, help="jobs on each of them")
+    graph.add_argument("--steps", type=int, default=_DEFAULT_GRAPH_STEPS, help="training steps")
+    graph.add_argument(
+        "--price",
+        type=float,
+        help="of a point of the heuristic; without it the best of some is searched",
+    )
+    graph.add_argument("--output", type=Path, required=True, help="folder for the two files")
+    graph.set_defaults(command=_graph)
 
 
 def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
@@ -108,6 +127,38 @@ def _distil(arguments: argparse.Namespace) -> int:
         net, parameters, arguments.output, shlex.join([*command, "--output", "DIR"])
     )
     print(json.dumps({"model": str(path), "run": parameters.run_name, **asdict(agreement)}))
+    return 0
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    from roost_train.graph_price import PriceTrial, best_price, try_prices
+    from roost_train.graph_release import write_graph
+    from roost_train.graph_training import GraphHyperParameters, collect, judge, priced, train
+
+    for option in ("worlds", "jobs", "steps"):
+        if getattr(arguments, option) < 1:
+            raise TrainError(f"--{option} {getattr(arguments, option)}: want 1 or more")
+    parameters = GraphHyperParameters(
+        seed=arguments.seed,
+        worlds=arguments.worlds,
+        jobs=arguments.jobs,
+        steps=arguments.steps,
+    )
+    samples, held_out = collect(parameters, ProgressBar(parameters.worlds, sys.stderr))
+    net = train(samples, parameters, ProgressBar(parameters.steps, sys.stderr))
+    figures, price, trials = judge(net, held_out), arguments.price, list[PriceTrial]()
+    if price is None:
+        count = parameters.price_worlds
+        bar = ProgressBar(count, sys.stderr)
+        trials = try_prices(net, parameters.seed, count, parameters.jobs, progress=bar)
+        price = best_price(trials)
+    parameters = replace(parameters, price=price)
+    words = [f"--{name}={getattr(parameters, name)}" for name in _GRAPH_OPTIONS]
+    command = shlex.join(["roost-train", "graph", *words, "--output", "DIR"])
+    path = write_graph(priced(net, price), parameters, figures, arguments.output, command)
+    body = {"model": str(path), "run": parameters.run_name, "decisions": len(samples)}
+    prices = {"price": price, "prices": [asdict(trial) for trial in trials]}
+    print(json.dumps({**body, **prices, **asdict(figures)}))
     return 0
 
 

@@ -27,11 +27,15 @@ def run_graph(graph: OnnxGraph, features: Array) -> Array:
         KeyError: the graph uses a value before it is computed.
     """
     (entry,) = graph.fed_inputs()
-    return run_inputs(graph, {entry.name: features}).reshape(len(features))
+    return run_all(graph, {entry.name: features})[graph.outputs[0].name].reshape(len(features))
 
 
-def run_inputs(graph: OnnxGraph, inputs: Mapping[str, Array]) -> Array:
-    """Compute the first output of a model with any inputs, by name.
+def run_all(graph: OnnxGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compute every output of a model.
+
+    Args:
+        graph: as roost_formats.models.onnx_file.read_onnx gave it.
+        inputs: one array for each input.
 
     Raises:
         KeyError: the graph uses a value before it is computed.
@@ -43,7 +47,7 @@ def run_inputs(graph: OnnxGraph, inputs: Mapping[str, Array]) -> Array:
             arguments = [values[name] for name in node.inputs if name]
             result = _OPERATORS[node.operator](arguments, node.attributes)
             values[node.outputs[0]] = np.asarray(result, dtype=np.float32)
-    return values[graph.outputs[0].name]
+    return {output.name: values[output.name] for output in graph.outputs}
 
 
 def _gemm(inputs: list[Array], attributes: Mapping[str, float | int]) -> Array:

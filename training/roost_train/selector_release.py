@@ -20,7 +20,7 @@ from roost_formats.models.order import load_onnx_selector
 from roost_formats.models.signature import ORDER
 from roost_train.decisions import Decision
 from roost_train.errors import TrainError
-from roost_train.numpy_policy import run_inputs
+from roost_train.numpy_policy import run_all
 from roost_train.onnx_export import OPSET
 from roost_train.selector_net import (
     CLUSTER_NAME,
@@ -103,7 +103,7 @@ def compare_readings(net: SelectorNet, model: bytes, saved: Sequence[Decision]) 
         inputs = {JOBS_NAME: one.jobs, CLUSTER_NAME: one.cluster}
         answers = (
             net.ranks(one.jobs, one.cluster),
-            run_inputs(graph, inputs).reshape(-1),
+            run_all(graph, inputs)[graph.outputs[0].name].reshape(-1),
             session.run(inputs)[RANK_NAME].reshape(-1),
         )
         count += len(one.jobs)

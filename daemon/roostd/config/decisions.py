@@ -98,8 +98,9 @@ class PlacementSection(Section):
 
     kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
         default=None,
-        description="consolidation (of the job's tightest shape that has capacity now) or strict"
-        " (of its tightest shape, for which it waits); null: the stack's",
+        description="consolidation (of the job's tightest shape that has capacity now), strict"
+        " (of its tightest shape, for which it waits) or wide (as consolidation, with more nodes,"
+        " for policy.model: graph); null: the stack's",
     )
 
 
@@ -108,8 +109,8 @@ class PolicySection(Section):
 
     model: str | None = Field(
         default=None,
-        description="builtin, none (the heuristic alone), or the path of an ONNX file; null: the"
-        " stack's",
+        description="builtin, graph, none (the heuristic alone), or the path of an ONNX file; null:"
+        " the stack's",
     )
 
 
@@ -147,6 +148,11 @@ class EngineSection(Section):
     )
     ended_job_count: Annotated[int, Field(ge=0)] = Field(
         default=1000, description="ended jobs that can still be explained"
+    )
+    agents: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1,
+        description="parts of the cluster, each with a queue of its own; 1: one queue for all"
+        " nodes (docs/graph.md)",
     )
 
     def to_core(self, patience_s: float) -> EngineConfig:

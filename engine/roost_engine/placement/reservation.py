@@ -12,7 +12,7 @@ from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, first_nodes
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.eligibility import usable_nodes
 
@@ -64,6 +64,7 @@ def reserve(
     shape: Shape,
     ends: Iterable[tuple[float, JobId]],
     at_s: float,
+    within: NodeSet = EVERY_NODE,
 ) -> Reservation:
     """Find the nodes that have capacity for a shape soonest.
 
@@ -78,8 +79,10 @@ def reserve(
         ends: engine time at which a job ends by its time limit, ascending; jobs that are not in it
             have none.
         at_s: engine time.
+        within: the nodes that may be reserved.
     """
     nodes, required = usable_nodes(cluster, job, shape)
+    nodes &= within
     if nodes.bit_count() < shape.node_count or required is None:
         return Reservation(NO_NODES, inf, job.job_id)
     chosen, start_s = required, at_s

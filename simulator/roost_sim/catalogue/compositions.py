@@ -145,7 +145,11 @@ class Composition:
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
         is_pinned = default.standing_pins and gate.patience_s != 0.0
         return replace(
-            default, patience_s=patience_s, passing=gate.passing, standing_pins=is_pinned
+            default,
+            patience_s=patience_s,
+            passing=gate.passing,
+            standing_pins=is_pinned,
+            agents=max(default.agents, PLACEMENTS[self.placement].agents),
         )
 
 

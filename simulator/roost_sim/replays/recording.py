@@ -22,7 +22,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
-from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
+from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
 from roost_sim.replays.recorded_faults import FaultReplay, RecordedScore, may_hold_fault
@@ -133,11 +133,11 @@ class ModelShelf:
     """The models available to replay runs that a model scored.
 
     Args:
-        paths: model files, each with its manifest beside it; the packaged model need not be named.
+        paths: model files, each with its manifest beside it; the packaged models need not be named.
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
-        self._paths = (*paths, BUILTIN_MODEL)
+        self._paths = (*paths, *SHIPPED_MODELS.values())
 
     def score_of(self, run: Run, source: Path) -> ScorePolicy:
         """Load the score policy that a run was recorded with.
@@ -159,7 +159,7 @@ class ModelShelf:
                 " manifest beside it, by --model FILE"
             )
         try:
-            return load_onnx_score(path, clock=lambda: 0.0)
+            return load_any_score(path, clock=lambda: 0.0)
         except PolicyError as error:
             cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
             raise RecordingError(f"{where}: {path}: {error}{cure}") from error
@@ -187,8 +187,10 @@ def policies_of(
     plugins = recording.plugins(run)
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
-    asked = score if isinstance(score, HeuristicScore) else RecordedScore(score)
-    return plugins.policies(asked)
+    policies = plugins.policies(score)
+    if isinstance(score, HeuristicScore):
+        return policies
+    return replace(policies, score=RecordedScore.of(score))
 
 
 class RepeatedRun:
