@@ -386,7 +386,7 @@ class Engine:
                 self._table.queue.defer(job_id)
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
-        placement, decision = self._scorer.choose(candidates, at_s)
+        placement, decision = self._scorer.choose(candidates, at_s, record.spec.user_id)
         record.last_try = candidates
         self._place(record, placement, decision, at_s, actions)
 

@@ -196,7 +196,7 @@ class StandingPins:
         if isinstance(self._ask_gate(record, candidates, at_s), Defer):
             return None
         start_s = max(end_s for end_s, _ in ends[:count])
-        return self._choose(candidates, ids[:count], start_s, at_s)
+        return self._choose(record, candidates, ids[:count], start_s, at_s)
 
     def _foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
         """Return a pin with the start that the jobs which are left on its nodes allow.
@@ -257,7 +257,7 @@ class StandingPins:
             return
         candidates, count = found
         give_up_s = at_s + self._table.config.stop_timeout_s
-        pin = self._choose(candidates, ids[:count], at_s, at_s, give_up_s)
+        pin = self._choose(record, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
@@ -289,6 +289,7 @@ class StandingPins:
 
     def _choose(
         self,
+        record: JobRecord,
         candidates: Candidates,
         leaving: Sequence[JobId],
         start_s: float,
@@ -297,7 +298,7 @@ class StandingPins:
     ) -> StandingPin:
         cluster = self._table.cluster
         with cluster.without(leaving):
-            placement, decision = self._scorer.choose(candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s, record.spec.user_id)
         awaited = holders(cluster, leaving, shares_of(placement))
         return StandingPin(
             placement=placement,

@@ -158,7 +158,8 @@ class Preemption:
             self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
-            placement, decision = self._scorer.choose(candidates, at_s)
+            user_id = record.spec.user_id
+            placement, decision = self._scorer.choose(candidates, at_s, user_id)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # the placement is free, on nodes that are reserved for another job

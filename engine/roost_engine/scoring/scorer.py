@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
@@ -35,15 +36,30 @@ class Scorer:
         self._heuristic = HeuristicScore()
         self._rowwise = policy if isinstance(policy, RowwiseScore) else None
         self._scores: dict[object, tuple[float, int]] = {}  # by key: the best score, its subset
+        self._canary: Scorer | None = None
+        if isinstance(policy, CanaryScore):
+            self._canary = Scorer(policy.candidate, self._faults)
+            self._rowwise = policy.active if isinstance(policy.active, RowwiseScore) else None
 
-    def choose(self, candidates: Candidates, at_s: float) -> tuple[Placement, Lazy[Decision]]:
+    def choose(
+        self, candidates: Candidates, at_s: float, user_id: int | None = None
+    ) -> tuple[Placement, Lazy[Decision]]:
         """Choose one of some candidates.
+
+        Args:
+            candidates: not empty.
+            at_s: engine time.
+            user_id: of the job, which decides between two score policies; None: the active one.
 
         Returns:
             The choice and, computed when it is read, how it was made; the decision's first
             candidate is the choice.
         """
         self.decision_count += 1
+        if self._canary is not None and self._is_candidate(user_id):
+            found = self._canary.choose(candidates, at_s)
+            self.fallback_count += self._canary.take_fallbacks()
+            return found
         if self._rowwise is not None and candidates.is_load_free:
             try:
                 placement = self._best_by_option(self._rowwise, candidates)
@@ -60,6 +76,15 @@ class Scorer:
             _decision, candidates, scores, at_s=at_s, policy=policy, fallback_reason=fallback
         )
         return placement, Lazy(explain)
+
+    def _is_candidate(self, user_id: int | None) -> bool:
+        assert isinstance(self.policy, CanaryScore)
+        return user_id is not None and self.policy.is_candidate(user_id)
+
+    def take_fallbacks(self) -> int:
+        """Return how often the heuristic answered since this was last asked."""
+        count, self.fallback_count = self.fallback_count, 0
+        return count
 
     def _best_by_option(self, policy: RowwiseScore, candidates: Candidates) -> Placement:
         """Return the best candidate; ties go to the first in the listing of candidates.
