@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins import Policies
@@ -28,15 +29,21 @@ def may_hold_fault(actions: bytes) -> bool:
 
 
 class RecordedScore:
-    """A run's model, which fails to score where it failed then."""
+    """A run's model, which fails to score where it failed then.
 
-    def __init__(self, model: ScorePolicy) -> None:
+    Args:
+        model: the model.
+        beside: the other model of a canary: the placements of a step are scored by both in turn,
+            so they share the record of what failed.
+    """
+
+    def __init__(self, model: ScorePolicy, beside: "RecordedScore | None" = None) -> None:
         self._model, self.name = model, model.name
-        self._failures: list[str] = []
+        self._failures: list[str] = [] if beside is None else beside._failures
 
     def expect(self, recorded: Sequence[Action]) -> None:
         """Fail in the next step where these actions, recorded of it, say that the model failed."""
-        self._failures = [
+        self._failures[:] = [
             action.decision.get().fallback_reason
             for action in recorded
             if isinstance(action, Place)
@@ -151,8 +158,11 @@ class FaultReplay:
 
         The questions of a step have numbers of their own, so nothing is left for a later step.
         """
-        if isinstance(self.policies.score, RecordedScore):
-            self.policies.score.expect(recorded)
+        score = self.policies.score
+        if isinstance(score, CanaryScore):
+            score = score.active if isinstance(score.active, RecordedScore) else score.candidate
+        if isinstance(score, RecordedScore):
+            score.expect(recorded)
         for action in recorded:
             if isinstance(action, PolicyFailed):
                 policy = self._slots.get(action.slot)
