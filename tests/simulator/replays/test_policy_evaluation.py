@@ -1,5 +1,6 @@
 """policy_evaluation: two policies on one journal, known answers, intervals that hold."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
