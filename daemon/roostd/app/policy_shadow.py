@@ -34,6 +34,8 @@ from roostd.state import DaemonState, ShadowFigures
 
 _log = structlog.get_logger(__name__)
 
+# Not by -m: pickles name classes of the module, which would then not be those of __main__.
+_WORKER = f"from {policy_shadow_worker.__name__} import main; main()"
 _EVERY_S = 0.25
 _BATCH_COUNT = 200  # events; pickling one takes about 20 us
 _BACKLOG_LIMIT = 50_000
@@ -164,8 +166,8 @@ class PolicyShadow:
             if self._process is None:
                 self._process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    "-m",
-                    policy_shadow_worker.__name__,
+                    "-c",
+                    _WORKER,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                 )

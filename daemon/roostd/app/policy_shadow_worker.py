@@ -225,7 +225,3 @@ def main() -> None:
     with contextlib.suppress(OSError):  # the system call filter of roostd.service refuses it
         os.nice(_NICENESS)
     serve(sys.stdin.buffer, sys.stdout.buffer)
-
-
-if __name__ == "__main__":
-    main()
