@@ -331,10 +331,12 @@ class PolicyDesk:
         if stored is None:
             return Evidence(margin_frac=margin)
         active, candidate = stored.found.active, stored.found.candidate
-        limit_s = max(_WAIT_LIMIT_P99S * candidate.p99_jct_s, _SHORTEST_WAIT_LIMIT_S)
+        p99_s = min(candidate.p99_jct_s, active.p99_jct_s)
+        limit_s = max(_WAIT_LIMIT_P99S * p99_s, _SHORTEST_WAIT_LIMIT_S)
         return Evidence(
-            predicted_frac=candidate.lost_frac,
-            predicted_gap=candidate.lost_frac - active.lost_frac,
+            # A policy that was promoted by force is held to what the active one promises.
+            predicted_frac=min(candidate.lost_frac, active.lost_frac),
+            predicted_gap=min(candidate.lost_frac - active.lost_frac, 0.0),
             wait_limit_s=limit_s,
             margin_frac=margin,
         )

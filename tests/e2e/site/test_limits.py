@@ -97,7 +97,9 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     blocked = submit_many(stack, "-p", "narrow", "-N2", "--gres=gpu:1")
     other = stack.slurm.submit("--gres=gpu:8")
     assert_runs(stack, other)
-    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 4 * HAND_OVER_S)
+    until(
+        lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 4 * HAND_OVER_S
+    )
 
 
 def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(stack: Stack) -> None:
