@@ -84,6 +84,11 @@ class FakePolicies(pb_grpc.PoliciesServicer, pb_grpc.PolicyAdminServicer):
     ) -> pb.ShowPoliciesResponse:
         return self._note(request)
 
+    def ExplainShadow(
+        self, request: pb.ExplainShadowRequest, context: grpc.ServicerContext
+    ) -> pb.ExplainShadowResponse:
+        return pb.ExplainShadowResponse()
+
     def Shadow(
         self, request: pb.ShadowRequest, context: grpc.ServicerContext
     ) -> pb.ShowPoliciesResponse:

@@ -42,7 +42,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed_table import TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.shadow import Choice, ShadowChoice
-from roost_formats.models.order import load_onnx_order
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import load_onnx_score
 
 LENGTH = struct.Struct(">Q")

@@ -16,7 +16,7 @@ from roost_engine.plugins import Canary, Models, Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_formats.models.order import load_onnx_order
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
 from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName, with_policy

@@ -24,7 +24,7 @@ from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
-from roost_formats.models.order import load_onnx_order
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError

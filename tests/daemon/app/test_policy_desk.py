@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.daemon.running import Running, config, running
-from tests.formats.models.test_order import install
+from tests.formats.models.test_model_order import install
 
 from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyRefused, UnknownPolicy

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.daemon.app.parts import Parts
-from tests.formats.models.test_order import install
+from tests.formats.models.test_model_order import install
 
 from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError

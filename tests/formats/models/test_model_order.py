@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import PolicyError
-from roost_formats.models.order import load_onnx_order
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.signature import ORDER
 from roost_formats.testing.onnx_models import (
     ModelParts,
