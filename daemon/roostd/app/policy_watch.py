@@ -21,6 +21,8 @@ from roost_engine.prediction.speed import SpeedPredictor
 from roostd.ops.promotions import Promotion
 from roostd.state import DaemonState
 
+_ROUNDING_S = 1.0  # Slurm gives submission times in whole seconds
+
 
 class PolicyWatch:
     """See the module.
@@ -42,7 +44,8 @@ class PolicyWatch:
             return
         since_s = max(record.spec.submit_s, record.spec.eligible_s)
         lost = self._lost_frac(record, since_s, event.at_s)
-        self._count(record.spec.user_id, self._state.clock.to_epoch_s(since_s), lost)
+        since_epoch_s = self._state.clock.to_epoch_s(since_s) + _ROUNDING_S
+        self._count(record.spec.user_id, since_epoch_s, lost)
 
     def broken(self) -> Iterator[tuple[Promotion, str]]:
         """Yield the promotions that are to be taken out, each with the reason."""
