@@ -1,11 +1,14 @@
 """Begins runs of the journal, each with a fresh engine and the RunHead that a replay needs."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import structlog
 
 from roost_engine.domain.config import FINAL_PIN_AFTER_S
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Models, Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -22,6 +25,13 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 
+Extend: TypeAlias = Callable[[Plugins], tuple[Plugins, Models]]
+
+
+def _as_configured(plugins: Plugins) -> tuple[Plugins, Models]:
+    return plugins, Models()
+
+
 class EngineRuns:
     """Makes engines from the configuration in effect.
 
@@ -30,6 +40,10 @@ class EngineRuns:
         knowledge: what the policies of a fresh engine know.
         recorder: the journal.
         speeds: of the models that users may name; see `read_speeds`.
+        extend: adds to the configured choice of policies what was promoted.
+
+    Attributes:
+        plugins: the choice of policies of the engine in service.
     """
 
     def __init__(
@@ -38,7 +52,9 @@ class EngineRuns:
         knowledge: KnowledgeKeeper,
         recorder: Recorder,
         speeds: tuple[ModelSpeeds, ...],
+        extend: Extend = _as_configured,
     ) -> None:
+        self._extend, self.plugins = extend, Plugins()
         self._state, self._knowledge, self._recorder = state, knowledge, recorder
         self.speeds = speeds
 
@@ -58,8 +74,12 @@ class EngineRuns:
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
-        state.engine = Engine(config, plugins.policies(score))
+        plugins, models = self._extend(plugins)
+        state.engine = Engine(config, plugins.policies(score, models=models))
         state.policy_failures.clear()
+        for slot, fault in state.promotion_faults.items():
+            state.policy_failures[slot.value] = fault
+        self.plugins = plugins
         self._recorder.begin_run(
             RunHead(
                 version=state.version,

@@ -11,17 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from roost_engine.canary import CanaryScore, Slot
 from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins import Models, Plugins, Policies
 from roost_engine.policies import ScorePolicy
+from roost_engine.queue.model_order import OrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
@@ -145,10 +148,50 @@ class ModelShelf:
         Raises:
             RecordingError: its model is not available, or does not load.
         """
-        name = run.head.policy
+        where = f"{source}: run {run.number} was scored by {run.head.policy}"
+        return self.score(run.head.policy, where)
+
+    def score(self, name: str, where: str) -> ScorePolicy:
+        """Load the score policy of a name.
+
+        Args:
+            name: "heuristic", or "onnx:" and twelve digits of a model's sha256.
+            where: who has it, for the error.
+
+        Raises:
+            RecordingError: its model is not available, or does not load.
+        """
         if name == HeuristicScore.name:
             return HeuristicScore()
-        where = f"{source}: run {run.number} was scored by {name}"
+        path = self._path_of(name, where)
+        with _as_unloadable(f"{where}: {path}"):
+            return load_any_score(path, clock=lambda: 0.0)
+
+    def models_of(self, plugins: Plugins, where: str) -> Models:
+        """Load the other models of a choice of policies.
+
+        Raises:
+            RecordingError: a model is not available, or does not load.
+        """
+        canary = plugins.canary
+        if canary is None or not canary.model:
+            return Models(order=self._order(plugins.order_model, where))
+        if canary.slot is Slot.SCORE:
+            found = self.score(canary.model, where)
+            return Models(order=self._order(plugins.order_model, where), canary_score=found)
+        return Models(
+            order=self._order(plugins.order_model, where),
+            canary_order=self._order(canary.model, where),
+        )
+
+    def _order(self, name: str, where: str) -> OrderModel | None:
+        if not name:
+            return None
+        path = self._path_of(name, where)
+        with _as_unloadable(f"{where}: {path}"):
+            return load_onnx_order(path, clock=lambda: 0.0)
+
+    def _path_of(self, name: str, where: str) -> Path:
         if not name.startswith(_ONNX):
             raise RecordingError(f"{where}, which this version does not know: update Roost")
         path = self._find(name.removeprefix(_ONNX))
@@ -158,11 +201,7 @@ class ModelShelf:
                 f"{where}, and that model is not at hand ({at_hand}); give its file, with the"
                 " manifest beside it, by --model FILE"
             )
-        try:
-            return load_any_score(path, clock=lambda: 0.0)
-        except PolicyError as error:
-            cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
-            raise RecordingError(f"{where}: {path}: {error}{cure}") from error
+        return path
 
     def _find(self, digits: str) -> Path | None:
         return next((path for path in self._paths if _digest(path).startswith(digits)), None)
@@ -187,10 +226,17 @@ def policies_of(
     plugins = recording.plugins(run)
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
-    policies = plugins.policies(score)
-    if isinstance(score, HeuristicScore):
-        return policies
-    return replace(policies, score=RecordedScore.of(score))
+    loaded = models.models_of(plugins, f"{recording.path}: run {run.number}")
+    policies = plugins.policies(score, models=loaded)
+    return replace(policies, score=_as_recorded(policies.score))
+
+
+def _as_recorded(score: ScorePolicy) -> ScorePolicy:
+    """Let what a score slot holds fail where it failed."""
+    if isinstance(score, CanaryScore):
+        active = RecordedScore.of(score.active)
+        return CanaryScore(active, RecordedScore.of(score.candidate, active), score.share)
+    return score if isinstance(score, HeuristicScore) else RecordedScore.of(score)
 
 
 class RepeatedRun:
@@ -226,6 +272,15 @@ class RepeatedRun:
         """
         answer = encode(got)
         return answer == entry.actions or answer == encode(self._recording.actions(entry))
+
+
+@contextmanager
+def _as_unloadable(where: str) -> Iterator[None]:
+    try:
+        yield
+    except PolicyError as error:
+        cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
+        raise RecordingError(f"{where}: {error}{cure}") from error
 
 
 @contextmanager
