@@ -94,6 +94,22 @@ async def test_advise_mode_writes_into_the_admin_comment_only(
     assert argv[3] == "AdminComment=roost:lease roost:advice nodes=n1 gpus=0,1"
 
 
+async def test_comments_say_when_jobs_are_expected_to_start_where_the_site_wants_it(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    settings = config(tmp_path, eta={"interval_s": 1.0, "admin_comment": True})
+    async with running(slurm, settings) as daemon:
+        (first, second) = slurm.submit(gpus_per_node=4) + slurm.submit(gpus_per_node=4)
+        await daemon.until_running(first)
+        await daemon.until(
+            lambda: "roost:eta[start 20" in slurm.admin_comment(second), "a forecast"
+        )
+        assert slurm.admin_comment(second).startswith("roost:lease")
+        slurm.end(first)
+        await daemon.until_running(second)
+        assert "roost:eta" not in slurm.admin_comment(second)
+
+
 async def test_a_partition_that_is_off_is_left_alone_and_explained(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:
