@@ -142,7 +142,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def few_collections() -> None:
-    """Collect garbage less often: plays make no cycles, and scanning costs a tenth of their time."""
+    """Collect garbage less often: plays make no cycles; it would cost a tenth of their time."""
     gc.set_threshold(_COLLECT_EVERY)
 
 
