@@ -70,7 +70,7 @@ def advice(admin_comment: str, text: str) -> str:
 def with_eta(admin_comment: str, text: str) -> str:
     """Write a forecast into an admin comment: `roost:eta[TEXT]`, in place of an older one.
 
-    Everything else stays as it is. A new one stands before advice, which goes on to the end.
+    Everything else stays as it is. A new one stands before advice, which continues to the end.
 
     Args:
         admin_comment: any.
