@@ -13,8 +13,8 @@ from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-HAND_OVER_S = 6.0
-POLL_S = 6.0  # a question every 2 s
+HAND_OVER_S = 3.0
+POLL_S = 3.0  # a question a second
 # Until the first question of a job, from the last one to the hand-over, and until Slurm starts it.
 FOUND_S = 3.0 + POLL_S / 3 + POLL_S / 3 + 2.0 + 2.0
 DEFERRED = "waits for GPUs on one node"
