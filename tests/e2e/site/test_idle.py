@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from statistics import median
@@ -111,16 +111,12 @@ def cluster() -> Iterator[Stack]:
 
 
 @pytest.fixture
-def with_roost() -> Iterator[Stack]:
-    with cluster() as stack:
-        yield stack
-
-
-@pytest.fixture
-def plain() -> Iterator[Stack]:
-    with cluster() as stack:
-        stack.stop_roostd()
-        yield stack
+def stacks() -> Iterator[tuple[Stack, Stack]]:
+    """A cluster with Roost, and one without."""
+    with ExitStack() as running, ThreadPoolExecutor() as threads:
+        with_roost, plain = threads.map(running.enter_context, (cluster(), cluster()))
+        plain.stop_roostd()
+        yield with_roost, plain
 
 
 @dataclass
@@ -278,12 +274,12 @@ def latency_s(stack: Stack) -> float:
     return median(found) if found else 0.0
 
 
-def test_gpus_are_hardly_longer_idle_than_without_roost(with_roost: Stack, plain: Stack) -> None:
+def test_gpus_are_hardly_longer_idle_than_without_roost(stacks: tuple[Stack, Stack]) -> None:
     """Both at the same time, so that what else the machine does slows both down alike."""
     with ThreadPoolExecutor() as threads:
-        roost, other = threads.map(run_mixture, (with_roost, plain))
+        roost, other = threads.map(run_mixture, stacks)
     # What the issue allows: plain Slurm's, and for each job that started the latency of its pin.
-    pin_s = max(PIN_S, latency_s(with_roost) + SEEN_S)
+    pin_s = max(PIN_S, latency_s(stacks[0]) + SEEN_S)
     figures = f"Roost {roost}; plain {other}; {pin_s:.2f} s for a pin"
     print(figures)
     assert pin_s < SLOWEST_PIN_S, figures
