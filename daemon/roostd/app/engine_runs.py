@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import structlog
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Models, Plugins
 from roost_engine.policies import ScorePolicy
@@ -109,6 +109,7 @@ class EngineRuns:
             standing_pins_are_final=not state.can_pin_again,
             standing_pin_if_overtaken=not state.can_pin_again,
             standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
+            standing_pin_margin_s=PIN_MARGIN_S,
         )
 
     def _load_score(self) -> ScorePolicy:
