@@ -44,8 +44,8 @@ def run_all(graph: OnnxGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     # Some BLAS kernels raise the NaN flag for lanes they throw away; what counts is the answer.
     with np.errstate(invalid="ignore"):
         for node in graph.nodes:
-            inputs = [values[name] for name in node.inputs if name]
-            result = _OPERATORS[node.operator](inputs, node.attributes)
+            read = [values[name] for name in node.inputs if name]
+            result = _OPERATORS[node.operator](read, node.attributes)
             values[node.outputs[0]] = np.asarray(result, dtype=np.float32)
     return {output.name: values[output.name] for output in graph.outputs}
 
