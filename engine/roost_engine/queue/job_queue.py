@@ -502,6 +502,9 @@ class JobQueue:
         else:
             del group.job_ids[group.place_of((key, job_id))]
         del group.since_s[job_id]
+        if self.owners is not None and group.since_s and group.sample.job_id == job_id:
+            # Whose nodes a group may have is asked by its sample, which may have another agent now.
+            group.sample = self._jobs[next(iter(group.since_s))].spec
         return group
 
     def _forget_if_empty(self, group: Group) -> None:
