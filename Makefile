@@ -61,7 +61,7 @@ proto-check: proto ## fail when the committed protobuf code is not what the .pro
 	@git diff --exit-code -- proto
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
-	@$(BIN)/python -m pytest -m compose tests/e2e
+	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 2 --dist loadfile -m compose tests/e2e
 
 bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/links.py --json

@@ -88,8 +88,10 @@ copy_files() { # what the image gets beside Roost
 
 started=$SECONDS
 docker info >/dev/null 2>&1 || eval "$("$here/engine.sh" up)"
-"$here/base.sh" "$suite"
 mkdir -p "$context"
+exec {lock}>"$context/lock" # another process may build other targets of the same suite
+flock "$lock"
+"$here/base.sh" "$suite"
 fetch_wheels
 copy_files
 for target in "${targets[@]}"; do

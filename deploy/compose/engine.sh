@@ -4,6 +4,7 @@
 #   eval "$(deploy/compose/engine.sh up)"   use the running engine, else install and start one
 #   deploy/compose/engine.sh down           stop what `up` started; leaves a foreign engine alone
 #   deploy/compose/engine.sh running        exit 0 while an engine that `up` started runs
+#   deploy/compose/engine.sh with COMMAND   `up`, the command, and `down` where this call started it
 #
 # `up` prints the environment to use: DOCKER_HOST and DOCKER_CONFIG where they differ from the
 # defaults, and ROOST_COMPOSE, the compose command. Everything else goes to stderr.
@@ -162,9 +163,19 @@ down() {
     say "stopped, data removed"
 }
 
+with_engine() { # COMMAND...: several processes of it may use the engine at once
+    local was_running=no environment status=0
+    ! is_ours_running || was_running=yes
+    environment=$(up)
+    (eval "$environment" && "$@") || status=$?
+    [ "$was_running" = yes ] || down
+    return "$status"
+}
+
 case "${1:-}" in
 up) up ;;
 down) down ;;
 running) is_ours_running ;;
-*) die "usage: engine.sh up|down|running" ;;
+with) with_engine "${@:2}" ;;
+*) die "usage: engine.sh up|down|running|with COMMAND" ;;
 esac

@@ -142,6 +142,10 @@ class CanaryScore:
         """See ScorePolicy: the active policy's answer, where no user is known."""
         return self.active.score(features)
 
+    def with_policies(self, active: ScorePolicy, candidate: ScorePolicy) -> "CanaryScore":
+        """Return the same share with other policies, as a replay wraps them."""
+        return CanaryScore(active, candidate, self._share)
+
     def is_candidate(self, user_id: int) -> bool:
         """Return whether the candidate scores for a user's jobs."""
         return self._share.has(user_id)

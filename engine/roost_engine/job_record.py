@@ -1,5 +1,6 @@
 """What the engine remembers of each job: two types, for jobs under Roost and for all others."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -14,6 +15,9 @@ from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
 
 _SENTENCE_LIMIT = 1024  # shapes whose sentence is cached
+_EARLIER_PINS = 4  # a pin that is older was replaced in Slurm long ago
+
+Pin: TypeAlias = tuple[Placement, Lazy[Decision] | None]
 
 
 class JobState(StrEnum):
@@ -50,6 +54,46 @@ class StandingPin:
     def is_preempting(self) -> bool:
         """Whether Slurm is to stop the jobs that hold the GPUs."""
         return self.give_up_s < inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """By when a job is taken to have ended, for lack of a time limit that can be used.
+
+    Attributes:
+        left_s: from when this was predicted.
+        low_s, high_s: 80 % interval of its whole run time, for people.
+        is_outlived: whether the job has run for longer.
+    """
+
+    left_s: float
+    low_s: float
+    high_s: float
+    is_outlived: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The start of a waiting job for which nodes are reserved.
+
+    Attributes:
+        first_s: engine time by which it was first promised to start.
+        start_s: the same as of now.
+        why: why it was moved, for a human; "": it was not.
+    """
+
+    first_s: float
+    start_s: float
+    why: str = ""
+
+    @property
+    def until_s(self) -> float | None:
+        """By when the job starts, for a human; None: the promise was taken back."""
+        return self.start_s if self.start_s < inf else None
+
+    def added_to(self, wanted: str) -> str:
+        """Return what a job waits for, with what has become of the promise."""
+        return f"{wanted}; {self.why or 'nodes are reserved for it'}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,6 +137,8 @@ class JobRecord:
         placement: what was chosen, also in shadow mode.
         decision: how it was chosen.
         standing: the busy GPUs for which a waiting job waits in Slurm; None: it waits for Roost.
+        earlier_pins: chosen earlier in this wait, the newest last: Slurm starts the job there if
+            its GPUs come free before the update that replaces the pin.
         shares: what Slurm allocated.
         preempt_class: see events.JobStarted.
         started_s: of the present run.
@@ -108,6 +154,8 @@ class JobRecord:
             none does.
         awaited: running jobs that must stop before it can be placed.
         sort_key: by which it was last put into the queue; (): it never was.
+        guess: by when it has ended, if that is predicted; None: by its time limit, if it has one.
+        promise: by when it starts, if nodes were reserved for it in its present wait.
     """
 
     spec: JobSpec
@@ -120,6 +168,7 @@ class JobRecord:
     placement: Placement | None = None
     decision: Lazy[Decision] | None = None
     standing: StandingPin | None = None
+    earlier_pins: tuple[Pin, ...] = ()
     shares: tuple[NodeShare, ...] = ()
     preempt_class: str = ""
     refusal_count: int = 0
@@ -141,6 +190,8 @@ class JobRecord:
     safe_until_s: float = inf
     awaited: dict[JobId, None] = field(default_factory=dict)
     sort_key: tuple[int | float | str, ...] = ()
+    guess: Guess | None = None
+    promise: Promise | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -161,6 +212,26 @@ class JobRecord:
     def is_on_gpus(self) -> bool:
         """Whether it runs, be it for a short time only."""
         return self.state in (JobState.RUNNING, JobState.STOPPING)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """Where Slurm may start a job that is placed or waits, the newest choice last."""
+        chosen = list(self.earlier_pins)
+        if self.standing is not None:
+            chosen.append((self.standing.placement, self.standing.decision))
+        if self.placement is not None:
+            chosen.append((self.placement, self.decision))
+        return tuple(chosen)
+
+    def replace_pins(self, standing: StandingPin | None = None) -> None:
+        """Replace placement and standing pin of a waiting job; Slurm may start it there still."""
+        self.earlier_pins = self.pins[-_EARLIER_PINS:]
+        self.placement, self.standing = None, standing
+
+    def pin_met_by(self, shares: Iterable[NodeShare]) -> Pin | None:
+        """Return the newest of its pins that an allocation meets."""
+        held = tuple(shares)
+        return next((pin for pin in reversed(self.pins) if pin[0].is_met_by(held)), None)
 
     @property
     def tiers(self) -> tuple[Tier, Tier]:
@@ -230,6 +301,7 @@ class JobRecord:
             limited_since_s=self.limited_since_s,
             runs=self._earlier_runs,
             precedence=self.spec.precedence,
+            overtakes=self.spec.overtakes,
         )
 
     @property

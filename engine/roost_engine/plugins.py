@@ -6,14 +6,18 @@ policies from the same choice and reports the same events to them gets the same 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
 from roost_engine.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
+from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
@@ -26,9 +30,10 @@ from roost_engine.policies import (
     ShapeByShape,
     TunableTimers,
 )
+from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time_model import RunTimeBlend
-from roost_engine.prediction.speed import SpeedTable
+from roost_engine.prediction.speed import SpeedPredictor, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -46,6 +51,8 @@ from roost_engine.preemption.rules import (
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.model_order import ModelOrder, OrderModel
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
+from roost_engine.scoring.graph_jobs import Communication
+from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind, PlacementKind
 
@@ -75,6 +82,7 @@ class Policies:
             None: no policy asks.
         timers: of the gate, if it has some that an operator may set.
         learned: the parts whose knowledge outlives the engine.
+        ends: how predictions take part in reservations; None: time limits alone do.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -85,6 +93,7 @@ class Policies:
     predictors: Predictors | None = None
     timers: TunableTimers | None = None
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
+    ends: EndsConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +163,8 @@ class Plugins:
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
             `order` decides.
         canary: a second policy in one slot, for some users; None: there is none.
+        ends: how predictions take part in reservations; None, as in journals of earlier versions:
+            time limits alone do.
     """
 
     stack: str = ""
@@ -167,6 +178,7 @@ class Plugins:
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
     order_model: str = ""
     canary: Canary | None = None
+    ends: EndsConfig | None = None
 
     @property
     def reads_predictors(self) -> bool:
@@ -206,11 +218,17 @@ class Plugins:
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
+        for asked in (score, models.canary_score):
+            if isinstance(asked, GraphScore):
+                speeds = TableOfSpeeds(self.speeds) if table is None else table
+                speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
+                asked.expect(partial(communication, speed, speeds))
         policies = Policies(
             order=self._order(self.order, models.order, predictors),
             candidates=make_candidates(self.placement, self.any_gpus),
             score=score,
             predictors=predictors,
+            ends=self.ends if predictors is not None else None,
         )
         policies = self._with_preemption(self._with_gate(policies))
         return self._with_canary(policies, models)
@@ -264,6 +282,21 @@ class Plugins:
         return replace(policies, learned=replace(policies.learned, preemption=preemption))
 
 
+def communication(
+    speed: SpeedPredictor, typical: SpeedTable, job: JobSpec | None, gpu_count: int
+) -> Communication:
+    """Return which part of a job's step is communication, by its expected speed on each tier.
+
+    Args:
+        speed: predicts it.
+        typical: the same of jobs of which nothing else is known.
+        job: the job; None: nothing is known of it.
+        gpu_count: of the job.
+    """
+    speeds = typical.typical(gpu_count) if job is None else speed.estimate(job).speeds
+    return Communication(*(1.0 - speeds.at(tier) for tier in Tier))
+
+
 def make_order(
     kind: OrderKind,
     predictors: Predictors | None = None,
@@ -293,11 +326,18 @@ def make_order(
             assert_never(kind)
 
 
+def ends_of(order: OrderKind) -> EndsConfig | None:
+    """Return how predictions take part in reservations where an order decides."""
+    return EndsConfig() if order in (OrderKind.LEARNED, OrderKind.LEARNED_LEFT) else None
+
+
 def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePolicy:
     """Make the rule that proposes placements; for `any_gpus` see Plugins."""
     match kind:
         case PlacementKind.CONSOLIDATION:
             return ShapeByShape(any_gpus)
+        case PlacementKind.WIDE:
+            return WideSearch(any_gpus)
         case PlacementKind.STRICT:
             return TightestShapes(any_gpus)
         case PlacementKind.TIGHT_GANGS:

@@ -22,10 +22,15 @@ class ReleasedPreemptors:
 
     Args:
         table: the jobs and the cluster.
+
+    Attributes:
+        is_active: whether a preemptor is awaited or a node closed; if not, there is nothing to note
+            and nothing to advance.
     """
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
+        self.is_active = False
         self._awaited_until_s: dict[JobId, float] = {}
         self._closed_until_s: dict[NodeName, float] = {}
 
@@ -45,6 +50,7 @@ class ReleasedPreemptors:
     def add(self, job_id: JobId, at_s: float) -> None:
         """Await the start of a job that was released to Slurm."""
         self._awaited_until_s[job_id] = at_s + self._table.config.stop_timeout_s
+        self.is_active = True
 
     def note(self, event: Event) -> None:
         """Close the nodes that a victim is about to leave; call before the event is applied."""
@@ -66,8 +72,6 @@ class ReleasedPreemptors:
 
     def advance(self, at_s: float) -> None:
         """Open the nodes again that are due; call after an event was applied."""
-        if not self._awaited_until_s and not self._closed_until_s:
-            return
         self._awaited_until_s = {
             job_id: until_s
             for job_id, until_s in self._awaited_until_s.items()
@@ -80,6 +84,7 @@ class ReleasedPreemptors:
         ]
         for name in due:
             del self._closed_until_s[name]
+        self.is_active = bool(self._awaited_until_s or self._closed_until_s)
         if due:
             self._table.queue.recall_all()
 

@@ -23,7 +23,7 @@ _PAIR = re.compile(r" ([A-Za-z]+)=(\S*)")
 _BUDGET = re.compile(r"(?:(?<=,)|^)([^=,]+)=(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
 _USED = re.compile(r"(?:(?<=,)|^)([^=,]+)=\w{1,20}\((\d{1,20}(?:\.\d+)?)\)")
 _ONE_BUDGET = re.compile(r"(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
-_RECORD = re.compile(r"\{([^{}]*)\}")
+_RECORD = re.compile(r"(\S*)=\{([^{}]*)\}")
 _NO_LIMIT = 0xFFFF_FFFF
 
 
@@ -78,7 +78,12 @@ class JobLimits:
 class Qos:
     """The limits of one QoS: of all its jobs, of each user's, of each account's, and of each job.
 
-    Of user and account only `tres` and `job_count` are read, empty before the first use of the QoS.
+    Of user and account only `tres`, `job_count` and `running_tres_minutes` are read, empty before
+    the first use of the QoS. The usage of minutes differs by owner and is in `minutes_used`.
+
+    Attributes:
+        minutes_used: running TRES minutes by owner, a user id or an account: from 24.05 on. Older
+            releases store a limit on them, print none and do not enforce it.
     """
 
     name: str
@@ -87,6 +92,7 @@ class Qos:
     per_account: GroupLimits = field(default_factory=GroupLimits)
     per_job: JobLimits = field(default_factory=JobLimits)
     preempt_mode: str = "OFF"  # OFF: the cluster's
+    minutes_used: Mapping[int | str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +164,11 @@ def _qos(line: str) -> Qos | None:
     return Qos(
         name=match[1],
         group=_group(row),
-        per_user=_each(users, "MaxTRESPU", "MaxJobsPU"),
-        per_account=_each(accounts, "MaxTRESPA", "MaxJobsPA"),
+        per_user=_each(users, "PU"),
+        per_account=_each(accounts, "PA"),
         per_job=_per_job(row),
         preempt_mode=row.get("PreemptMode", "OFF").upper(),
+        minutes_used={**_minutes_used(accounts, "PA"), **_minutes_used(users, "PU")},
     )
 
 
@@ -203,15 +210,35 @@ def _group(row: Mapping[str, str]) -> GroupLimits:
     )
 
 
-def _each(records: str, tres: str, jobs: str) -> GroupLimits:
+def _each(records: str, suffix: str) -> GroupLimits:
     """Return the limits of the first record that has any: all users have the same ones."""
-    for record in _RECORD.findall(records):
+    for _, record in _RECORD.findall(records):
         row = dict(_PAIR.findall(" " + record))
-        limits = {name: budget.limit for name, budget in _budgets(row.get(tres, "")).items()}
-        job_count = _limit(row.get(jobs, ""))
-        if limits or job_count is not None:
-            return GroupLimits(tres=limits, job_count=job_count)
+        limits = _budgets(row.get(f"MaxTRES{suffix}", ""))
+        minutes = _budgets(row.get(f"MaxTRESRunMins{suffix}", ""))
+        job_count = _limit(row.get(f"MaxJobs{suffix}", ""))
+        if limits or minutes or job_count is not None:
+            return GroupLimits(
+                tres={name: budget.limit for name, budget in limits.items()},
+                job_count=job_count,
+                running_tres_minutes={
+                    name: Budget(budget.limit, 0.0) for name, budget in minutes.items()
+                },
+            )
     return GroupLimits()
+
+
+def _minutes_used(records: str, suffix: str) -> dict[int | str, dict[str, float]]:
+    """Return the limited running minutes of each user, `games(5)`, or of each account."""
+    found: dict[int | str, dict[str, float]] = {}
+    for owner, record in _RECORD.findall(records):
+        row = dict(_PAIR.findall(" " + record))
+        budgets = _budgets(row.get(f"MaxTRESRunMins{suffix}", ""))
+        user = _USER.fullmatch(owner)
+        if budgets and (user or suffix == "PA"):
+            key = int(user[1]) if user and suffix == "PU" else owner
+            found[key] = {name: budget.used for name, budget in budgets.items()}
+    return found
 
 
 def _per_job(row: Mapping[str, str]) -> JobLimits:

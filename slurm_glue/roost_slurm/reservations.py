@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.licenses import parse_request
 from roost_slurm.squeue import parse_time
+from roost_slurm.tres import TresError, parse_indices, parse_tres
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
+_CORES = re.compile(r"(?:^|\s)NodeName=(\S+) CoreIDs=([0-9,-]+)")
 _ABSENT = frozenset({"", "(null)"})
 
 
@@ -18,7 +20,9 @@ class Reservation:
 
     Attributes:
         nodes: ascending; empty where only licenses are reserved.
-        is_partial: has some cores or GPUs of its nodes only; others may use the rest.
+        cores: how many cores of each node it has, where Slurm says so: it does where that is less
+            than all of them, though not always.
+        cpu_count: of all its nodes together; None: Slurm does not say.
         flags: as Slurm prints them: MAINT, OVERLAP, FLEX, TIME_FLOAT, MAGNETIC, ...
         users, accounts: that may use it; with a minus sign: that may not.
         groups: whose members may use it.
@@ -28,7 +32,8 @@ class Reservation:
     start_epoch_s: float
     end_epoch_s: float
     nodes: tuple[str, ...] = ()
-    is_partial: bool = False
+    cores: Mapping[str, int] = field(default_factory=dict)
+    cpu_count: int | None = None
     flags: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
@@ -55,7 +60,8 @@ def _reservation(line: str) -> Reservation | None:
     try:
         start_s, end_s = parse_time(row["StartTime"]), parse_time(row["EndTime"])
         nodes = expand("" if row["Nodes"] in _ABSENT else row["Nodes"])
-    except (KeyError, ValueError, HostlistError):
+        cores = {name: len(parse_indices(ids)) for name, ids in _CORES.findall(line)}
+    except (KeyError, ValueError, HostlistError, TresError):
         return None
     if start_s is None or end_s is None:
         return None
@@ -64,13 +70,18 @@ def _reservation(line: str) -> Reservation | None:
         start_epoch_s=start_s,
         end_epoch_s=end_s,
         nodes=tuple(nodes),
-        is_partial="CoreIDs" in row,  # one for each node, where it is less than all of its cores
+        cores=cores,
+        cpu_count=_count(parse_tres(row.get("TRES", "")).get("cpu", "")),
         flags=_words(row, "Flags"),
         users=_words(row, "Users"),
         accounts=_words(row, "Accounts"),
         groups=_words(row, "Groups"),
         license_counts=tuple(parse_request(",".join(_words(row, "Licenses"))).items()),
     )
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
 def _words(row: Mapping[str, str], key: str) -> frozenset[str]:

@@ -78,7 +78,7 @@ def test_exposure_is_low(machine: SystemdMachine, unit: str) -> None:
 
 def test_reload_takes_a_new_configuration(machine: SystemdMachine) -> None:
     pid = machine.show("roostd", "MainPID")
-    machine.shell("sed -i 's/ first_lease_s: .*/ first_lease_s: 7/' /etc/roost/roostd.yaml")
+    machine.shell("sed -i 's/ lease_s: .*/&\\n  first_lease_s: 7/' /etc/roost/roostd.yaml")
     machine.run("systemctl", "reload", "roostd")
     machine.wait_until(lambda: "config_reloaded" in machine.journal("roostd"), "no reload")
     machine.wait_until(

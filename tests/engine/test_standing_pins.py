@@ -401,3 +401,54 @@ def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory
     assert not pins(harness.queue(job("2", gpus=2, nodes=2)))["2"].placement.is_exact
     harness.start_elsewhere("2", share("a", 2, 3), share("b", 0, 1))
     assert harness.placement("2").nodes == ("a", "b")
+
+
+# -- Slurm acts on a pin before the update that replaces it ------------------------------------
+
+
+def test_a_job_that_starts_at_its_pin_while_it_is_placed_elsewhere_and_displaced_there(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    (chosen,) = placed(two_full_nodes.end("1")).values()
+    taken = two_full_nodes.start_elsewhere("9", share("a", *chosen.gpu_indices))
+    assert placed(taken)["3"].nodes == ("a",)
+    two_full_nodes.start_elsewhere("3", share("b", 0, 1))
+    assert two_full_nodes.gpus("3") == ("b:0", "b:1")
+    assert two_full_nodes.engine.record(JobId("3")).decision is not None
+
+
+def test_a_job_that_starts_at_its_pin_before_it_is_taken_back(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    assert unpinned(two_full_nodes.queue(job("4", gpus=4, priority=7))) == ["3"]
+    two_full_nodes.start_elsewhere("3", share("b", 0, 1))
+    assert two_full_nodes.gpus("3") == ("b:0", "b:1")
+
+
+def test_a_job_that_starts_at_a_pin_after_an_update_was_refused_because_it_ran(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    two_full_nodes.end("1")
+    two_full_nodes.refuse("3", "job 3 is running, not waiting")
+    two_full_nodes.start_elsewhere("3", share("b", 0, 1))
+    assert two_full_nodes.gpus("3") == ("b:0", "b:1")
+
+
+def test_a_job_that_slurm_starts_where_it_never_was_pinned_has_no_placement_there(
+    two_full_nodes: EngineHarness,
+) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    assert unpinned(two_full_nodes.queue(job("4", gpus=4, priority=7))) == ["3"]
+    two_full_nodes.start_elsewhere("3", share("b", 6, 7))
+    assert two_full_nodes.engine.record(JobId("3")).placement is None
+
+
+def test_only_the_newest_pins_of_a_job_are_remembered(two_full_nodes: EngineHarness) -> None:
+    two_full_nodes.queue(job("3", gpus=2))
+    for _ in range(6):
+        two_full_nodes.refuse("3", "node busy")
+        two_full_nodes.advance(two_full_nodes.now_s + 400.0)
+    assert len(two_full_nodes.engine.record(JobId("3")).earlier_pins) <= 4

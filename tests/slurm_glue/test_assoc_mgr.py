@@ -41,6 +41,23 @@ def test_limits_of_minutes_for_each_job_are_read(release: str) -> None:
     assert found == JobLimits(tres_minutes={"cpu": 90.0, "gres/gpu": 600.0})
 
 
+@pytest.mark.parametrize("release", ["24.11", "26.05"])
+def test_running_minutes_of_each_user_and_account_are_read(release: str) -> None:
+    text = read(release, "site_assoc_mgr.txt")
+    for suffix in ("PU", "PA"):
+        head, key, rest = text.partition(f"MaxTRESRunMins{suffix}=")
+        text = head + key + rest.replace("gres/gpu=N(", "gres/gpu=600(", 1)
+    low = parse_assoc_mgr(text).qos["normal"]
+    assert low.per_user.running_tres_minutes == {"gres/gpu": Budget(600.0, 0.0)}
+    assert low.per_account.running_tres_minutes == {"gres/gpu": Budget(600.0, 0.0)}
+    assert low.minutes_used == {NEWS: {"gres/gpu": 30.0}, "phys": {"gres/gpu": 30.0}}
+
+
+def test_2205_prints_no_running_minutes_of_users_for_it_does_not_limit_them() -> None:
+    assert "MaxTRESRunMinsPU" not in read("22.05", "site_assoc_mgr.txt")
+    assert not any(one.minutes_used for one in recorded("22.05").qos.values())
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_qos_without_limits_has_none_whatever_its_name(release: str) -> None:
     qos = recorded(release).qos

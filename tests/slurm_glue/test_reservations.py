@@ -18,6 +18,7 @@ def test_reservations_are_read(release: str) -> None:
         nodes=("n1", "n2"),
         flags=frozenset({"MAINT", "IGNORE_JOBS", "SPEC_NODES"}),
         users=frozenset({"root"}),
+        cpu_count=32,
     )
     assert found["class"].users == {"mail", "news"}
     assert "FLEX" in found["class"].flags
@@ -29,8 +30,20 @@ def test_reservations_are_read(release: str) -> None:
 @pytest.mark.parametrize("release", RELEASES)
 def test_parts_of_nodes_and_licenses_are_told_from_whole_nodes(release: str) -> None:
     found = recorded(release)
-    assert {name for name, one in found.items() if one.is_partial} == {"cores"}
+    assert {name: one.cores for name, one in found.items() if one.cores} == {"cores": {"n2": 4}}
+    assert found["cores"].cpu_count == 4
     assert (found["licenses"].nodes, found["licenses"].license_counts) == ((), (("matlab", 2),))
+
+
+def test_cores_of_several_nodes_are_read() -> None:
+    """As 22.05.8 printed it for CoreCnt=8,6."""
+    (one,) = parse_reservations(
+        "ReservationName=two StartTime=2026-11-22T22:46:39 EndTime=2026-11-22T23:46:39"
+        " Duration=01:00:00 Nodes=n[1-2] NodeCnt=2 CoreCnt=14 Features=(null) PartitionName=main"
+        " Flags=SPEC_NODES   NodeName=n1 CoreIDs=0-7   NodeName=n2 CoreIDs=0-5 TRES=cpu=14"
+        " Users=root Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE"
+    )
+    assert (one.cores, one.cpu_count) == ({"n1": 8, "n2": 6}, 14)
 
 
 def test_lines_that_are_no_reservation_are_left_out() -> None:

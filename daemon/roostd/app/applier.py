@@ -78,6 +78,7 @@ class Applier:
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
         self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
+        self._ran_on: dict[JobId, set[NodeName]] = {}  # since this daemon began
         self._ended_leases: set[JobId] = set()  # by release_needless
         self._is_draining = False
 
@@ -139,9 +140,13 @@ class Applier:
         self._released.discard(job_id)
         self._renewed.discard(job_id)
         with contextlib.suppress(UnknownJob):
-            now_s = self._state.clock.now_s()
-            for share in self._state.engine.find(job_id).shares:
-                self._touched_s[share.node] = now_s
+            known, now_s = self._state.engine.find(job_id), self._state.clock.now_s()
+            nodes = {share.node for share in known.shares}
+            self._touched_s |= dict.fromkeys(nodes, now_s)
+            if known.state is JobState.ENDED:
+                self._ran_on.pop(job_id, None)
+            elif nodes:
+                self._ran_on[job_id] = self._ran_on.get(job_id, set()) | nodes
 
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Renew the leases of all waiting jobs, in one call.
@@ -350,16 +355,18 @@ class Applier:
         return True
 
     def _settle_delay_s(self, action: Place) -> float:
-        """Return how long a lately requeued job must wait for the slurmds of its nodes.
+        """Return how long a lately requeued job must wait for slurmds that have its old credential.
 
-        Zero for other jobs. See _SETTLE_S for the reason.
+        Zero for other jobs, and on nodes where it did not run. See _SETTLE_S for the reason.
         """
         now_s = self._state.clock.now_s()
         settle_until_s = self._state.settle_until_s.get(action.job_id)
         if settle_until_s is None or now_s > settle_until_s + _CREDENTIAL_S:
             return 0.0
-        touched_s = [self._touched_s.get(node, -inf) for node in action.placement.nodes]
-        return max(max(touched_s) + _SETTLE_S - now_s, 0.0)
+        nodes = action.placement.nodes
+        had_it = self._ran_on.get(action.job_id, nodes)  # unknown after a restart: maybe all
+        touched_s = [self._touched_s.get(node, -inf) for node in nodes if node in had_it]
+        return max(max(touched_s, default=-inf) + _SETTLE_S - now_s, 0.0)
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""

@@ -246,6 +246,8 @@ class DecisionLoop:
         record = self._state.engine.find(event.job_id)
         if not isinstance(record, JobRecord) or not record.is_binding or record.placement is None:
             return
+        if not any(share.gpu_indices for share in event.shares):
+            return  # it is completing, and Slurm has its GPUs back
         differs = difference(record.placement, event.shares)
         if differs is None:
             _log.info("job_started", job_id=event.job_id, as_planned=True)

@@ -12,7 +12,7 @@ import structlog
 
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_slurm.orphaned_pins import is_eligible, waits_pinned
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader, Submitted
@@ -85,6 +85,8 @@ class SlurmWatch:
         self._view = QueueView()
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes: tuple[SlurmNode, ...] = ()
+        self._specs: Mapping[NodeName, NodeSpec] = {}
+        self._rules_read = SiteRules(), SiteRules()  # as read, and with the nodes
         self._leased: tuple[JobId, ...] = ()
         self._needless: frozenset[JobId] = frozenset()
         self._ever_enforced: set[str] = set()  # partitions, since this daemon started
@@ -95,7 +97,7 @@ class SlurmWatch:
         self._not_before_s = 0.0  # of the next look
         self._site = SiteView()
         self._priorities = SeenPriorities()
-        self._quotas: Mapping[str, float] = {}
+        self._quotas = QuotasSeen(at_s=0.0, free={})
         self._handed_over: dict[JobId, str] = {}
 
     def leased(self) -> tuple[JobId, ...]:
@@ -135,7 +137,7 @@ class SlurmWatch:
             self._view = replace(self._view, requests={}, reads={})
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
-        yield QuotasSeen(at_s=at_s, free=self._quotas)
+        yield replace(self._quotas, at_s=at_s)
         yield from diff(QueueView(), self._view, at_s)
 
     def poll(self) -> None:
@@ -241,7 +243,7 @@ class SlurmWatch:
             await self._poll_nodes()
         self.follow_wall_clock()
         is_first, self._snapshot = not self._snapshot.at_epoch_s, await self._slurm.queue()
-        rules = await self._slurm.rules()
+        rules = self._with_nodes(await self._slurm.rules())
         self._note_priorities(rules, is_first)
         self._site = SiteView(
             rules=rules,
@@ -258,20 +260,32 @@ class SlurmWatch:
         cost_s = time.thread_time() - began_s
         self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
         # Before the starts: for a moment the amounts of jobs that have started count twice.
-        quotas = self._site.rules.free(self._snapshot.jobs)
-        if quotas != self._quotas:
-            self._quotas = quotas
-            self._emit(QuotasSeen(at_s=at_s, free=quotas))
+        before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
+        if self._quotas != replace(before_quotas, at_s=at_s):
+            self._emit(self._quotas)
         for event in diff(before, self._view, at_s):
             self._emit(since_submission(event) if is_first else event)
+
+    def _with_nodes(self, rules: SiteRules) -> SiteRules:
+        """Return the rules with the nodes; the same object as long as neither has changed."""
+        read, before = self._rules_read
+        if read is not rules or before.nodes is not self._specs:
+            self._rules_read = rules, replace(rules, nodes=self._specs)
+        return self._rules_read[1]
+
+    def _quotas_seen(self, at_s: float) -> QuotasSeen:
+        rules, shot = self._site.rules, self._snapshot
+        node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
+        return QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""
         jobs = self._snapshot.jobs
         if is_first:
             waits = self._state.earlier_waits.items()
-            known = {str(job_id): wait.precedence for job_id, wait in waits if wait.precedence}
-            self._priorities = resumed(jobs, known)
+            precedences = {job_id: wait.precedence for job_id, wait in waits if wait.precedence}
+            overtakes = {job_id: wait.overtakes for job_id, wait in waits if wait.overtakes}
+            self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
     def _read(self, reader: JobReader, at_s: float) -> None:
@@ -424,6 +438,8 @@ class SlurmWatch:
         nodes = await self._slurm.nodes()
         events = diff_nodes([node.spec for node in self._nodes], nodes, self._state.clock.now_s())
         self._nodes = nodes
+        specs = {node.spec.name: node.spec for node in nodes}
+        self._specs = specs if specs != self._specs else self._specs
         self._note_enforced()
         self._state.node_states.clear()
         self._state.node_states.update({node.spec.name: node.state for node in nodes})

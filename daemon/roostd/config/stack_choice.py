@@ -30,6 +30,7 @@ _FREQUENT = (
     PreemptionKind.LEARNED_MOVES,
     PreemptionKind.LEASES,
 )
+_OF_LEARNED_LEFT = ("reads_limits", "passing_frac", "most_delay_s")  # of the keys of `order`
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -128,6 +129,7 @@ class StackChoice:
             knowledge=knowledge,
             any_gpus=True,
             learned_order=self.order.to_core(),
+            ends=self.order.ends(stack.order),
         )
 
     def engine_config(self) -> EngineConfig:
@@ -158,7 +160,7 @@ class StackChoice:
         for name, field in OrderSection.model_fields.items():
             if name == "kind" or getattr(order, name) == field.default:
                 continue
-            if kind is OrderKind.LEARNED_LEFT and name == "reads_limits":
+            if kind is OrderKind.LEARNED_LEFT and name in _OF_LEARNED_LEFT:
                 continue
             if kind is not OrderKind.LEARNED:
                 cure = "remove it, or set order.kind: learned"

@@ -50,7 +50,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         await self._check_caller(request.node, context)
         planned = self._planned(request.slurm_job_id, NodeName(request.node))
         allocated = tuple(sorted(request.gpu_indices))
-        as_planned = planned is None or planned == allocated
+        as_planned = planned in (None, allocated) or allocated in self._earlier(request)
         if not as_planned:
             self._metrics.mismatches.inc()
             _log.warning(
@@ -79,6 +79,13 @@ class PlacementService(pb_grpc.PlacementServicer):
             return None
         place = state.place(job_id, record)
         return None if place is None else dict(place.placement.by_node()).get(node)
+
+    def _earlier(self, request: pb.AllocationReport) -> list[tuple[int, ...] | None]:
+        """Return a job's GPUs on a node by each of its pins: Slurm may act on one late."""
+        job_id = self._state.job_ids.get(request.slurm_job_id, JobId(str(request.slurm_job_id)))
+        record, node = self._state.engine.find(job_id), NodeName(request.node)
+        pins = record.pins if isinstance(record, JobRecord) else ()
+        return [dict(placement.by_node()).get(node) for placement, _ in pins]
 
 
 def _is_bound(record: KnownJob) -> bool:

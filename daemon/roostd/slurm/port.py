@@ -290,7 +290,8 @@ class SlurmCli:
 
     async def rules(self) -> SiteRules:
         """See SlurmPort."""
-        return await self._rules.read({job.qos for job in self._dumped if job.qos})
+        newest_job = max((job.number for job in self._dumped), default=0)
+        return await self._rules.read({job.qos for job in self._dumped if job.qos}, newest_job)
 
     async def ping(self) -> None:
         """See SlurmPort."""

@@ -50,7 +50,8 @@ class QueueView:
         held_back: the jobs that one of Slurm's rules holds back; they are in `blocked` too.
         reads: of each record that waits, what its JobSpecs were read from; see ReadFrom.
         rules: Slurm's own rules at that time.
-        closed: the nodes that reservations closed then, by what that depends on in a job.
+        by_node: the nodes that reservations closed then, and the limits on the CPUs of each node,
+            by what these depend on in a job.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -65,11 +66,12 @@ class QueueView:
     held_back: HeldBackJobs = field(default_factory=HeldBackJobs)
     reads: Mapping[int, "ReadFrom"] = field(default_factory=dict)
     rules: SiteRules = field(default_factory=SiteRules)
-    closed: Mapping[tuple[object, ...], frozenset[NodeName]] = field(default_factory=dict)
+    by_node: Mapping[tuple[object, ...], "NodeRules"] = field(default_factory=dict)
 
 
 # What a JobSpec is read from: fields of the record and its details. Reading a job takes about 100
 # microseconds, comparing it 3, and most of thousands of jobs do not change between two polls.
+NodeRules: TypeAlias = tuple[frozenset[NodeName], tuple[str, ...]]
 ReadFrom: TypeAlias = tuple[tuple[object, ...], JobDetail | None]
 _fields_read = attrgetter(
     *(
@@ -158,7 +160,7 @@ class _Reading:
         self._site, self._rules = site, site.rules
         self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
         self._reads: dict[int, ReadFrom] = {}
-        self._closed: dict[tuple[object, ...], frozenset[NodeName]] = {}
+        self._by_node: dict[tuple[object, ...], NodeRules] = {}
         self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
         self._startable = _startable_task_counts(snapshot)
         self._waiting: dict[JobId, JobSpec] = {}
@@ -186,7 +188,7 @@ class _Reading:
             held_back=self._holding_back.result(),
             reads=self._reads,
             rules=self._rules,
-            closed=self._closed,
+            by_node=self._by_node,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -294,15 +296,16 @@ class _Reading:
         fields, known_detail = before.reads.get(number, ((), None))
         if known_detail is not detail or fields != self._reads[number][0]:
             return None
-        if self._closed_nodes(job) != before.closed.get(_closed_by(job)):
+        if self._node_rules(job) != before.by_node.get(_bound_by(job)):
             return None
         return spec if spec.priority == job.priority else replace(spec, priority=job.priority)
 
-    def _closed_nodes(self, job: QueuedJob) -> frozenset[NodeName]:
-        key = _closed_by(job)
-        if key not in self._closed:
-            self._closed[key] = self._rules.closed_nodes(job, self._at_epoch_s)
-        return self._closed[key]
+    def _node_rules(self, job: QueuedJob) -> NodeRules:
+        key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
+        if key not in self._by_node:
+            closed, quotas = rules.closed_nodes(job, at_epoch_s), rules.node_quotas(job, at_epoch_s)
+            self._by_node[key] = closed, quotas
+        return self._by_node[key]
 
     def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
         """Note a job that Slurm would not start; after a while it is left to plain Slurm."""
@@ -321,11 +324,12 @@ class _Reading:
         """Add to a request what Slurm's own rules say of the job."""
         rules = self._rules
         partition = rules.partitions.get(spec.partition)
-        closed = self._closed_nodes(job)
+        closed, node_quotas = self._node_rules(job)
         return replace(
             spec,
             priority_tier=partition.tier if partition is not None else 0,
             quotas=rules.quotas(job, self._details.get(job.number)) if spec.binding else (),
+            node_quotas=node_quotas if spec.binding else (),
             preempts=tuple(sorted(rules.preempts(job))),
             excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),
         )
@@ -377,9 +381,9 @@ class _Reading:
         return spec
 
 
-def _closed_by(job: QueuedJob) -> tuple[object, ...]:
-    """Return what decides which nodes a reservation closes to a job."""
-    return job.time_limit_s, job.reservation, job.account, job.partition
+def _bound_by(job: QueuedJob) -> tuple[object, ...]:
+    """Return what decides which limits on single nodes hold for a job."""
+    return job.time_limit_s, job.reservation, job.user_id, job.account, job.partition
 
 
 def _startable_task_counts(snapshot: QueueSnapshot) -> dict[int | None, int]:

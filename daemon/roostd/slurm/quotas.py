@@ -153,11 +153,18 @@ class QuotaRules:
 
     def _of_qos(self, qos: Qos, job: QueuedJob) -> Iterator[Share]:
         yield from self._of_group("QOS", qos.name, qos.group, job)
-        for suffix, limits, whose in (
-            ("PerUser", qos.per_user, f"{qos.name} uid={job.user_id}"),
-            ("PerAccount", qos.per_account, f"{qos.name} account={job.account}"),
-        ):
+        owners: tuple[tuple[str, GroupLimits, str, int | str], ...] = (
+            ("PerUser", qos.per_user, f"{qos.name} uid={job.user_id}", job.user_id),
+            ("PerAccount", qos.per_account, f"{qos.name} account={job.account}", job.account),
+        )
+        for suffix, limits, whose, owner in owners:
             yield from _of_tres(f"QOSMaxTRES{suffix}", f"Max{suffix}TRES", whose, limits, job)
+            used = qos.minutes_used.get(owner, {})
+            for tres, needed, budget in _minutes_of(limits.running_tres_minutes, job):
+                budget = replace(budget, used=used.get(tres, 0.0))
+                name = f"QOSMaxTRESRunMins{suffix}"
+                share = self._of_minutes(name, whose, tres, needed, budget, is_past=False)
+                yield replace(share, kind=f"{name} {tres}")
             if limits.job_count is not None:
                 share = _share(f"QOSMaxJobs{suffix}", whose, 1.0, limits.job_count)
                 yield replace(share, kind=f"MaxJobs{suffix}")
@@ -177,22 +184,14 @@ class QuotaRules:
         yield from _of_tres(f"{prefix}GrpTRES", "GrpTRES", whose, limits, job, factor)
         if limits.job_count is not None:
             yield replace(_share(f"{prefix}GrpJobs", whose, 1.0, limits.job_count), kind="GrpJobs")
-        minutes = job.time_limit_s and job.time_limit_s / 60
-        if not minutes:
-            return
-        asked = {"": 1.0, **parse_counts(job.tres_total)}
         for name, budgets, is_past in (
             ("GrpTRESMins", limits.tres_minutes, True),
             ("GrpTRESRunMins", limits.running_tres_minutes, False),
             ("GrpWall", {"": limits.wall_minutes} if limits.wall_minutes else {}, True),
         ):
-            for tres, budget in budgets.items():
-                if tres not in _UNCOUNTED:
-                    needed = asked.get(tres, 0.0) * minutes
-                    share = self._of_minutes(
-                        f"{prefix}{name}", whose, tres, needed, budget, is_past
-                    )
-                    yield replace(share, kind=f"{name} {tres}")
+            for tres, needed, budget in _minutes_of(budgets, job):
+                share = self._of_minutes(f"{prefix}{name}", whose, tres, needed, budget, is_past)
+                yield replace(share, kind=f"{name} {tres}")
 
     def _of_minutes(
         self, name: str, whose: str, tres: str, needed: float, budget: Budget, is_past: bool
@@ -210,6 +209,17 @@ def _nodes_of(job: QueuedJob) -> Iterable[str]:
         return expand(job.nodes)
     except HostlistError:
         return ()
+
+
+def _minutes_of(
+    budgets: Mapping[str, Budget], job: QueuedJob
+) -> Iterator[tuple[str, float, Budget]]:
+    """Yield each TRES with a budget of minutes, and what a job takes of it until its time limit."""
+    minutes = (job.time_limit_s or 0.0) / 60
+    asked = {"": 1.0, **parse_counts(job.tres_total)}
+    for tres, budget in budgets.items() if minutes else ():
+        if tres not in _UNCOUNTED:
+            yield tres, asked.get(tres, 0.0) * minutes, budget
 
 
 def _of_tres(

@@ -32,7 +32,7 @@ _PATTERNS: tuple[tuple[ReasonClass, re.Pattern[str]], ...] = (
     (
         ReasonClass.LIMIT,
         re.compile(
-            r"QOS|Assoc|Max\w+PerAccount|Licenses|Partition|JobArrayTaskLimit|AccountNotAllowed"
+            r"QOS|Assoc|Max\w+Per(?:Account|User)|Licenses|Partition|JobArrayTaskLimit|AccountNotAllowed"
             r"|InvalidAccount|InvalidQOS|AccountingPolicy|BurstBuffer|MaxMemPerLimit"
             r"|InactiveLimit|TimeLimit|MaxPoweredUpNodes"
         ),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from roost_engine.domain.model import NodeName, QuotaUse
+from roost_engine.domain.model import NodeName, NodeSpec, QuotaUse
 from roost_slurm.assoc_mgr import AssocMgr
 from roost_slurm.licenses import License
 from roost_slurm.partitions import Partition
@@ -19,6 +19,7 @@ from roost_slurm.scheduling import Scheduling
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roostd.slurm.limit_reasons import beyond_job_limits, unreachable
+from roostd.slurm.node_limits import NodeLimits
 from roostd.slurm.quotas import QuotaRules
 
 _BY_QOS, _BY_PARTITION = "preempt/qos", "preempt/partition_prio"
@@ -33,6 +34,8 @@ class SiteRules:
     Attributes:
         read_epoch_s: when Slurm was asked.
         partitions, qos_traits, licenses: by name.
+        nodes: those with GPUs, by name.
+        user_ids: of the users that MAGNETIC reservations name.
     """
 
     read_epoch_s: float = 0.0
@@ -42,6 +45,8 @@ class SiteRules:
     qos_traits: Mapping[str, QosTraits] = field(default_factory=dict)
     licenses: Mapping[str, License] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
+    nodes: Mapping[NodeName, NodeSpec] = field(default_factory=dict)
+    user_ids: Mapping[str, int] = field(default_factory=dict)
 
     def binds_like(self, other: "SiteRules") -> bool:
         """Return whether the rules are the same as others, whenever both were read."""
@@ -51,6 +56,16 @@ class SiteRules:
     def _quotas(self) -> QuotaRules:
         return QuotaRules(
             self.scheduling, self.accounting, self.qos_traits, self.partitions, self.licenses
+        )
+
+    @cached_property
+    def _node_limits(self) -> NodeLimits:
+        return NodeLimits(
+            reservations=self.reservations,
+            partitions=self.partitions,
+            nodes=self.nodes,
+            user_ids=self.user_ids,
+            read_epoch_s=self.read_epoch_s,
         )
 
     def tier_of(self, job: QueuedJob) -> int:
@@ -97,19 +112,18 @@ class SiteRules:
         return self._quotas.free(jobs)
 
     def closed_nodes(self, job: QueuedJob, at_epoch_s: float) -> frozenset[NodeName]:
-        """Return the nodes that reservations close to a job that would start now.
+        """Return the nodes that reservations close to a job that would start now."""
+        return self._node_limits.closed_nodes(job, at_epoch_s)
 
-        A node is closed if the window of a reservation that the job does not use begins before the
-        job's time limit ends. A reservation of some cores or GPUs of its nodes closes none of
-        them, nor does a window of no length.
-        """
-        return frozenset(
-            NodeName(name)
-            for one in self.reservations
-            if not one.is_partial and not self._may_use(one, job)
-            if self._overlaps(one, job, at_epoch_s)
-            for name in one.nodes
-        )
+    def node_quotas(self, job: QueuedJob, at_epoch_s: float) -> tuple[str, ...]:
+        """Return the limits on the CPUs of each node that a job counts against."""
+        return self._node_limits.quotas(job, at_epoch_s)
+
+    def node_cpus(
+        self, jobs: Iterable[QueuedJob], details: Mapping[int, JobDetail], at_epoch_s: float
+    ) -> Mapping[str, Mapping[NodeName, float]]:
+        """Return what the running jobs of a queue dump leave of each of these on each node."""
+        return self._node_limits.cpus_left(jobs, details, at_epoch_s)
 
     def preempts(self, job: QueuedJob) -> frozenset[str]:
         """Return the classes of running jobs that Slurm would stop for a job: see preempt_class."""
@@ -140,28 +154,6 @@ class SiteRules:
         yield job.account
         for one in self._quotas.associations(job):
             yield one.account
-
-    def _overlaps(self, one: Reservation, job: QueuedJob, at_epoch_s: float) -> bool:
-        since_read_s = max(at_epoch_s - self.read_epoch_s, 0.0) if one.floats else 0.0
-        start_s, end_s = one.start_epoch_s + since_read_s, one.end_epoch_s + since_read_s
-        if end_s <= start_s or end_s <= at_epoch_s:
-            return False
-        limit_s = job.time_limit_s
-        if limit_s is None:
-            partition = self.partitions.get(job.partition)
-            limit_s = partition.max_time_s if partition is not None else None
-        return limit_s is None or start_s < at_epoch_s + limit_s
-
-    def _may_use(self, one: Reservation, job: QueuedJob) -> bool:
-        """Whether a job runs in a reservation: it names it, or the reservation draws it in.
-
-        Being one of its users is not enough; FLEX and OVERLAP open it to no other job either. The
-        jobs that a MAGNETIC reservation draws in follow from its accounts only: the names of
-        its users cannot be compared with a job's user id.
-        """
-        if one.name in job.reservation.split(","):
-            return True
-        return "MAGNETIC" in one.flags and job.account in one.accounts and not one.users
 
     def _qos_frees(self, name: str) -> bool:
         """Whether preempting a job of this QoS frees its GPUs."""

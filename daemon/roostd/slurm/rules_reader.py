@@ -1,6 +1,7 @@
 """Asks Slurm for a site's rules, part by part: a part that cannot be read costs no other one."""
 
 import asyncio
+import pwd
 import time
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
@@ -25,6 +26,7 @@ _log = structlog.get_logger(__name__)
 _QOS_AGE_S = 60.0
 # What people change while jobs wait. Each answer takes slurmctld a few milliseconds.
 _CHANGING_AGE_S = 1.0
+_NEW_JOB_AGE_S = 0.2  # likewise, where a job has come since: it is judged by what holds now
 _Part: TypeAlias = tuple[str, Callable[[], Argv], Callable[[str], Any]]
 _SCHEDULING: _Part = ("scheduling", commands.show_config, parse_scheduling)
 _ACCOUNTING: _Part = ("accounting", commands.show_assoc_mgr, parse_assoc_mgr)
@@ -36,6 +38,14 @@ _CHANGING_PARTS: tuple[_Part, ...] = (
 )
 
 
+def user_id_of(name: str) -> int | None:
+    """Return the id of a user by the machine's own user database."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
 class RulesReader:
     """Keeps the rules of the last reading.
 
@@ -44,6 +54,7 @@ class RulesReader:
         interval_s: returns the least time between two readings of all parts; what people change
             while jobs wait is read once a second.
         epoch: the wall clock.
+        uid_of: the id of a user; None: there is no such user.
     """
 
     def __init__(
@@ -51,15 +62,18 @@ class RulesReader:
         ask: Callable[[Argv], Awaitable[str]],
         interval_s: Callable[[], float],
         epoch: Callable[[], float] = time.time,
+        uid_of: Callable[[str], int | None] = user_id_of,
     ) -> None:
         self._ask, self._interval_s, self._epoch = ask, interval_s, epoch
+        self._uid_of = uid_of
         self._lock = asyncio.Lock()
         self._rules = SiteRules()
         self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
         self._failing: set[str] = set()
+        self._newest_job = 0  # at the last reading of what people change
         self._used_qos: set[str] = set()  # in the queue at a reading of the limits
 
-    async def read(self, qos_names: Collection[str] = ()) -> SiteRules:
+    async def read(self, qos_names: Collection[str] = (), newest_job: int = 0) -> SiteRules:
         """Return the rules, as old as the interval at most.
 
         A part that cannot be read stays as it was; it is logged once, until it can be read again.
@@ -69,14 +83,17 @@ class RulesReader:
             qos_names: of the jobs in the queue. One that was not there at the last reading makes
                 the limits outdated: slurmctld prints a QoS' limits for each user only from its
                 first job on.
+            newest_job: the highest record number in the queue.
         """
         async with self._lock:
             now_s, interval_s, rules = time.monotonic(), self._interval_s(), self._rules
-            if now_s - self._changing_read_s >= min(interval_s, _CHANGING_AGE_S):
-                self._changing_read_s = now_s
+            age_s = _NEW_JOB_AGE_S if newest_job > self._newest_job else _CHANGING_AGE_S
+            if now_s - self._changing_read_s >= min(interval_s, age_s):
+                self._changing_read_s, self._newest_job = now_s, newest_job
                 rules = replace(rules, read_epoch_s=self._epoch())
                 for part in _CHANGING_PARTS:
                     rules = await self._with(rules, part)
+                rules = await self._with_user_ids(rules)
             names, is_due = set(qos_names), now_s - self._read_s >= interval_s
             has_new_use = _uses_accounting(rules) and not self._used_qos >= names
             if is_due or has_new_use:
@@ -86,6 +103,17 @@ class RulesReader:
                 rules = await self._with_limits(rules, has_new_qos)
             self._rules = rules
             return rules
+
+    async def _with_user_ids(self, rules: SiteRules) -> SiteRules:
+        """Return the rules with the ids of the users that MAGNETIC reservations name."""
+        magnetic = (one for one in rules.reservations if "MAGNETIC" in one.flags)
+        names = {name.removeprefix("-") for one in magnetic for name in one.users}
+        unknown = sorted(names - rules.user_ids.keys())
+        if not unknown:
+            return rules
+        found = await asyncio.to_thread(lambda: {name: self._uid_of(name) for name in unknown})
+        known = {name: uid for name, uid in found.items() if uid is not None}
+        return replace(rules, user_ids={**rules.user_ids, **known})
 
     async def _with_limits(self, rules: SiteRules, has_new_qos: bool) -> SiteRules:
         rules = await self._with(rules, _SCHEDULING)

@@ -1,7 +1,8 @@
 """Groups of nodes ranked by the score of the best subset of their free GPUs.
 
 The score is a property of the link table and never changes. So each group is ranked once, when it
-first has a node, and a search reads the ranking from the top until it has enough nodes.
+first has a node, and a search reads the ranking from the top until it has enough nodes. Where only
+a few of the ranked groups have nodes, it sorts these instead.
 """
 
 from bisect import insort
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.link_table import LinkTable
-from roost_engine.cluster.node_groups import NodeGroup
+from roost_engine.cluster.node_groups import NodeGroup, NodeGroups
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, first_nodes
+
+_MANY = 8  # groups in the ranking for each one with nodes: to sort the latter is quicker
 
 
 class RankedGroup(NamedTuple):
@@ -38,16 +41,14 @@ class GroupRanking:
     Args:
         gpu_count: GPUs wanted of a node.
         tables: link tables, by kind of node; grows at its end.
-        groups: every group, by number; grows at its end.
+        groups: of the nodes.
     """
 
-    def __init__(
-        self, gpu_count: int, tables: Sequence[LinkTable], groups: Sequence[NodeGroup]
-    ) -> None:
+    def __init__(self, gpu_count: int, tables: Sequence[LinkTable], groups: NodeGroups) -> None:
         self._gpu_count, self._tables, self._groups = gpu_count, tables, groups
         self._ranked: list[RankedGroup] = []
+        self._by_number: list[RankedGroup | None] = []  # None: it has too few free GPUs
         self._scores = np.full(64, -inf, dtype=np.float32)
-        self._known_count = 0
 
     def best(self, nodes: NodeSet, count: int) -> list[tuple[NodeGroup, NodeSet]]:
         """Choose the nodes of the best groups; ties go to the lower node index.
@@ -59,12 +60,15 @@ class GroupRanking:
         Returns:
             Groups, and the chosen nodes of each.
         """
-        if self._known_count < len(self._groups):
-            self._rank_new_groups()
+        self._rank_new_groups()
+        ranked, occupied = self._ranked, self._groups.occupied
+        if len(ranked) > _MANY * len(occupied):
+            numbers = [group.number for group in occupied if group.nodes & nodes]
+            ranked = sorted([one for number in numbers if (one := self._by_number[number])])
         found, level = list[tuple[NodeGroup, NodeSet]](), list[tuple[NodeGroup, NodeSet]]()
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         together, score_of_level = NO_NODES, -inf
-        for negative_score, _, group in self._ranked:
+        for negative_score, _, group in ranked:
             if not (here := group.nodes & nodes):
                 continue
             if negative_score != score_of_level:
@@ -80,18 +84,21 @@ class GroupRanking:
 
     def scores(self) -> NDArray[np.float32]:
         """Return the score of each group: float32 [group], -inf where it has too few free GPUs."""
-        if self._known_count < len(self._groups):
-            self._rank_new_groups()
+        self._rank_new_groups()
         return self._scores
 
     def _rank_new_groups(self) -> None:
-        for group in self._groups[self._known_count :]:
+        if len(self._by_number) == len(self._groups.groups):
+            return
+        for group in self._groups.groups[len(self._by_number) :]:
             if group.number >= len(self._scores):
                 self._scores = doubled(self._scores)
                 self._scores[group.number :] = -inf
+            ranked = None
             if group.free.bit_count() >= self._gpu_count:
                 choice = self._tables[group.kind].choice(group.free, self._gpu_count)
                 score = choice.best_static_score
-                insort(self._ranked, RankedGroup(-score, (group.kind, group.free), group))
+                ranked = RankedGroup(-score, (group.kind, group.free), group)
+                insort(self._ranked, ranked)
                 self._scores[group.number] = score
-        self._known_count = len(self._groups)
+            self._by_number.append(ranked)

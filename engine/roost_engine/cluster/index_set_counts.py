@@ -23,7 +23,7 @@ _LANE_BITS = 24  # half of what a lane can hold must exceed the number of nodes
 _LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
-_CHANGE_LIMIT = 32  # changes of nodes; beyond that it is quicker to count again
+_CHANGE_LIMIT = 64  # changed free masks; beyond that it is quicker to count again
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
 
@@ -48,9 +48,9 @@ class LaneCounts:
         for mask, count in nodes:
             self._lanes += count * _lanes_of(mask, size)
 
-    def change(self, before: int, now: int) -> None:
-        """Update the counts for one node whose free mask has changed."""
-        self._lanes += _lanes_of(now, self.size) - _lanes_of(before, self.size)
+    def add(self, mask: int, count: int) -> None:
+        """Count so many more nodes with a free mask, or fewer where the number is negative."""
+        self._lanes += count * _lanes_of(mask, self.size)
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -157,16 +157,18 @@ class ClusterSetCounts:
         """
         self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
-        self._changes: list[tuple[int, int]] = []  # not applied to the counts yet
+        self._changes: dict[int, int] = {}  # nodes gained by each free mask, not counted yet
         self._widest = 0  # the largest free mask that there ever was
 
     def change(self, before: int, now: int) -> None:
         """Note that the free mask of one node has changed."""
         if now > self._widest:
             self._widest = now
-        self._changes.append((before, now))
-        if len(self._changes) > _CHANGE_LIMIT:
-            self._changes.clear()
+        changes = self._changes
+        changes[before] = changes.get(before, 0) - 1
+        changes[now] = changes.get(now, 0) + 1
+        if len(changes) > _CHANGE_LIMIT:
+            changes.clear()
             self._counts.clear()
 
     def reach(self, size: int, count: int) -> bool:
@@ -194,8 +196,9 @@ class ClusterSetCounts:
             if not is_countable(self._widest, size):
                 del self._counts[size]
                 continue
-            for before, now in self._changes:
-                counts.change(before, now)
+            for mask, count in self._changes.items():
+                if count:
+                    counts.add(mask, count)
         self._changes.clear()
 
     def _count(self, size: int) -> LaneCounts:

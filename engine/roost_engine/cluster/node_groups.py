@@ -36,11 +36,13 @@ class NodeGroups:
 
     Attributes:
         groups: every group that ever had a node, by number.
+        occupied: those that have nodes now.
         number_of: int64 [node], the number of its group; longer than there are nodes.
     """
 
     def __init__(self) -> None:
         self.groups: list[NodeGroup] = []
+        self.occupied: dict[NodeGroup, None] = {}
         self.number_of = np.zeros(64, dtype=np.int64)
         self._of: list[NodeGroup] = []  # by node
         self._by_free: list[dict[int, NodeGroup]] = []  # by kind
@@ -52,6 +54,7 @@ class NodeGroups:
             self.number_of = doubled(self.number_of)
         group = self._group(0, 0)
         group.nodes |= 1 << node
+        self.occupied[group] = None
         self._of.append(group)
         self.number_of[node] = group.number
 
@@ -60,7 +63,7 @@ class NodeGroups:
 
     def __iter__(self) -> Iterator[NodeGroup]:
         """Yield the groups that have nodes."""
-        return (group for group in self.groups if group.nodes)
+        return iter(self.occupied)
 
     def among(self, nodes: NodeSet) -> dict[NodeGroup, NodeSet]:
         """Return the groups of some nodes, which are few, and which of the nodes each has."""
@@ -78,6 +81,10 @@ class NodeGroups:
         if group is None:
             group = self._group(kind, free)
         before.nodes ^= bit
+        if not before.nodes:
+            del self.occupied[before]
+        if not group.nodes:
+            self.occupied[group] = None
         group.nodes |= bit
         self._of[node] = group
         self.number_of[node] = group.number
@@ -99,5 +106,7 @@ class NodeGroups:
             group = self._of[node]
             assert (group.kind, group.free) == key, f"group of node {node} drifted"
             assert self.number_of[node] == group.number, f"group of node {node} drifted"
-        found = {(group.kind, group.free): group.nodes for group in self}
+        found = {(group.kind, group.free): group.nodes for group in self.groups if group.nodes}
         assert found == there, "sets of nodes with the same GPUs free drifted"
+        occupied = {group for group in self.groups if group.nodes}
+        assert self.occupied.keys() == occupied, "groups that have nodes drifted"

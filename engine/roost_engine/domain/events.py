@@ -5,7 +5,7 @@ clock and keeps it (the simulator starts at 0; roostd carries it across restarts
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -100,7 +100,7 @@ class WaitSoFar:
         limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
             none does.
         runs: before this wait; None: the job has not run.
-        precedence: see JobSpec.
+        precedence, overtakes: see JobSpec.
     """
 
     since_s: float
@@ -112,6 +112,7 @@ class WaitSoFar:
     limited_since_s: float | None = None
     runs: EarlierRuns | None = None
     precedence: int = 0
+    overtakes: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +263,13 @@ class QuotasSeen:
 
     Attributes:
         free: by quota, see model.QuotaUse; a quota that is not in it has no limit.
+        node_cpus: by limit on the CPUs of each node (JobSpec.node_quotas): what it leaves on each;
+            there is no limit on other nodes.
     """
 
     at_s: float
     free: Mapping[str, float]
+    node_cpus: Mapping[str, Mapping[NodeName, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from roost_engine.domain.tier import Tier
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of a job array
 NodeName = NewType("NodeName", str)
 GpuUuid = NewType("GpuUuid", str)
+UNKNOWN_USER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +71,7 @@ class JobSpec:
     model: str = ""  # the model it trains, as named by the user: a name in the speed profiles
     checkpoint_s: float | None = None  # between its checkpoints; None: it must not be stopped
     quotas: tuple[QuotaUse, ...] = ()  # every limit of Slurm's that the job counts against
+    node_quotas: tuple[str, ...] = ()  # likewise, of limits on the CPUs of each node
     preempts: tuple[str, ...] = ()  # classes of running jobs that Slurm would stop for it
     fixed_indices: tuple[int, ...] = ()  # ascending; all that it can have on a node; empty: any
     account: str = ""

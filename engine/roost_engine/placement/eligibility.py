@@ -135,7 +135,13 @@ def nodes_with_indices(cluster: Cluster, job: JobSpec, shape: Shape) -> NodeSet:
     return nodes
 
 
-def hints_in(cluster: Cluster, job: JobSpec, nodes: NodeSet, same_gpus: bool = False) -> list[Hint]:
+def hints_in(
+    cluster: Cluster,
+    job: JobSpec,
+    nodes: NodeSet,
+    same_gpus: bool = False,
+    shapes: Sequence[Shape] | None = None,
+) -> list[Hint]:
     """Return in which shapes a job without capacity may have some, now that nodes were freed.
 
     Args:
@@ -143,9 +149,10 @@ def hints_in(cluster: Cluster, job: JobSpec, nodes: NodeSet, same_gpus: bool = F
         job: the job without capacity.
         nodes: the nodes that have more capacity than at the last search.
         same_gpus: whether each node of a gang must give the same GPU indices.
+        shapes: in place of the job's.
     """
     found: list[Hint] = []
-    for shape in job.shapes:
+    for shape in shapes or job.shapes:
         size, count = shape.gpus_per_node, shape.node_count
         enough_gpus = cluster.gpu_free.at_least[size]
         if not enough_gpus & nodes or enough_gpus.bit_count() < count:
@@ -158,7 +165,12 @@ def hints_in(cluster: Cluster, job: JobSpec, nodes: NodeSet, same_gpus: bool = F
 
 def could_ever_fit(cluster: Cluster, job: JobSpec) -> bool:
     """Return whether any shape would fit if every node were idle and usable."""
-    return any(_usable_nodes(cluster, job, shape).could_ever_fit for shape in job.shapes)
+    return any(shape_could_ever_fit(cluster, job, shape) for shape in job.shapes)
+
+
+def shape_could_ever_fit(cluster: Cluster, job: JobSpec, shape: Shape) -> bool:
+    """Return whether a shape of a job would fit if every node were idle and usable."""
+    return _usable_nodes(cluster, job, shape).could_ever_fit
 
 
 def why_never(cluster: Cluster, job: JobSpec) -> str:

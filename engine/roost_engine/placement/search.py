@@ -63,7 +63,11 @@ def find_candidates(
 
 
 def first_candidates(
-    cluster: Cluster, job: JobSpec, reserved: NodeSet = NO_NODES, any_gpus: bool = False
+    cluster: Cluster,
+    job: JobSpec,
+    reserved: NodeSet = NO_NODES,
+    any_gpus: bool = False,
+    shapes: Sequence[Shape] | None = None,
 ) -> Candidates:
     """List the placements of the first of the job's shapes that Slurm could start now.
 
@@ -75,9 +79,10 @@ def first_candidates(
         job: its shapes, partition, features and node lists count.
         reserved: nodes reserved for a job that is served before this one.
         any_gpus: see may_have_any_gpus.
+        shapes: in place of the job's.
     """
     failed = []
-    for shape in job.shapes:
+    for shape in shapes or job.shapes:
         found = _search(cluster, job, shape, reserved, any_gpus)
         if isinstance(found, Candidates):
             return found
@@ -223,10 +228,10 @@ def find_nodes_with(
             first = first_nodes(option.nodes, missing)
             chosen.append(option._replace(nodes=first))
             missing -= first.bit_count()
-    return _with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
+    return with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
 
 
-def _with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
+def with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
     """Split options into single nodes, each with the load around its subsets."""
     single = [
         option._replace(nodes=1 << node) for option in options for node in nodes_in(option.nodes)

@@ -7,7 +7,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Hint, could_ever_fit, hints_in
+from roost_engine.placement.eligibility import Hint, hints_in, shape_could_ever_fit
 from roost_engine.placement.search import first_candidates, may_have_any_gpus
 
 
@@ -26,15 +26,21 @@ class TightestShapes:
 
     any_gpus: bool = False
 
+    def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+        """See ShapedCandidates."""
+        return tightest(cluster, job)
+
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
         any_gpus = self.any_gpus and may_have_any_gpus(job)
-        return first_candidates(cluster, narrowed(cluster, job), reserved, any_gpus)
+        return first_candidates(
+            cluster, job, reserved, any_gpus, self.proposed_shapes(cluster, job)
+        )
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, narrowed(cluster, job), nodes, same_gpus=same_gpus)
+        return hints_in(cluster, job, nodes, same_gpus, self.proposed_shapes(cluster, job))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +57,22 @@ class TightGangs:
 
     any_gpus: bool = False
 
+    def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
+        """See ShapedCandidates."""
+        fits_a_node = any(shape.node_count == 1 for shape in job.shapes)
+        return job.shapes if fits_a_node else tightest(cluster, job)
+
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
         any_gpus = self.any_gpus and may_have_any_gpus(job)
-        return first_candidates(cluster, _narrowed_gang(cluster, job), reserved, any_gpus)
+        return first_candidates(
+            cluster, job, reserved, any_gpus, self.proposed_shapes(cluster, job)
+        )
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
         same_gpus = not (self.any_gpus and may_have_any_gpus(job))
-        return hints_in(cluster, _narrowed_gang(cluster, job), nodes, same_gpus=same_gpus)
+        return hints_in(cluster, job, nodes, same_gpus, self.proposed_shapes(cluster, job))
 
 
 def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
@@ -69,15 +82,9 @@ def tightest(cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
     able: list[Shape] = []
     for shape in job.shapes:
         is_wider = bool(able) and shape.node_count > able[0].node_count
-        if not is_wider and could_ever_fit(cluster, replace(job, shapes=(shape,))):
+        if not is_wider and shape_could_ever_fit(cluster, job, shape):
             able.append(shape)
     return tuple(able) or job.shapes
-
-
-def _narrowed_gang(cluster: Cluster, job: JobSpec) -> JobSpec:
-    if min(shape.node_count for shape in job.shapes) == 1:
-        return job
-    return narrowed(cluster, job)
 
 
 def narrowed(cluster: Cluster, job: JobSpec) -> JobSpec:

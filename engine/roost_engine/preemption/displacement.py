@@ -4,40 +4,43 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NO_NODES
-from roost_engine.cluster.tiers import closest_tier
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeShare
+from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
+from roost_engine.domain.tier import Tier
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.tightest_shapes import narrowed
-from roost_engine.policies import CandidatePolicy
+from roost_engine.placement.eligibility import usable_nodes
 
 Propose = Callable[[], Candidates]
 
 
 def find_capacity(
-    cluster: Cluster, victims: Sequence[JobId], propose: Propose
+    cluster: Cluster, victims: Sequence[JobId], propose: Propose, least_count: int | None = 0
 ) -> tuple[Candidates, int] | None:
     """Find the candidates that a job has if as few running jobs as possible are stopped.
 
     The search ignores the allocations of the first 1, 2, 4, ... victims until there are candidates,
     then bisects between the last two of these numbers. It proposes candidates at most
     2 + 2 log2(victims) times, and ignores the allocations of at most twice the victims needed.
+    It begins with the least number instead of 1 where that is known, and mostly ends there.
 
     Args:
         cluster: the nodes and allocations; changed during the search only.
         victims: running jobs that may be stopped, in the order in which they are to be stopped.
         propose: lists the candidates of the waiting job on the cluster as it is then.
+        least_count: see least_victim_count.
 
     Returns:
         The candidates, and how many of the first victims were ignored to find them; None where
         the job does not fit even if all victims stop.
     """
-    already_fit = propose()
-    if already_fit:
+    if least_count is None:
+        return None
+    if not least_count and (already_fit := propose()):
         return already_fit, 0  # the job fits now, on nodes that are reserved for another job
     with cluster.without_first(victims) as leave_out:
-        too_few, count = 0, min(1, len(victims))
+        count = min(max(1, least_count), len(victims))
+        too_few = max(0, count - 1)
         while True:
             leave_out(count)
             found = propose()
@@ -58,19 +61,48 @@ def find_capacity(
     return best
 
 
-def closest_candidates(
-    candidates: CandidatePolicy, cluster: Cluster, job: JobSpec, at_s: float
-) -> Candidates:
-    """Return a job's candidates of its tightest shape, if one is on the closest possible tier.
+def least_victim_count(
+    cluster: Cluster, job: JobSpec, shapes: Sequence[Shape], victims: Sequence[JobId]
+) -> int | None:
+    """Return how many of the first victims must stop at least for a job to fit in a shape.
+
+    Only the number of GPUs on each node is counted, so the job may need more victims.
 
     Args:
-        candidates: proposes them.
-        cluster: the nodes.
-        job: the job.
-        at_s: engine time.
+        cluster: the nodes and allocations.
+        job: its partition, features and node lists count.
+        shapes: in which it could run.
+        victims: running jobs that may be stopped, in the order in which they are to be stopped.
+
+    Returns:
+        0 to the number of victims; None where all of them are too few.
     """
-    found = candidates.propose(cluster, narrowed(cluster, job), NO_NODES, at_s)
-    if not found or found.tier <= closest_tier(cluster, job):
+    gpu_free, index_of = cluster.gpu_free, cluster.index_of
+    missing: list[tuple[int, int, NodeSet]] = []  # GPUs, nodes of them missing, usable nodes
+    for shape in shapes:
+        usable, _ = usable_nodes(cluster, job, shape)
+        able = usable & gpu_free.at_least[shape.gpus_per_node]
+        if able.bit_count() >= shape.node_count:
+            return 0
+        missing.append((shape.gpus_per_node, shape.node_count - able.bit_count(), usable))
+    free: dict[int, int] = {}
+    for position, victim in enumerate(victims, start=1):
+        for share in cluster.shares(victim):
+            node = index_of[share.node]
+            before = free[node] if node in free else gpu_free[node]
+            now = free[node] = before + len(share.gpu_indices)
+            for at, (gpu_count, node_count, usable) in enumerate(missing):
+                if before < gpu_count <= now and usable >> node & 1:
+                    if node_count == 1:
+                        return position
+                    missing[at] = gpu_count, node_count - 1, usable
+    return None
+
+
+def closest_only(propose: Propose, cluster: Cluster, closest: Tier) -> Candidates:
+    """Return the candidates of a job if one of them is on the closest tier that it could have."""
+    found = propose()
+    if not found or found.tier <= closest:
         return found
     return Candidates(cluster, found.shape, (), Lazy(partial(tuple, ())))
 

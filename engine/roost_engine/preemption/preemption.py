@@ -10,19 +10,27 @@ from functools import partial
 from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
+from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.actions import Action, Place
-from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
 from roost_engine.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.tightest_shapes import narrowed
 from roost_engine.policies import (
     CandidatePolicy,
     Defer,
     GateVerdict,
-    JudgingPreemption,
-    MovingPreemption,
+    ShapedCandidates,
 )
-from roost_engine.preemption.displacement import closest_candidates, find_capacity, holders, vacated
+from roost_engine.preemption.displacement import (
+    Propose,
+    closest_only,
+    find_capacity,
+    holders,
+    least_victim_count,
+    vacated,
+)
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import PreemptionSlot
@@ -43,12 +51,8 @@ class Preemption:
     ) -> None:
         self._table, self._policy, self._candidates = table, policy, candidates
         self._scorer, self._ask_gate = scorer, ask_gate
-        self._judge = policy if isinstance(policy, JudgingPreemption) else None
-        self._migration = (
-            Migration(table, policy, candidates, scorer)
-            if isinstance(policy, MovingPreemption)
-            else None
-        )
+        self._shaped = candidates if isinstance(candidates, ShapedCandidates) else None
+        self._migration = Migration(table, policy, candidates, scorer) if policy.migrates else None
         # The waiting jobs that did not fit even if these victims stopped, and the number of times
         # that nodes had gained capacity when that was found (Cluster.freed_count).
         # By job, and whether it was the closest tier that the job did not get.
@@ -140,12 +144,12 @@ class Preemption:
         """
         job, cluster = record.spec, self._table.cluster
         assert job is not None
-        if not job.binding or not victims or not self._could_suffice(job, victims):
+        if not job.binding or not victims:
             return
-        ids = [victim.job_id for victim in victims]
+        ids = [victim.spec.job_id for victim in victims]
         if self._has_failed_with(ids, record, is_deferred):
             return
-        found = find_capacity(cluster, ids, partial(self._propose, job, is_deferred, at_s))
+        found = self._find_capacity(job, ids, is_deferred, at_s)
         if found is None:
             self._last_failures[job_id, is_deferred] = record, frozenset(ids)
         if found is None or not found[1]:
@@ -158,8 +162,7 @@ class Preemption:
             self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
-            user_id = record.spec.user_id
-            placement, decision = self._scorer.choose(candidates, at_s, user_id)
+            placement, decision = self._scorer.choose(candidates, at_s, job)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # the placement is free, on nodes that are reserved for another job
@@ -171,11 +174,22 @@ class Preemption:
             if victim.job_id in record.awaited:
                 self._table.ask_to_stop(victim, f"makes room for {job_id}", job_id, at_s, actions)
 
-    def _propose(self, job: JobSpec, is_deferred: bool, at_s: float) -> Candidates:
+    def _find_capacity(
+        self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
+    ) -> tuple[Candidates, int] | None:
+        """See find_capacity; a deferred job only wants the closest tier, in its tightest shape."""
         cluster = self._table.cluster
+        if self._shaped is None and not self._could_suffice(job, ids):
+            return None
+        asked = narrowed(cluster, job) if is_deferred else job
+        propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
         if is_deferred:
-            return closest_candidates(self._candidates, cluster, job, at_s)
-        return self._candidates.propose(cluster, job, NO_NODES, at_s)
+            propose = partial(closest_only, propose, cluster, closest_tier(cluster, job))
+        least_count: int | None = 0
+        if self._shaped is not None:
+            shapes = self._shaped.proposed_shapes(cluster, asked)
+            least_count = least_victim_count(cluster, asked, shapes, ids)
+        return find_capacity(cluster, ids, propose, least_count)
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)
@@ -191,14 +205,11 @@ class Preemption:
         failure = self._last_failures.get((record.job_id, is_deferred))
         return failure is not None and failure[0] is record and failure[1].issuperset(ids)
 
-    def _could_suffice(self, job: JobSpec, victims: Sequence[JobRecord]) -> bool:
+    def _could_suffice(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
         """Return whether free and victims' GPUs suffice by number: a cheap first check."""
-        wanted = min(shape.gpu_count for shape in job.shapes)
-        held = sum(len(s.gpu_indices) for v in victims for s in self._shares(v))
-        return held + self._table.cluster.free_count() >= wanted
-
-    def _shares(self, victim: JobRecord) -> Sequence[NodeShare]:
-        return self._table.cluster.shares(victim.job_id)
+        cluster, wanted = self._table.cluster, min(shape.gpu_count for shape in job.shapes)
+        held = sum(len(share.gpu_indices) for one in victims for share in cluster.shares(one))
+        return held + cluster.free_count() >= wanted
 
     def _begin_clearing(
         self,

@@ -6,7 +6,6 @@ Sources: docs/simulator/policies.md. A rule with a permission stops only the job
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from operator import itemgetter
 from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
@@ -18,8 +17,6 @@ from roost_engine.slots import name_of
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
 DALLY_LEASE_S = 3_600.0  # Sharma et al., arXiv 2401.16492
-
-_VALUE_AND_SUBMISSION = itemgetter(0, 1)
 
 # (running jobs, engine time) to the time at which their order changes next without any event.
 NextChange: TypeAlias = Callable[[Sequence[JobRecord], float], float]
@@ -154,9 +151,8 @@ class DisplaceBy:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
         value = self.value
-        keyed = [(value(job, at_s), job.spec.submit_s, job) for job in running if job.spec]
-        keyed.sort(key=_VALUE_AND_SUBMISSION, reverse=True)
-        return [job for _, _, job in keyed]
+        # Flat keys: sorting tuples within tuples takes several times as long.
+        return sorted(running, key=lambda job: (*value(job, at_s), job.spec.submit_s), reverse=True)
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""

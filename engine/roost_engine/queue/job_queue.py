@@ -6,11 +6,11 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
@@ -36,12 +36,24 @@ class Demand(NamedTuple):
     excluded_nodes: tuple[NodeName, ...]
     priority_tier: int
     quotas: tuple[QuotaUse, ...]
+    node_quotas: tuple[str, ...]
     preempts: tuple[str, ...]
     fixed_indices: tuple[int, ...]
+    agent: int = 0
 
 
-def demand_of(job: JobSpec) -> Demand:
-    """Return the demand of a job."""
+class QueueOwners(Protocol):
+    """The agents that share one queue: each has the groups of its own jobs."""
+
+    def note_waiting(self, job: JobSpec) -> int:
+        """Note that a job is queued; returns the number of its agent."""
+
+    def note_left(self, job_id: JobId) -> None:
+        """Note that a job has left the queue."""
+
+
+def demand_of(job: JobSpec, agent: int = 0) -> Demand:
+    """Return the demand of a job, with the agent that it belongs to."""
     return Demand(
         job.partition,
         job.shapes,
@@ -50,8 +62,10 @@ def demand_of(job: JobSpec) -> Demand:
         job.excluded_nodes,
         job.priority_tier,
         job.quotas,
+        job.node_quotas,
         job.preempts,
         job.fixed_indices,
+        agent,
     )
 
 
@@ -62,6 +76,7 @@ class Group:
     Attributes:
         number: groups are numbered in the order in which they were made.
         sample: one of the jobs, the first that came.
+        gpu_count: the fewest GPUs that any of its shapes has.
         job_ids: the jobs that may be offered GPUs, in order, each behind its sort key.
         since_s: engine time from which each job could have been placed; the deferred too.
         ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
@@ -69,6 +84,8 @@ class Group:
         last_failure: the last try, if it found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
+        node_limit: the limit of Slurm's on single nodes without which the last try would have found
+            capacity; "" for none.
         limit: the quota of Slurm's that has too little left for one more job; "" for none.
         limit_since_s: engine time from which that has been so for one of the jobs at least.
     """
@@ -76,12 +93,14 @@ class Group:
     number: int
     demand: Demand
     sample: JobSpec
+    gpu_count: int
     job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
     since_s: dict[JobId, float] = field(default_factory=dict)
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
     last_failure: Candidates | None = None
     hints: dict[Shape, Hint] = field(default_factory=dict)
+    node_limit: str = ""
     limit: str = ""
     limit_since_s: float = inf
 
@@ -94,9 +113,9 @@ class Group:
                 return False
         return True
 
-    def note_failure(self, failure: Candidates) -> None:
+    def note_failure(self, failure: Candidates, node_limit: str = "") -> None:
         """Store a try that found no capacity."""
-        self.last_failure = failure
+        self.last_failure, self.node_limit = failure, node_limit
         self.hints = {hint.shape: hint for hint in failure.hints}
 
     def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
@@ -119,7 +138,7 @@ class Group:
 
     def forget(self) -> None:
         """Let the next pass try again."""
-        self.last_failure = None
+        self.last_failure, self.node_limit = None, ""
         self.hints.clear()
 
     def place_of(self, entry: tuple[SortKey, JobId]) -> int:
@@ -154,10 +173,22 @@ class JobQueue:
         order: ranks the jobs.
         first_job_matters: whether a pass is due when another job becomes the first of its group,
             also where the group has no capacity.
+        known: see QueueView; the caller changes it.
+
+    Attributes:
+        limited: the groups that a quota holds back, by number.
+        owners: the agents whose jobs these are; None: there is one agent.
     """
 
-    def __init__(self, order: OrderSlot, first_job_matters: bool = False) -> None:
+    def __init__(
+        self,
+        order: OrderSlot,
+        first_job_matters: bool = False,
+        known: Mapping[JobId, JobRecord] | None = None,
+    ) -> None:
         self._order, self._first_job_matters = order, first_job_matters
+        self._known = {} if known is None else known
+        self.owners: QueueOwners | None = None
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
@@ -169,7 +200,7 @@ class JobQueue:
         self._left_s: float | None = None  # time of the last pass in which a job left
         self._hopeful: list[Group] = []  # groups that may find capacity in this pass
         self._unreported: dict[JobId, None] = {}  # added, and not reported by end_pass() yet
-        self._limited: dict[int, Group] = {}  # groups that a quota holds back, by number
+        self.limited: dict[int, Group] = {}
 
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -177,11 +208,13 @@ class JobQueue:
     def add(self, record: JobRecord, at_s: float) -> None:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
-        job_id, demand = job.job_id, demand_of(job)
+        job_id = job.job_id
+        demand = demand_of(job, 0 if self.owners is None else self.owners.note_waiting(job))
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
-            group = self._groups[demand] = Group(self._group_count, demand, job)
+            gpu_count = min([shape.gpu_count for shape in job.shapes])
+            group = self._groups[demand] = Group(self._group_count, demand, job, gpu_count)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -204,6 +237,8 @@ class JobQueue:
         if job_id not in self._jobs:
             return
         self._departure_count += 1
+        if self.owners is not None:
+            self.owners.note_left(job_id)
         self._forget_if_empty(self._take_out(job_id))
         for other in self._groups.values():
             if other.hints:
@@ -216,6 +251,11 @@ class JobQueue:
             self._is_due = True
         else:
             self._left_s = self._pass_s
+
+    def view(self, cluster: Cluster, at_s: float) -> QueueView:
+        """Return what an order sees."""
+        jobs = tuple(self._jobs.values())
+        return QueueView(jobs=jobs, cluster=cluster, at_s=at_s, known=self._known)
 
     def key_of(self, job_id: JobId) -> SortKey | None:
         """Return what a job is sorted by; None: it is not queued."""
@@ -231,7 +271,7 @@ class JobQueue:
     def limit(self, group: Group, quota: str, at_s: float) -> None:
         """Hold a group back until a quota of Slurm's has more left."""
         group.limit = quota
-        self._limited[group.number] = group
+        self.limited[group.number] = group
         for job_id in group.since_s:
             self._note_limited(group, self._jobs[job_id], at_s)
 
@@ -243,9 +283,11 @@ class JobQueue:
 
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
-        for group in tuple(self._limited.values()):
+        if any(group.demand.node_quotas for group in self._groups.values()):
+            self._is_due = True  # a node may have CPUs left for them
+        for group in tuple(self.limited.values()):
             if not quotas.exhausted_by(group.sample):
-                del self._limited[group.number]
+                del self.limited[group.number]
                 group.limit, group.limit_since_s = "", inf
                 for job_id in group.since_s:
                     self._jobs[job_id].limited_since_s = None
@@ -253,9 +295,9 @@ class JobQueue:
 
     def next_hand_over_s(self, hand_over_s: float) -> float:
         """Return when take_overdue() may have jobs next, if no limit is lifted; inf: never."""
-        if not self._limited:
+        if not self.limited:
             return inf
-        return hand_over_s + min(group.limit_since_s for group in self._limited.values())
+        return hand_over_s + min(group.limit_since_s for group in self.limited.values())
 
     def take_overdue(self, limit_s: float) -> Sequence[tuple[JobId, str]]:
         """Return the jobs that a quota has held back since `limit_s` or longer, and the quota.
@@ -263,7 +305,7 @@ class JobQueue:
         The caller takes them out of the queue.
         """
         found: list[tuple[JobId, str]] = []
-        for group in self._limited.values():
+        for group in self.limited.values():
             if group.limit_since_s > limit_s:
                 continue
             since = {job_id: self._jobs[job_id].limited_since_s or 0.0 for job_id in group.since_s}
@@ -283,8 +325,10 @@ class JobQueue:
         Returns:
             Whether a pass could change anything.
         """
-        freed = cluster.take_freed_nodes()
+        freed, free_count = cluster.take_freed_nodes(), cluster.free_gpu_count
         for group in self._groups.values() if freed else ():
+            if group.gpu_count > free_count:
+                continue  # no GPUs could be offered, whatever the candidates are
             if group.last_failure is None and not group.deferred:
                 continue
             gained = candidates.hints(cluster, group.sample, freed)
@@ -441,7 +485,9 @@ class JobQueue:
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
-            assert group.demand == demand == demand_of(group.sample), "a group is misfiled"
+            assert group.demand == demand == demand_of(group.sample, demand.agent), (
+                "a group is misfiled"
+            )
             assert group.job_ids == sorted(group.job_ids), "a group is out of order"
             inside = {job_id for _, job_id in group.job_ids}
             assert inside | set(group.deferred) == set(group.since_s)
@@ -460,7 +506,7 @@ class JobQueue:
     def _forget_if_empty(self, group: Group) -> None:
         if not group.since_s:
             del self._groups[group.demand]
-            self._limited.pop(group.number, None)
+            self.limited.pop(group.number, None)
 
     def _recall(self, group: Group) -> None:
         group.forget()
@@ -473,8 +519,7 @@ class JobQueue:
         """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()
-        view = QueueView(jobs=tuple(self._jobs.values()), cluster=cluster, at_s=mark.at_s)
-        for place, job_id in enumerate(self._order.rank(view)):
+        for place, job_id in enumerate(self._order.rank(self.view(cluster, mark.at_s))):
             group = self._entries[job_id][0]
             self._entries[job_id] = group, (place,)
             self._jobs[job_id].sort_key = (place,)

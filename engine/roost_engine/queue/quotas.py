@@ -1,13 +1,14 @@
 """What Slurm's limits leave for waiting jobs: limits that several jobs share.
 
 Slurm reports what its running jobs leave of each quota. Placed jobs that Slurm has not started yet
-are not in that report, so their amounts are subtracted here.
+are not in that report, so their amounts are subtracted here. Some limits hold for the CPUs of each
+node by itself: a node without enough of them left is closed to the jobs that count against it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import inf
 
-from roost_engine.domain.model import JobId, JobSpec, QuotaUse
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, QuotaUse
 
 _ROUNDING = 1e-6  # amounts are counts, or sums of a few fractions
 
@@ -17,16 +18,24 @@ class Quotas:
 
     def __init__(self) -> None:
         self._free: Mapping[str, float] = {}
+        self._node_cpus: Mapping[str, Mapping[NodeName, float]] = {}
         self._held: dict[JobId, tuple[QuotaUse, ...]] = {}
+        self._held_cpus: dict[JobId, tuple[tuple[str, ...], tuple[NodeShare, ...]]] = {}
 
-    def apply(self, free: Mapping[str, float]) -> None:
-        """Apply what Slurm's running jobs leave of each quota."""
-        self._free = free
+    def apply(
+        self,
+        free: Mapping[str, float],
+        node_cpus: Mapping[str, Mapping[NodeName, float]] | None = None,
+    ) -> None:
+        """Apply what Slurm's running jobs leave of each quota; see events.QuotasSeen."""
+        self._free, self._node_cpus = free, node_cpus or {}
 
-    def hold(self, job: JobSpec) -> None:
-        """Count a job that Slurm was asked to start."""
+    def hold(self, job: JobSpec, shares: Iterable[NodeShare] = ()) -> None:
+        """Count a job that Slurm was asked to start, with what it will hold."""
         if job.quotas:
             self._held[job.job_id] = job.quotas
+        if job.node_quotas:
+            self._held_cpus[job.job_id] = job.node_quotas, tuple(shares)
 
     def release(self, job_id: JobId) -> bool:
         """Stop counting a job: Slurm reports it as running, or does not start it.
@@ -34,7 +43,8 @@ class Quotas:
         Returns:
             Whether the job was counted.
         """
-        return self._held.pop(job_id, None) is not None
+        was_on_nodes = self._held_cpus.pop(job_id, None) is not None
+        return self._held.pop(job_id, None) is not None or was_on_nodes
 
     def exhausted_by(self, job: JobSpec) -> str:
         """Return the first quota that has too little left for a job; "" where none has."""
@@ -44,5 +54,24 @@ class Quotas:
                 return use.quota
         return ""
 
+    def full_nodes(self, job: JobSpec) -> dict[NodeName, str]:
+        """Return the nodes that have too few CPUs left for a job by such a limit, each with one."""
+        cpus = min(shape.cpus_per_node for shape in job.shapes)
+        return {
+            node: quota
+            for quota in job.node_quotas
+            for node, left in self._node_cpus.get(quota, {}).items()
+            if cpus > left - self._held_cpus_on(node, quota) + _ROUNDING
+        }
+
     def _held_amount(self, quota: str) -> float:
         return sum(use.amount for uses in self._held.values() for use in uses if use.quota == quota)
+
+    def _held_cpus_on(self, node: NodeName, quota: str) -> int:
+        return sum(
+            share.cpu_count
+            for quotas, shares in self._held_cpus.values()
+            if quota in quotas
+            for share in shares
+            if share.node == node
+        )

@@ -15,7 +15,14 @@ from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins import Policies
-from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder, ScorePolicy
+from roost_engine.policies import (
+    ClusterScore,
+    NoPreemption,
+    OpenGate,
+    PriorityOrder,
+    ScorePolicy,
+    ScoreQuestion,
+)
 from roost_engine.slots import name_of
 
 _T = TypeVar("_T")
@@ -29,17 +36,15 @@ def may_hold_fault(actions: bytes) -> bool:
 
 
 class RecordedScore:
-    """A run's model, which fails to score where it failed then.
+    """A run's model, which fails to score where it failed then."""
 
-    Args:
-        model: the model.
-        beside: the other model of a canary: the placements of a step are scored by both in turn,
-            so they share the record of what failed.
-    """
-
-    def __init__(self, model: ScorePolicy, beside: "RecordedScore | None" = None) -> None:
+    def __init__(self, model: ScorePolicy) -> None:
         self._model, self.name = model, model.name
-        self._failures: list[str] = [] if beside is None else beside._failures
+        self._failures: list[str] = []
+
+    def share_record(self, other: "RecordedScore") -> None:
+        """Fail as another model's record says: both score the placements of a step in turn."""
+        self._failures = other._failures
 
     def expect(self, recorded: Sequence[Action]) -> None:
         """Fail in the next step where these actions, recorded of it, say that the model failed."""
@@ -49,12 +54,35 @@ class RecordedScore:
             if isinstance(action, Place)
         ]
 
+    @staticmethod
+    def of(model: ScorePolicy) -> "RecordedScore":
+        """Wrap a model, so that the engine asks the same questions as it asked the model."""
+        if isinstance(model, ClusterScore):
+            return RecordedClusterScore(model)
+        return RecordedScore(model)
+
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See policies.ScorePolicy."""
+        self._fail_as_recorded()
+        return self._model.score(features)
+
+    def _fail_as_recorded(self) -> None:
         reason = self._failures.pop(0) if self._failures else ""
         if reason:
             raise PolicyError(reason)
-        return self._model.score(features)
+
+
+class RecordedClusterScore(RecordedScore):
+    """The same for a model that reads the cluster too."""
+
+    def __init__(self, model: ClusterScore) -> None:
+        super().__init__(model)
+        self._reader = model
+
+    def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
+        """See policies.ClusterScore."""
+        self._fail_as_recorded()
+        return self._reader.score_within(question)
 
 
 # The methods by which the engine asks the policy of each slot.
@@ -70,7 +98,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "movers",
         "approve_move",
     ),
-    "prediction": ("wait_ended", "run_ended"),
+    "prediction": ("wait_ended", "run_ended", "run_times"),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from roost_engine.canary import Slot
+from roost_engine.canary import CanaryScore, Slot
 from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
@@ -25,7 +25,7 @@ from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
 from roost_formats.models.model_order import load_onnx_order
-from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
+from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
 from roost_sim.replays.recorded_faults import FaultReplay, RecordedScore, may_hold_fault
@@ -136,11 +136,11 @@ class ModelShelf:
     """The models available to replay runs that a model scored.
 
     Args:
-        paths: model files, each with its manifest beside it; the packaged model need not be named.
+        paths: model files, each with its manifest beside it; the packaged models need not be named.
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
-        self._paths = (*paths, BUILTIN_MODEL)
+        self._paths = (*paths, *SHIPPED_MODELS.values())
 
     def score_of(self, run: Run, source: Path) -> ScorePolicy:
         """Load the score policy that a run was recorded with.
@@ -165,7 +165,7 @@ class ModelShelf:
             return HeuristicScore()
         path = self._path_of(name, where)
         with _as_unloadable(f"{where}: {path}"):
-            return load_onnx_score(path, clock=lambda: 0.0)
+            return load_any_score(path, clock=lambda: 0.0)
 
     def models_of(self, plugins: Plugins, where: str) -> Models:
         """Load the other models of a choice of policies.
@@ -226,12 +226,21 @@ def policies_of(
     plugins = recording.plugins(run)
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
-    asked = score if isinstance(score, HeuristicScore) else RecordedScore(score)
     loaded = models.models_of(plugins, f"{recording.path}: run {run.number}")
-    if loaded.canary_score is not None:
-        beside = asked if isinstance(asked, RecordedScore) else None
-        loaded = replace(loaded, canary_score=RecordedScore(loaded.canary_score, beside))
-    return plugins.policies(asked, models=loaded)
+    policies = plugins.policies(score, models=loaded)
+    return replace(policies, score=_recorded(policies.score))
+
+
+def _recorded(score: ScorePolicy) -> ScorePolicy:
+    """Wrap a score policy, so that it fails where it failed then; the heuristic cannot fail."""
+    if isinstance(score, HeuristicScore):
+        return score
+    if not isinstance(score, CanaryScore):
+        return RecordedScore.of(score)
+    active, candidate = _recorded(score.active), _recorded(score.candidate)
+    if isinstance(active, RecordedScore) and isinstance(candidate, RecordedScore):
+        candidate.share_record(active)
+    return score.with_policies(active, candidate)
 
 
 class RepeatedRun:

@@ -32,7 +32,7 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     Tick,
 )
-from roost_engine.domain.model import JobId
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
@@ -425,6 +425,25 @@ def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_settled() -> None:
     engine.step(JobEnded(at_s=clock.at_s, job_id=other))
     site.applier.forget(other)
     assert site.applier._settle_delay_s(place) == 0.0  # slurmd has forgotten the requeued one
+
+
+def test_a_requeued_job_need_not_wait_for_nodes_where_it_never_ran() -> None:
+    site = Site()
+    job_id, place = site.submit()
+    engine = site.parts.state.engine
+    engine.step(JobStarted(at_s=100.0, job_id=job_id, shares=(share("n2", 0),)))
+    site.applier.forget(job_id)
+    engine.step(JobStarted(at_s=101.0, job_id=JobId("other"), shares=(share("n1", 7),)))
+    site.applier.forget(JobId("other"))
+    site.parts.clock.at_s = 101.0
+    site.parts.state.settle_until_s = {job_id: 90.0}
+    assert place.placement.nodes == ("n1",)
+    assert site.applier._settle_delay_s(place) == 0.0
+    there = replace(place, placement=replace(place.placement, nodes=(NodeName("n2"),)))
+    assert site.applier._settle_delay_s(there) == 1.5  # 2.5 s after its own start
+    engine.step(JobEnded(at_s=101.0, job_id=job_id))
+    site.applier.forget(job_id)
+    assert not site.applier._ran_on.keys() & {job_id}
 
 
 class FaultyPort(SlurmStandIn):

@@ -192,6 +192,15 @@ async def test_a_job_that_slurm_starts_elsewhere_is_counted_and_one_as_planned_i
     assert site.sink.forgotten == ["1", "2", "1"]
 
 
+async def test_a_job_that_completes_and_has_given_back_its_gpus_is_no_mismatch() -> None:
+    site = Site()
+    async with site.turning():
+        await site.tell(seen(), queued())
+        await site.tell(JobStarted(at_s=101.0, job_id=ONE, shares=(share("n1", 0, 1),)))
+        await site.tell(JobStarted(at_s=102.0, job_id=ONE, shares=(share("n1"),)))
+        assert site.count("allocation_mismatches") == 0
+
+
 async def test_only_a_job_that_ran_comes_back() -> None:
     site = Site()
     async with site.turning():

@@ -3,7 +3,7 @@ import pytest
 from tests.daemon.rpc.probes import hello
 from tests.daemon.rpc.served import Served
 
-from roost_engine.domain.events import JobQueued, NodeSeen
+from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import GpuUuid, JobId
 from roost_engine.testing import builders
 from roost_proto.v1 import placement_pb2 as pb
@@ -13,13 +13,13 @@ from roostd.telemetry.claim import Claim
 from roostd.telemetry.probe_messages import read_hello
 
 
-def place(served: Served, *, binding: bool = True) -> None:
+def place(served: Served, *, binding: bool = True, gpus: int = 4) -> None:
     served.feed(NodeSeen(at_s=100.0, node=builders.node("n1", 4)))
     message = read_hello(hello("n1", lanes={(0, 2): 4, (1, 3): 4}))
     served.state.board.apply_hello(message, "stream", Claim(host=LOCAL_HOST))
     served.state.board.apply_hello(read_hello(hello("n2")), "other", Claim(host=LOCAL_HOST))
     served.feed(*served.emitted)
-    job = builders.job("7_3", gpus=4, binding=binding)
+    job = builders.job("7_3", gpus=gpus, binding=binding)
     served.feed(JobQueued(at_s=100.0, job=job))
     served.state.job_ids[12] = JobId("7_3")
 
@@ -67,6 +67,23 @@ async def test_an_allocation_other_than_planned_is_counted(served: Served) -> No
 
     assert (same.as_planned, other.as_planned, unmanaged.as_planned) == (True, False, True)
     assert served.count("roost_allocation_mismatches_total") == 1
+
+
+async def test_an_allocation_by_a_pin_that_was_just_replaced_is_as_planned(served: Served) -> None:
+    place(served, gpus=2)
+    before = served.state.engine.record(JobId("7_3")).placement
+    assert before is not None
+    taken = builders.share("n1", *before.gpu_indices)
+    served.feed(JobStarted(at_s=101.0, job_id=JobId("8"), shares=(taken,)))
+    after = served.state.engine.record(JobId("7_3")).placement
+    assert after is not None
+    assert after.gpu_indices != before.gpu_indices
+
+    answer = await served.placement().ReportAllocation(
+        pb.AllocationReport(slurm_job_id=12, node="n1", gpu_indices=before.gpu_indices)
+    )
+    assert answer.as_planned
+    assert served.count("roost_allocation_mismatches_total") == 0
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ def rules(release: str) -> SiteRules:
         qos_traits=parse_qos(read(release, "site_qos.txt")),
         licenses=parse_licenses(read(release, "site_licenses.txt")),
         reservations=parse_reservations(read(release, "site_reservations.txt")),
+        user_ids={"news": 9},
     )
 
 

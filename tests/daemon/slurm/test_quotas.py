@@ -227,3 +227,22 @@ def test_budgets_of_minutes_are_slurmctlds_own_numbers() -> None:
     assert uses(strict, "QOSGrpTRESMins") == {"QOSGrpTRESMins normal gres/gpu": 120.0}
     assert strict.free([runs])["QOSGrpTRESMins normal gres/gpu"] == 500.0
     assert uses(strict, time_limit_s=None) == {}
+
+
+def test_running_minutes_are_counted_for_each_user_and_each_account() -> None:
+    minutes = GroupLimits(running_tres_minutes={"gres/gpu": Budget(500.0, 0.0)})
+    used: dict[int | str, dict[str, float]] = {
+        9: {"gres/gpu": 400.0},
+        "phys": {"gres/gpu": 450.0},
+    }
+    limited = site(Qos(name="normal", per_user=minutes, per_account=minutes, minutes_used=used))
+    by_user = "QOSMaxTRESRunMinsPerUser normal uid=9 gres/gpu"
+    by_account = "QOSMaxTRESRunMinsPerAccount normal account=phys gres/gpu"
+    assert uses(limited) == {by_user: 120.0, by_account: 120.0}
+    others = job(2, 1, user_id=8)
+    assert limited.free([job(1, 2), others]) == {
+        by_user: 100.0,
+        by_account: 50.0,
+        "QOSMaxTRESRunMinsPerUser normal uid=8 gres/gpu": 500.0,
+    }
+    assert uses(limited, time_limit_s=None) == {}

@@ -20,6 +20,7 @@ NODES_DOWN = (
                 *("AssociationJobLimit", "AssocGrpCPUMinutesLimit", "MaxGRESPerAccount"),
                 *("Licenses", "PartitionDown", "PartitionInactive", "PartitionNodeLimit"),
                 *("PartitionTimeLimit", "PartitionConfig", "JobArrayTaskLimit"),
+                *("MaxGRESRunMinsPerUser", "MaxGRESRunMinsPerAccount"),
                 *("AccountNotAllowed", "InvalidQOS", "InvalidAccount", "BurstBufferResources"),
             ],
         ),

@@ -159,10 +159,6 @@ def test_magnetic_reservation_is_open_to_the_accounts_it_draws_in() -> None:
     assert closed(magnetic, account="bio") == {"n1", "n2"}
 
 
-def test_reservation_of_a_part_of_its_nodes_closes_none() -> None:
-    assert closed(reservation(0.0, HOUR_S, is_partial=True)) == set()
-
-
 # -- preemption --------------------------------------------------------------------------------
 
 

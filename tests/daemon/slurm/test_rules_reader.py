@@ -19,7 +19,7 @@ from roost_slurm.testing.site_plan import AccountingPlan
 from roostd.slurm.port import SlurmCli
 from roostd.slurm.reasons import ReasonClass, reason_class
 from roostd.slurm.rules import SiteRules
-from roostd.slurm.rules_reader import RulesReader
+from roostd.slurm.rules_reader import RulesReader, user_id_of
 
 CONFIG, ASSOC_MGR, QOS = commands.show_config(), commands.show_assoc_mgr(), commands.show_qos()
 FILES = {
@@ -40,6 +40,7 @@ class Slurm:
         self.asked: list[Argv] = []
         self.failing: dict[Argv, Exception] = {}
         self.instead: dict[Argv, str] = {}
+        self.looked_up: list[str] = []
 
     async def ask(self, argv: Argv) -> str:
         self.asked.append(argv)
@@ -48,7 +49,11 @@ class Slurm:
         return self.instead.get(argv, read(self.release, FILES[argv]))
 
     def reader(self, interval_s: Callable[[], float] = lambda: 0.0) -> RulesReader:
-        return RulesReader(self.ask, interval_s, epoch=lambda: 0.0)
+        return RulesReader(self.ask, interval_s, epoch=lambda: 0.0, uid_of=self.uid_of)
+
+    def uid_of(self, name: str) -> int | None:
+        self.looked_up.append(name)
+        return {"news": 9}.get(name)
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -69,6 +74,22 @@ async def test_rules_are_read_once_an_interval_and_slurmdbd_is_asked_less_often(
     assert await reader.read() == first
     assert len(slurm.asked) == 2 * len(FILES) - 1
     assert slurm.asked.count(QOS) == 1
+
+
+async def test_a_new_job_is_judged_by_partitions_and_reservations_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("roostd.slurm.rules_reader._NEW_JOB_AGE_S", 0.0)
+    slurm = Slurm("24.11")
+    reader = slurm.reader(lambda: 3_600.0)
+    await reader.read(newest_job=7)
+    await reader.read(newest_job=7)
+    partitions = commands.show_partitions()
+    slurm.instead[partitions] = read("24.11", FILES[partitions]).replace("State=UP", "State=DOWN")
+    found = await reader.read(newest_job=8)
+    assert found.partitions["main"].state == "DOWN"
+    assert slurm.asked.count(partitions) == 2
+    assert slurm.asked.count(ASSOC_MGR) == 1
 
 
 async def test_a_new_qos_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +155,21 @@ async def test_site_that_answers_nothing_has_no_rules() -> None:
     slurm = Slurm("24.11")
     slurm.failing = dict.fromkeys(FILES, SlurmTimeout(("scontrol",), 1.0))
     assert await slurm.reader().read() == SiteRules()
+
+
+async def test_users_of_magnetic_reservations_alone_are_looked_up_and_once() -> None:
+    slurm = Slurm("24.11")
+    text = read("24.11", FILES[commands.show_reservations()])
+    slurm.instead[commands.show_reservations()] = text.replace("Users=news", "Users=news,-gone")
+    reader = slurm.reader()
+    assert (await reader.read()).user_ids == {"news": 9}
+    await reader.read()
+    assert slurm.looked_up == ["gone", "news", "gone"]  # an unknown user may be added later
+
+
+def test_user_ids_are_the_machines_own() -> None:
+    assert user_id_of("root") == 0
+    assert user_id_of("no such user") is None
 
 
 GAMES, NEWS = "games", "news"  # users that every Debian has, 5 and 9

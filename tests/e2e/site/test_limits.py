@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.site.bed import (
     ALICE,
     BOB,
+    CPU_COUNT,
     assert_runs,
     cleared_afterwards,
     nodes_of,
@@ -23,6 +24,8 @@ from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 BLOCKED_COUNT = 10  # of two GPUs each: more than the cluster has
+SHARE_CPUS = 4  # of each node, for all jobs of the partition "share" together
+MINUTES = 30  # of a GPU, for the running jobs of a user until their time limits
 HAND_OVER_S = 10.0
 
 
@@ -33,6 +36,7 @@ def cluster() -> Iterator[Stack]:
             PartitionPlan(),
             PartitionPlan(name="side"),
             PartitionPlan(name="narrow", options="MaxNodes=1"),
+            PartitionPlan(name="share", options=f"MaxCPUsPerNode={SHARE_CPUS}"),
         ),
         licenses="ansys:1",
         accounting=AccountingPlan(),
@@ -42,8 +46,9 @@ def cluster() -> Iterator[Stack]:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
         accounting.add_qos("four", MaxTRESPerUser="gres/gpu=4")
+        accounting.add_qos("minutes", MaxTRESRunMinsPU=f"gres/gpu={MINUTES}")
         for user in (ALICE, BOB):
-            accounting.add_user(user, "physics", qos=("four",))
+            accounting.add_user(user, "physics", qos=("four", "minutes"))
         yield stack
 
 
@@ -57,11 +62,13 @@ def submit_many(stack: Stack, *options: str, user: str | None = None) -> list[st
     return [stack.slurm.submit(*options, user=user) for _ in range(BLOCKED_COUNT)]
 
 
-def reserve(stack: Stack, node: str) -> str:
+def reserve(stack: Stack, node: str, *words: str) -> str:
     """Reserve a node from 2.5 minutes from now on; return the reservation's name."""
     starts = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 150))
-    words = (f"nodes={node}", f"starttime={starts}", "duration=60", "users=root", "flags=maint")
-    return stack.slurm.run("scontrol", "create", "reservation", *words).split()[-1]
+    given = {word.partition("=")[0]: word for word in words or ("users=root", "flags=maint")}
+    asked = {"starttime": f"starttime={starts}"} | given
+    window = (f"nodes={node}", "duration=60", *asked.values())
+    return stack.slurm.run("scontrol", "create", "reservation", *window).split()[-1]
 
 
 def test_a_limit_of_one_user_leaves_the_rest_of_the_cluster_to_others(stack: Stack) -> None:
@@ -97,9 +104,8 @@ def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_other
     blocked = submit_many(stack, "-p", "narrow", "-N2", "--gres=gpu:1")
     other = stack.slurm.submit("--gres=gpu:8")
     assert_runs(stack, other)
-    until(
-        lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", 4 * HAND_OVER_S
-    )
+    said = 4 * HAND_OVER_S
+    until(lambda: reason(stack, blocked[0]) == "PartitionNodeLimit", "Slurm says why", said)
 
 
 def test_a_job_that_would_run_into_a_reservation_goes_to_another_node(stack: Stack) -> None:
@@ -118,6 +124,53 @@ def test_a_job_that_ends_before_a_reservation_uses_its_node(stack: Stack) -> Non
     assert_runs(stack, stack.slurm.submit("--gres=gpu:2", "-t", "1"))
 
 
+def test_jobs_that_share_the_cpus_of_a_partition_leave_their_gpus_to_others(stack: Stack) -> None:
+    sharing = [stack.slurm.submit("-p", "share", "-c2", "--gres=gpu:1") for _ in range(6)]
+    assert_runs(stack, *sharing[:4])
+    other = [stack.slurm.submit("--gres=gpu:6") for _ in stack.nodes]
+    assert_runs(stack, *other)
+    assert [stack.slurm.state(job_id) for job_id in sharing[4:]] == ["PENDING"] * 2
+    assert not pinned(stack, sharing[4])
+    stack.slurm.run("scancel", sharing[0])
+    assert_runs(stack, sharing[4])
+
+
+def test_running_minutes_of_a_user_are_limited_where_slurm_limits_them(stack: Stack) -> None:
+    """22.05 stores the limit and does not enforce it: there is nothing to compute."""
+    asked = ("-q", "minutes", "--gres=gpu:2", "-t", "10")
+    blocked = [stack.slurm.submit(*asked, user=ALICE) for _ in range(8)]
+    other = stack.slurm.submit("-q", "minutes", "--gres=gpu:2", "-t", "10", user=BOB)
+    assert_runs(stack, blocked[0])
+    if limits_minutes(stack):
+        assert_runs(stack, other)
+        assert [stack.slurm.state(job_id) for job_id in blocked].count("RUNNING") == 1
+    else:
+        assert_runs(stack, *blocked)
+
+
+def test_cores_in_a_reservation_leave_the_rest_of_their_nodes_to_others(stack: Stack) -> None:
+    reserved = CPU_COUNT - 4
+    reserve(stack, "n1", "users=root", f"corecnt={reserved}")
+    occupy(stack, "n2")
+    beside = [stack.slurm.submit("-c2", "--gres=gpu:1", "-t", "10") for _ in range(4)]
+    assert_runs(stack, *beside[:2])
+    before = stack.slurm.submit("-c2", "--gres=gpu:6", "-t", "1")  # ends before the window
+    assert_runs(stack, before)
+    assert [stack.slurm.state(job_id) for job_id in beside[2:]] == ["PENDING"] * 2
+    assert not pinned(stack, beside[2])
+    stack.slurm.run("scancel", beside[0])
+    assert_runs(stack, beside[2])
+
+
+def test_a_magnetic_reservation_takes_in_jobs_of_its_users_alone(stack: Stack) -> None:
+    reserve(stack, "n1", "starttime=now", f"users={ALICE}", "flags=magnetic")
+    occupy(stack, "n2", range(6))
+    hers = stack.slurm.submit("-q", "four", "--gres=gpu:4", "-t", "10", user=ALICE)
+    his = stack.slurm.submit("-q", "four", "--gres=gpu:2", "-t", "10", user=BOB)
+    assert_runs(stack, hers, his)
+    assert (nodes_of(stack, hers), nodes_of(stack, his)) == (["n1"], ["n2"])
+
+
 def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
     for node in ("n1", "n2"):
         stack.slurm.run("scontrol", "update", f"nodename={node}", "state=drain", "reason=fan")
@@ -126,3 +179,13 @@ def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
         assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
         stack.slurm.run("scancel", *job_ids)
         stack.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+def pinned(stack: Stack, job_id: str) -> bool:
+    """Whether a waiting job asks for exact GPUs: those that Roost has chosen for it."""
+    return "gpu:g" in stack.slurm.show_job(job_id)
+
+
+def limits_minutes(stack: Stack) -> bool:
+    """Whether this release prints running minutes of users: it enforces limits on them then."""
+    return "MaxTRESRunMinsPU" in stack.slurm.run("scontrol", "-o", "show", "assoc_mgr", "flags=qos")

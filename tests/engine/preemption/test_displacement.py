@@ -8,8 +8,14 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.search import find_candidates
-from roost_engine.preemption.displacement import Propose, find_capacity, holders, vacated
-from roost_engine.testing.builders import GIB, job, node, share
+from roost_engine.preemption.displacement import (
+    Propose,
+    find_capacity,
+    holders,
+    least_victim_count,
+    vacated,
+)
+from roost_engine.testing.builders import GIB, job, node, shape, share
 
 ONE, TWO, THREE = JobId("1"), JobId("2"), JobId("3")
 
@@ -94,6 +100,62 @@ class TestFindCapacity:
             find_capacity(cluster, victims, failing)
         assert cluster.free_gpu_count == 0
         cluster.check_invariants()
+
+    @pytest.mark.parametrize("gpu_count", [1, 5, 8])
+    def test_the_same_victims_with_fewer_proposals_from_a_least_number(
+        self, gpu_count: int
+    ) -> None:
+        cluster, victims = small_jobs()
+        spec = job("9", gpus=gpu_count)
+        least = least_victim_count(cluster, spec, spec.shapes, victims)
+        search = Search(cluster, spec)
+        found = find_capacity(cluster, victims, search, least)
+        assert found is not None
+        assert (found[1], bool(found[0])) == (gpu_count, True)
+        assert search.call_count == 1
+
+    def test_nothing_is_proposed_where_all_victims_are_too_few(self) -> None:
+        cluster, victims = small_jobs()
+        search = Search(cluster, job("9", gpus=4))
+        assert find_capacity(cluster, victims[:3], search, None) is None
+        assert search.call_count == 0
+
+
+class TestLeastVictimCount:
+    def test_as_many_as_give_one_node_enough_gpus(self) -> None:
+        cluster, victims = small_jobs()
+        for gpu_count in range(1, 9):
+            spec = job("9", gpus=gpu_count)
+            assert least_victim_count(cluster, spec, spec.shapes, victims) == gpu_count
+
+    def test_free_gpus_count_and_none_is_needed_where_the_job_fits(self) -> None:
+        cluster, victims = small_jobs()
+        cluster.release(victims[0])
+        for gpu_count, wanted in ((1, 0), (3, 2)):
+            spec = job("9", gpus=gpu_count)
+            assert least_victim_count(cluster, spec, spec.shapes, victims[1:]) == wanted
+
+    def test_all_of_the_nodes_of_a_gang_must_have_enough(self) -> None:
+        cluster = Cluster()
+        held = ((ONE, "a", (0, 1)), (TWO, "a", (2, 3)), (THREE, "b", (0, 1, 2, 3)))
+        for name in ("a", "b"):
+            cluster.apply_node(node(name, 4))
+        for job_id, name, indices in held:
+            cluster.hold(job_id, [share(name, *indices)])
+        victims = [ONE, TWO, THREE]
+        for gpus, count in ((2, 3), (4, 3), (5, None)):
+            spec = job("9", gpus=gpus, nodes=2)
+            assert least_victim_count(cluster, spec, spec.shapes, victims) == count
+
+    def test_the_shape_that_needs_the_fewest_counts(self) -> None:
+        cluster, victims = small_jobs()
+        spec = job("9", shape(6), shape(2))
+        assert least_victim_count(cluster, spec, spec.shapes, victims) == 2
+
+    def test_victims_on_nodes_that_the_job_cannot_use_do_not_count(self) -> None:
+        cluster, victims = small_jobs()
+        spec = job("9", gpus=2, partition="other")
+        assert least_victim_count(cluster, spec, spec.shapes, victims) is None
 
 
 class TestHolders:

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.actions import Action
+from roost_engine.domain.actions import Action, PinStanding
 from roost_engine.domain.events import JobQueued, QuotasSeen
-from roost_engine.domain.model import JobId, JobSpec, QuotaUse
+from roost_engine.domain.model import JobId, JobSpec, NodeName, QuotaUse
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.queue.quotas import Quotas
-from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, waits
+from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape, waits
 
 LIMIT = "QOSMaxTRESPerUser normal uid=1001 gres/gpu"
 
@@ -136,3 +136,66 @@ def test_a_higher_partition_tier_goes_first_whatever_the_priority(
         replace(job("3", gpus=8, partition="high"), priority_tier=2),
     )
     assert set(placed(harness.end("1"))) == {"3"}
+
+
+# -- limits on the CPUs of each node -----------------------------------------------------------
+
+NODE_LIMIT = "MaxCPUsPerNode cpu"
+
+
+def capped(job_id: str, cpus: int = 1, nodes: int = 1) -> JobSpec:
+    asked = shape(1, nodes, cpus_per_node=cpus)
+    return replace(job(job_id, asked, user_id=1001), node_quotas=(NODE_LIMIT,))
+
+
+def report_cpus(harness: EngineHarness, **left: float) -> tuple[Action, ...]:
+    cpus = {NODE_LIMIT: {NodeName(name): count for name, count in left.items()}}
+    return harness.feed(QuotasSeen(at_s=harness.now_s, free={}, node_cpus=cpus))
+
+
+def test_jobs_placed_together_share_the_cpus_of_each_node(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")])
+    report_cpus(harness, a=2.0, b=1.0)
+    actions = harness.queue(*(capped(str(number)) for number in range(1, 7)))
+    chosen = placed(actions)
+    assert sorted(place.nodes[0] for place in chosen.values()) == ["a", "a", "b"]
+    reasons = {harness.reason(job_id) for job_id in ("4", "5", "6")}
+    assert reasons == {f"waits for Slurm's limit {NODE_LIMIT}"}
+
+
+def test_a_job_that_such_a_limit_holds_back_keeps_no_gpus_from_others(
+    make_harness: HarnessFactory,
+) -> None:
+    impatient = EngineConfig(patience_s=0.0, standing_pins=True, standing_pin_after_s=0.0)
+    harness = make_harness([node("a")], config=impatient)
+    report_cpus(harness, a=0.0)
+    actions = (*harness.queue(capped("1")), *harness.advance(100.0))
+    assert not any(isinstance(action, PinStanding) for action in actions)
+    assert set(placed(harness.queue(job("2", gpus=8)))) == {"2"}
+
+
+def test_a_job_starts_where_cpus_come_free(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")])
+    report_cpus(harness, a=1.0, b=1.0)
+    harness.queue(capped("1", cpus=2))
+    assert placed(report_cpus(harness, a=1.0, b=2.0))["1"].nodes == ("b",)
+
+
+def test_a_refused_job_gives_its_cpus_back(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a")])
+    report_cpus(harness, a=1.0)
+    harness.queue(capped("1"), capped("2"))
+    assert set(placed(harness.refuse("1"))) == {"2"}
+
+
+def test_a_gang_needs_cpus_on_each_of_its_nodes(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")])
+    report_cpus(harness, a=2.0, b=1.0)
+    assert not placed(harness.queue(capped("1", cpus=2, nodes=2)))
+    assert set(placed(report_cpus(harness, a=2.0, b=2.0))) == {"1"}
+
+
+def test_nodes_that_a_limit_does_not_name_have_none(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a"), node("b")])
+    report_cpus(harness, a=0.0, gone=5.0)
+    assert placed(harness.queue(capped("1", cpus=2)))["1"].nodes == ("b",)
