@@ -114,6 +114,7 @@ def imitate(
     """
     if len(pairs) < LEAST_PAIRS:
         raise TooFewJobs(source, len(pairs), LEAST_PAIRS)
+    torch.set_num_threads(1)  # so small a net only loses by more
     torch.manual_seed(parameters.seed)
     random = np.random.default_rng(parameters.seed)
     cut = len(pairs) - int(len(pairs) * _HELD_OUT_FRAC)

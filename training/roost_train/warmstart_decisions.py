@@ -1,8 +1,8 @@
 """What the incumbent decided, as pairs of waiting jobs: one was started, the other passed over.
 
-The starts are real ones, of sacct's text or of roostd's journal, or those of a heuristic that was
-simulated on a trace. A pair counts only if the job that was passed over needs no more GPUs: it
-would have fitted wherever the other one started, so the choice tells an order and no packing.
+Real starts, of sacct's text or of roostd's journal, tell less than an order: a pair counts only if
+the job that was passed over needs no more GPUs, because it would have fitted wherever the other one
+started. A heuristic that is simulated on a trace is asked for its whole ranking.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import QueueView
+from roost_engine.policies import OrderPolicy, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import JOB_COLUMNS, job_features
 from roost_sim.traces.arrival import Arrival
@@ -25,6 +25,7 @@ Floats: TypeAlias = NDArray[np.float32]
 
 _QUEUE_LIMIT = 256  # jobs of the queue that a decision looks at
 _PAIRS_OF_DECISION = 8
+_PAIRS_OF_RANKING = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,45 @@ def preferences(
     return follower.sample(most)
 
 
+class TeacherOrder:
+    """A heuristic's order that remembers pairs of its rankings: what it would do with any queue.
+
+    Args:
+        teacher: ranks.
+        predictors: what is expected of jobs.
+        seed: of the pairs.
+    """
+
+    def __init__(self, teacher: OrderPolicy, predictors: Predictors, seed: int) -> None:
+        self._teacher, self._predictors = teacher, predictors
+        self._random = np.random.default_rng(seed)
+        self._pairs: list[tuple[Floats, Floats]] = []
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See OrderPolicy."""
+        ranked = self._teacher.rank(view)
+        if len(ranked) > 1:
+            self._note(ranked, view)
+        return ranked
+
+    def preferences(self, most: int) -> Preferences:
+        """Return what was remembered; of more pairs, a sample."""
+        return _sampled(self._pairs, most, self._random)
+
+    def _note(self, ranked: Sequence[JobId], view: QueueView) -> None:
+        jobs = {job.job_id: job for job in view.jobs}
+        first = [jobs[job_id] for job_id in ranked[:_QUEUE_LIMIT]]
+        shown = QueueView(jobs=first, cluster=view.cluster, at_s=view.at_s)
+        found = job_features(shown, self._known)
+        for _ in range(_PAIRS_OF_RANKING):
+            one, other = np.sort(self._random.choice(len(first), size=2, replace=False)).tolist()
+            self._pairs.append((found[one], found[other]))
+
+    def _known(self, job: JobRecord, at_s: float) -> tuple[float, float]:
+        times = self._predictors.expected_times(job, at_s)
+        return times.rest_s(), times.job_count
+
+
 class _Follower:
     """The queue as the incumbent saw it, and what was known of the jobs by then."""
 
@@ -99,15 +139,7 @@ class _Follower:
             self._note(started, others, at_s)
 
     def sample(self, most: int) -> Preferences:
-        pairs = self._pairs
-        if len(pairs) > most:
-            chosen = self._random.choice(len(pairs), size=most, replace=False)
-            pairs = [pairs[number] for number in np.sort(chosen)]
-        if not pairs:
-            nothing = np.zeros((0, len(JOB_COLUMNS)), np.float32)
-            return Preferences(nothing, nothing)
-        started, passed_over = zip(*pairs, strict=True)
-        return Preferences(np.stack(started), np.stack(passed_over))
+        return _sampled(self._pairs, most, self._random)
 
     def _note(self, started: JobRecord, others: Sequence[JobRecord], at_s: float) -> None:
         count = min(len(others), _PAIRS_OF_DECISION)
@@ -128,3 +160,16 @@ class _Follower:
         while self._running and self._running[0][0] <= at_s:
             ended_s, _, spec, work_s = heappop(self._running)
             self._predictors.history.add(spec, work_s, ended_s)
+
+
+def _sampled(
+    pairs: Sequence[tuple[Floats, Floats]], most: int, random: np.random.Generator
+) -> Preferences:
+    if len(pairs) > most:
+        chosen = random.choice(len(pairs), size=most, replace=False)
+        pairs = [pairs[number] for number in np.sort(chosen)]
+    if not pairs:
+        nothing = np.zeros((0, len(JOB_COLUMNS)), np.float32)
+        return Preferences(nothing, nothing)
+    started, passed_over = zip(*pairs, strict=True)
+    return Preferences(np.stack(started), np.stack(passed_over))

@@ -1,18 +1,22 @@
 """Where a warm start's decisions come from, and the replay that compares it with its teacher."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from roost_engine.domain.model import JobId
+from roost_engine.plugins import Policies
+from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import OrderModel
 from roost_sim.catalogue.compositions import Composition
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.outcome import Outcome
+from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import PARTITION, Run, simulate
 from roost_sim.traces.arrival import Arrival
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
 from roost_train.warmstart import Imitation
+from roost_train.warmstart_decisions import TeacherOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +53,6 @@ def run_policy(trace: Trace, cluster: ClusterSpec, policy: Composition, seed: in
     return simulate(run).outcome
 
 
-def starts_of(outcome: Outcome) -> dict[JobId, float]:
-    """Return when the jobs of a simulation started."""
-    return {job.job_id: job.started_s for job in outcome.jobs if job.started_s is not None}
-
-
 def imitation_of(teacher: Composition, model: OrderModel) -> Imitation:
     """Return the teacher with a model in its order slot."""
     return Imitation(
@@ -63,6 +62,40 @@ def imitation_of(teacher: Composition, model: OrderModel) -> Imitation:
         gate=teacher.gate,
         preemption=teacher.preemption,
         model=model,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson(Composition):
+    """A policy of the simulator whose rankings are remembered.
+
+    Attributes:
+        seed: of the pairs.
+        orders: receives the order of each simulation.
+    """
+
+    seed: int
+    orders: list[TeacherOrder]
+
+    def build(self, information: PolicyInformation) -> Policies:
+        """See Composition."""
+        policies = Composition.build(self, information)
+        predictors = policies.predictors or Predictors()
+        order = TeacherOrder(policies.order, predictors, self.seed)
+        self.orders.append(order)
+        return replace(policies, order=order, predictors=predictors)
+
+
+def lesson_of(teacher: Composition, seed: int) -> Lesson:
+    """Return the teacher with an order that remembers."""
+    return Lesson(
+        name=teacher.name,
+        order=teacher.order,
+        placement=teacher.placement,
+        gate=teacher.gate,
+        preemption=teacher.preemption,
+        seed=seed,
+        orders=[],
     )
 
 

@@ -13,9 +13,9 @@ from roost_train.warmstart_replay import (
     compare,
     imitation_of,
     jobs_of,
+    lesson_of,
     recorded_starts_s,
     run_policy,
-    starts_of,
 )
 
 REAL = "recorded starts"
@@ -54,11 +54,14 @@ def warm_start(
     """
     cluster = load_cluster(cluster_name)
     policy = _PLAIN if teacher is None else find_policy(teacher)
-    taught = None if teacher is None else run_policy(trace, cluster, policy, seed)
-    starts_s = recorded_starts_s(trace) if taught is None else starts_of(taught)
-    parameters = WarmstartParameters(seed=seed)
-    jobs = jobs_of(trace, cluster, policy)
-    pairs = preferences(jobs, starts_s, parameters.most_pairs, seed)
+    parameters, taught = WarmstartParameters(seed=seed), None
+    if teacher is None:
+        jobs = jobs_of(trace, cluster, policy)
+        pairs = preferences(jobs, recorded_starts_s(trace), parameters.most_pairs, seed)
+    else:
+        lesson = lesson_of(policy, seed)
+        taught = run_policy(trace, cluster, lesson, seed)
+        pairs = lesson.orders[0].preferences(parameters.most_pairs)
     bar = progress(parameters.epochs)
     net, report = imitate(pairs, trace.source, parameters, bar)
     card: dict[str, object] = {"teacher": teacher or REAL, "command": command}

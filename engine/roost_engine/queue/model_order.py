@@ -27,12 +27,15 @@ JOB_COLUMNS = (
     "attained_log",
     "known_frac",
     "turn_frac",
+    "waited_days",
+    "service_days",
 )
 """What a model may read of a job, see `job_features`."""
 CLUSTER_COLUMNS = ("free_frac", "queued_log", "demand_log")
 """What a model may read of the cluster, see `cluster_features`."""
 
 DUE_S = 6 * 86_400.0
+_DAY_S = 86_400.0
 _REFRESH_S = 60.0
 _MOST_REMEMBERED = 20_000
 
@@ -126,7 +129,8 @@ def job_features(view: QueueView, known: _Known) -> Floats:
     gpu_log and node_log are log2 of GPUs and nodes. waited_log, limit_log, expected_log (run time),
     service_log (GPU-seconds) and attained_log are a tenth of log(1 + seconds): an hour is 0.82.
     has_limit is 0 or 1. known_frac is n / (n + 1) for n similar jobs that ended. turn_frac is the
-    job's place in Slurm's order, from 0 (first) to 1.
+    job's place in Slurm's order, from 0 (first) to 1. waited_days and service_days (GPU-days) are
+    the same times as above, not as logarithms: some orders weigh one against the other.
 
     Args:
         view: the queue.
@@ -149,6 +153,8 @@ def job_features(view: QueueView, known: _Known) -> Floats:
             _log(job.attained_gpu_s(view.at_s)),
             job_count / (job_count + 1.0),
             turns[job.job_id],
+            max(view.at_s - job.queued_s, 0.0) / _DAY_S,
+            expected_s * gpu_count / _DAY_S,
         )
     return found
 

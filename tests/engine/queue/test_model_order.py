@@ -71,11 +71,13 @@ def test_features_by_hand() -> None:
                 "attained_log": 0.0,
                 "known_frac": 0.75,
                 "turn_frac": 1.0,
+                "waited_days": 1.0 / 24.0,
+                "service_days": 8.0 / 24.0,
             }
         )
     )
     assert job_features(view, known)[1].tolist() == pytest.approx(
-        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0]
+        [0.0, 0.0, 0.0, 0.0, 0.0, hour, hour, 0.0, 0.75, 0.0, 0.0, 1.0 / 24.0]
     )
     wanted = [1.0, np.log1p(2) / 10.0, np.log1p(9) / 10.0]
     assert cluster_features(view).tolist() == pytest.approx(wanted)
