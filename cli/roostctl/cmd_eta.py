@@ -68,10 +68,10 @@ def _times(one: pb.Eta) -> list[tuple[str, pb.ExpectedTime]]:
 def _time(time: pb.ExpectedTime, share: str) -> str:
     if not time.HasField("median_s"):
         return f"in {about(time.low_s)} at the earliest, how late is not known"
-    return f"in about {about(time.median_s)} ({share}: {_bounds(time)})"
+    return f"in about {about(time.median_s)} ({share}: {bounds(time)})"
 
 
-def _bounds(time: pb.ExpectedTime) -> str:
+def bounds(time: pb.ExpectedTime) -> str:
     """Return the bounds, "4 to 35 min"."""
     low = about(time.low_s)
     if not time.HasField("high_s"):
@@ -88,7 +88,7 @@ def _row(one: pb.Eta) -> list[Cell]:
 
 def _cells(time: pb.ExpectedTime) -> tuple[Cell, Cell]:
     middle = about(time.median_s) if time.HasField("median_s") else ABSENT
-    return middle, _bounds(time)
+    return middle, bounds(time)
 
 
 def _summary(found: pb.GetEtaResponse) -> str:

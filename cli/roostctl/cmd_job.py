@@ -6,6 +6,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
+from roostctl.cmd_eta import about, bounds
 from roostctl.cmd_jobs import links, place, planned, state, user, where
 from roostctl.complete import job_ids
 from roostctl.documents.jobs import OneJobDocument, job_document
@@ -47,6 +48,12 @@ def _facts(job: pb.Job) -> list[tuple[str, Cell]]:
         ("Allocated", allocated(job)),
         ("Links", links(job)),
     ]
+    if job.HasField("expected_run"):
+        run = job.expected_run
+        facts.insert(5, ("Run time", f"about {about(run.median_s)} (80%: {bounds(run)})"))
+    if job.HasField("turn"):
+        by_slurm = f"{job.turn.slurm_position} by Slurm's priority"
+        facts.insert(5, ("Position", f"{job.turn.position} of {job.turn.of_count} ({by_slurm})"))
     if job.HasField("wait_left_s"):
         facts.insert(5, ("Decided within", duration(job.wait_left_s)))
     if job.HasField("standing"):

@@ -8,6 +8,7 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
+from roostctl.cmd_eta import about
 from roostctl.documents.jobs import JobsDocument, job_document
 from roostctl.documents.values import job_state_word
 from roostctl.options import Options, json_option, pass_options, watch_option
@@ -23,7 +24,10 @@ from roostctl.quantities import (
 )
 from roostctl.watch import repeat
 
-_HEADS = ("JOB", "USER", "PARTITION", "STATE", "GPUS", "WAITED", "LINKS", "PLACE", "REASON")
+_HEADS = (
+    *("JOB", "USER", "PARTITION", "STATE", "GPUS", "WAITED"),
+    *("POSITION", "RUN TIME", "LINKS", "PLACE", "REASON"),
+)
 _STYLES = {
     "waiting": "yellow",
     "clearing": "yellow",
@@ -43,6 +47,7 @@ def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | 
     """List the jobs that ask for GPUs.
 
     Shows their state, their place and why they wait.
+    POSITION is where a waiting job is in the queue, RUN TIME how long it is expected to run.
     A place is busy while the job waits in Slurm for GPUs that others hold.
     LINKS is the link score of a job's GPUs and the best that any set of this size could have.
     """
@@ -73,6 +78,8 @@ def _row(job: pb.Job) -> tuple[Cell, ...]:
         state(job),
         str(job.gpu_count),
         duration(job.waited_s),
+        position(job),
+        run_time(job),
         links(job),
         where(job),
         reason(job),
@@ -97,6 +104,16 @@ def state(job: pb.Job) -> Text:
     """The state in words."""
     word = job_state_word(job.state) or ABSENT
     return Text(word.replace("_", " "), _STYLES.get(word, ""))
+
+
+def position(job: pb.Job) -> str:
+    """Return where a job is among those that wait: 2/14."""
+    return f"{job.turn.position}/{job.turn.of_count}" if job.HasField("turn") else ABSENT
+
+
+def run_time(job: pb.Job) -> str:
+    """Return how long a waiting job is expected to run."""
+    return about(job.expected_run.median_s) if job.HasField("expected_run") else ABSENT
 
 
 def links(job: pb.Job) -> str:

@@ -336,6 +336,8 @@ def build_job(
     link_scores: tuple[int, int] | None = None,
     user_id: int | None = 60001,
     standing: pb.StandingPin | None = None,
+    turn: pb.Turn | None = None,
+    expected_run: pb.ExpectedTime | None = None,
 ) -> pb.Job:
     """Make a job.
 
@@ -350,6 +352,8 @@ def build_job(
         user_id: by default one without a login name, so that goldens show the number; None: the
             daemon does not know the user.
         standing: where it waits in Slurm.
+        turn: where it is in the queue.
+        expected_run: how long it may run.
     """
     planned = [pb.NodeAllocation(node=n, gpu_indices=i) for n, i in (shares or {}).items()]
     has_run = state in (pb.JOB_STATE_RUNNING, pb.JOB_STATE_ENDED)
@@ -364,6 +368,8 @@ def build_job(
         planned=planned,
         allocated=planned if has_run else [],
         standing=standing,
+        turn=turn,
+        expected_run=expected_run,
     )
     if wait_left_s is not None:
         job.wait_left_s = wait_left_s

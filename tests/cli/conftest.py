@@ -127,6 +127,8 @@ def _waiting() -> tuple[pb.Job, pb.Explanation]:
         gpu_count=16,
         reason="no node set has 8 free GPUs with the same indices",
         wait_left_s=245.0,
+        turn=pb.Turn(position=2, of_count=14, slurm_position=9, order="learned"),
+        expected_run=pb.ExpectedTime(low_s=75.0, median_s=540.0, high_s=1_500.0),
     )
     exclusions = [pb.Exclusion(reason="too few free GPUs", node_count=3)]
     return job, pb.Explanation(

@@ -3,7 +3,7 @@
 from tests.cli.conftest import Run
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.cmd_jobs import links, place, reason, state, user, where
+from roostctl.cmd_jobs import links, place, position, reason, run_time, state, user, where
 from roostctl.testing import FakeOperator, build_job
 
 
@@ -34,6 +34,17 @@ def test_the_reason_states_the_longest_wait() -> None:
         "no GPUs (at most 0.0 s more)"
     )
     assert reason(build_job("1")) == "-"
+
+
+def test_a_waiting_job_has_a_position_and_a_run_time() -> None:
+    job = build_job(
+        "1",
+        pb.JOB_STATE_WAITING,
+        turn=pb.Turn(position=2, of_count=14),
+        expected_run=pb.ExpectedTime(low_s=60.0, median_s=540.0, high_s=900.0),
+    )
+    assert (position(job), run_time(job)) == ("2/14", "9 min")
+    assert (position(build_job("1")), run_time(build_job("1"))) == ("-", "-")
 
 
 def test_states_are_words() -> None:

@@ -39,9 +39,9 @@ class Outcome:
     ended_s: float
 
 
-def submit(slurm: LocalSlurm, *options: str, command: str = "true") -> str:
+def submit(slurm: LocalSlurm, *options: str, command: str = "true", user: str | None = None) -> str:
     """Submit a job that tells where it ran."""
-    return slurm.submit(*options, script=_SCRIPT.format(command=command))
+    return slurm.submit(*options, script=_SCRIPT.format(command=command), user=user)
 
 
 def wait_until_over(slurm: LocalSlurm, job_ids: Iterable[str], timeout_s: float) -> None:

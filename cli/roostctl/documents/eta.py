@@ -54,12 +54,13 @@ def _job(one: pb.Eta) -> JobEtaDocument:
         "job_id": one.job_id,
         "state": job_state_word(one.state),
         "gpu_count": one.gpu_count,
-        "start": _time(one.start) if one.HasField("start") else None,
-        "end": _time(one.end),
+        "start": time_document(one.start) if one.HasField("start") else None,
+        "end": time_document(one.end),
     }
 
 
-def _time(time: pb.ExpectedTime) -> TimeDocument:
+def time_document(time: pb.ExpectedTime) -> TimeDocument:
+    """Return a time with its bounds."""
     return {
         "low_s": finite(time.low_s),
         "median_s": real(time, "median_s"),

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.documents.jobs import JobDocument, job_document
+from roostctl.documents.jobs import JobDocument, TurnDocument, job_document, turn_document
 from roostctl.documents.slots import SlotDocument, slot_documents
 from roostctl.documents.values import FLOAT32_DIGITS, finite, real
 
@@ -54,17 +54,6 @@ class AchievedDocument(TypedDict):
     nvlink_frac: float | None
     pcie_frac: float | None
     nic_frac: float | None
-
-
-class TurnDocument(TypedDict):
-    """Where a waiting job is in the queue, and why."""
-
-    position: int
-    of_count: int
-    slurm_position: int
-    order: str | None
-    precedence: int
-    overtaken_for_s: float | None
 
 
 class ExpectedRunDocument(TypedDict):
@@ -127,23 +116,12 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         "achieved": _achieved(explanation) if explanation.HasField("achieved") else None,
         "slots": slot_documents(explanation.slots),
         "stack": explanation.stack or None,
-        "turn": _turn(explanation.turn) if explanation.HasField("turn") else None,
+        "turn": turn_document(explanation.turn) if explanation.HasField("turn") else None,
         "expected_run": (
             _expected_run(explanation.expected_run)
             if explanation.HasField("expected_run")
             else None
         ),
-    }
-
-
-def _turn(turn: pb.Turn) -> TurnDocument:
-    return {
-        "position": turn.position,
-        "of_count": turn.of_count,
-        "slurm_position": turn.slurm_position,
-        "order": turn.order or None,
-        "precedence": turn.precedence,
-        "overtaken_for_s": real(turn, "overtaken_for_s"),
     }
 
 

@@ -3,6 +3,7 @@
 from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
+from roostctl.documents.eta import TimeDocument, time_document
 from roostctl.documents.values import finite, job_state_word, real, whole
 
 
@@ -23,6 +24,17 @@ class StandingPinDocument(TypedDict):
     is_preempting: bool
 
 
+class TurnDocument(TypedDict):
+    """Where a waiting job is in the queue, and why."""
+
+    position: int
+    of_count: int
+    slurm_position: int
+    order: str | None
+    precedence: int
+    overtaken_for_s: float | None
+
+
 class JobDocument(TypedDict):
     """One job."""
 
@@ -40,6 +52,8 @@ class JobDocument(TypedDict):
     best_link_score: int | None
     slurm_chooses_gpus: bool
     standing: StandingPinDocument | None
+    turn: TurnDocument | None
+    expected_run: TimeDocument | None
 
 
 class JobsDocument(TypedDict):
@@ -73,6 +87,20 @@ def job_document(job: pb.Job) -> JobDocument:
         "best_link_score": whole(job, "best_link_score"),
         "slurm_chooses_gpus": job.slurm_chooses_gpus,
         "standing": _standing_document(job.standing) if job.HasField("standing") else None,
+        "turn": turn_document(job.turn) if job.HasField("turn") else None,
+        "expected_run": time_document(job.expected_run) if job.HasField("expected_run") else None,
+    }
+
+
+def turn_document(turn: pb.Turn) -> TurnDocument:
+    """Return where a waiting job is, as `jobs`, `job` and `explain` show it."""
+    return {
+        "position": turn.position,
+        "of_count": turn.of_count,
+        "slurm_position": turn.slurm_position,
+        "order": turn.order or None,
+        "precedence": turn.precedence,
+        "overtaken_for_s": real(turn, "overtaken_for_s"),
     }
 
 

@@ -16,7 +16,7 @@ from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
 from roostd.rpc import timers
 from roostd.rpc.errors import UnknownTopology
-from roostd.rpc.outlook import add_outlook
+from roostd.rpc.outlook import add_outlook, add_turn, outlooks
 from roostd.state import DaemonState, Owner, UnmanagedJob
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
@@ -200,9 +200,11 @@ def _hello_with_gpus(state: DaemonState, name: NodeName) -> ProbeHello:
 
 def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
     """Every job that the engine knows, then those that Roost leaves to Slurm."""
-    known = dict(state.engine.known_jobs(include_ended))
+    known, waiting = dict(state.engine.known_jobs(include_ended)), outlooks(state)
     for job_id, record in known.items():
-        yield _recorded_job(state, job_id, record)
+        message = _recorded_job(state, job_id, record)
+        add_turn(message, state, waiting.get(job_id))
+        yield message
     for job_id, left in state.unmanaged.items():
         if job_id not in known:
             yield _left_job(state, job_id, left)
@@ -215,7 +217,9 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
         UnknownJob: neither the engine nor Slurm's queue has it.
     """
     try:
-        return _recorded_job(state, job_id, state.engine.find(job_id))
+        message = _recorded_job(state, job_id, state.engine.find(job_id))
+        add_turn(message, state, outlooks(state).get(job_id))
+        return message
     except UnknownJob:
         if job_id in state.unmanaged:
             return _left_job(state, job_id, state.unmanaged[job_id])

@@ -1,9 +1,12 @@
 """Where a job is in the queue and how long it may run, in the words of operator.proto."""
 
+from collections.abc import Mapping
 from math import inf
 
+from roost_engine.domain.model import JobId
+from roost_engine.forecast.forecast import Quantiles
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.queue.outlook import Expectation, Outlook, QueuePosition
+from roost_engine.queue.outlook import Expectation, Outlook, QueuePosition, outlooks_of
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.state import DaemonState
 
@@ -19,6 +22,28 @@ def add_outlook(message: pb.Explanation, state: DaemonState, record: JobRecord) 
         message.turn.CopyFrom(_turn(state, outlook, outlook.position))
     if outlook.expectation is not None:
         message.expected_run.CopyFrom(_expected_run(outlook.expectation))
+
+
+def outlooks(state: DaemonState) -> Mapping[JobId, Outlook]:
+    """Return the outlook of each job that waits: for a list of jobs, sorted once."""
+    known = (record for _, record in state.engine.known_jobs())
+    records = (record for record in known if isinstance(record, JobRecord))
+    return dict(outlooks_of(state.engine.policies.order, records))
+
+
+def add_turn(message: pb.Job, state: DaemonState, outlook: Outlook | None) -> None:
+    """Add to a waiting job its place in the queue, and how long it may run."""
+    if outlook is None or outlook.position is None:
+        return
+    message.turn.CopyFrom(_turn(state, outlook, outlook.position))
+    job_id = JobId(message.job_id)
+    expected = None if state.forecast is None else state.forecast.jobs.get(job_id)
+    if expected is not None and expected.run is not None:
+        message.expected_run.CopyFrom(_time(expected.run))
+
+
+def _time(expected: Quantiles) -> pb.ExpectedTime:
+    return pb.ExpectedTime(low_s=expected.low_s, median_s=expected.median_s, high_s=expected.high_s)
 
 
 def _turn(state: DaemonState, outlook: Outlook, position: QueuePosition) -> pb.Turn:

@@ -142,7 +142,12 @@ class TimesCache:
         return replace(found, age_s=age_s)
 
     def alike(self, job: JobSpec) -> tuple[int, int]:
-        """Return the numbers of its kind and of its user: equal ones for jobs that are alike."""
+        """Return the numbers of its kind and of its user: equal ones for jobs that are alike.
+
+        A job without a user is like no other, -1: of its kind only the number of GPUs is known.
+        """
+        if job.user_id < 0:
+            return -1, -1
         kind, user = kinds_of(job, reads_limits=False)[-1].name, f"user {job.user_id}"
         numbers = self.numbers
         return numbers.setdefault(kind, len(numbers)), numbers.setdefault(user, len(numbers))

@@ -81,10 +81,12 @@ class JobForecast:
     Attributes:
         start: None: it runs already.
         end: of its run.
+        run: how long it will run; None: it runs already.
     """
 
     start: Quantiles | None
     end: Quantiles
+    run: Quantiles | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,9 +147,19 @@ def forecast(snapshot: Snapshot, outcomes: Sequence[Outcome]) -> Forecast:
         job.job_id: JobForecast(None, end)
         for job, end in zip(snapshot.running, running_ends, strict=True)
     }
+    runs = _run_quantiles(snapshot)
     for row in sorted(range(len(starts)), key=lambda row: (starts[row].median_s, row)):
-        jobs[snapshot.waiting[row].job_id] = JobForecast(starts[row], ends[row])
+        jobs[snapshot.waiting[row].job_id] = JobForecast(starts[row], ends[row], runs[row])
     return Forecast(at_s=at_s, play_count=len(outcomes), jobs=jobs)
+
+
+def _run_quantiles(snapshot: Snapshot) -> list[Quantiles]:
+    """Return how long each waiting job may run, from the distributions themselves."""
+    low_frac = (1.0 - INTERVAL_FRAC) / 2.0
+    fracs = (low_frac, 0.5, 1.0 - low_frac)
+    rows = np.ones(len(snapshot.waiting))
+    found = [snapshot.waiting_times.rest_s(rows * frac).tolist() for frac in fracs]
+    return [Quantiles(*times_s) for times_s in zip(*found, strict=True)]
 
 
 def _quantiles(
@@ -218,12 +230,13 @@ def _correlated(
     count = len(kinds)
     own = draws.standard_normal(count)
     shared = draws.standard_normal(int(kinds.max(initial=0)) + 2)
+    common = sqrt(config.common_frac) * draws.standard_normal(1)
     own_frac = max(1.0 - config.kind_frac - config.user_frac - config.common_frac, 0.0)
-    level = sqrt(own_frac) * own + sqrt(config.common_frac) * draws.standard_normal(1)
+    level = sqrt(own_frac) * own + common
     level += sqrt(config.kind_frac) * shared[kinds[:, 0]]
     level += sqrt(config.user_frac) * shared[kinds[:, 1]]
-    unknown = kinds[:, 0] < 0
-    level[unknown] = own[unknown]
+    alone = kinds[:, 0] < 0
+    level[alone] = sqrt(1.0 - config.common_frac) * own[alone] + common
     return np.array([0.5 + 0.5 * erf(value / sqrt(2.0)) for value in level.tolist()])
 
 

@@ -53,17 +53,21 @@ class _Group:
     """The jobs of one demand.
 
     Attributes:
+        least_count: GPUs on a node in the smallest of its parts.
         jobs: a heap by key.
         is_open: a try may find capacity.
         only_reserved: the last try found capacity on reserved nodes only.
+        not_backfilled: the reservation for which none of its jobs was short enough, see _backfill.
     """
 
     number: int
     tier: int
     parts: tuple[Part, ...]
+    least_count: int
     jobs: list[_Entry] = field(default_factory=list)
     is_open: bool = True
     only_reserved: bool = False
+    not_backfilled: int = -1
 
     def turn(self) -> _Turn:
         """Return the turn of its first job."""
@@ -184,8 +188,15 @@ class Play:
             self._limits.add(-number, job.limit_end_s, job.held)
         heapify(self._ends)
         self._groups = [
-            _Group(number, wish.tier, wish.parts) for number, wish in enumerate(snapshot.wishes)
+            _Group(
+                number,
+                wish.tier,
+                wish.parts,
+                min((part.gpu_count for part in wish.parts), default=0),
+            )
+            for number, wish in enumerate(snapshot.wishes)
         ]
+        self._by_size = sorted(self._groups, key=lambda group: group.least_count)
         self._wanted_count = self._left_count = len(snapshot.waiting)
         self._start_s = [inf] * self._wanted_count
         self._gone = set[int]()  # backfilled, and still in the heap of their group
@@ -203,6 +214,9 @@ class Play:
         self._schedule_arrival()
         self._reserved_for: int | None = None
         self._reserved, self._reserved_from_s = NO_NODES, inf
+        self._reservation_count = 0
+        self._has_open = True
+        self._closed: list[_Turn] = []  # a heap of the groups' turns; some are not true any more
 
     def starts_s(self, until_s: float, most_events: int = 1_000_000) -> list[float]:
         """Play on until every waiting job has started.
@@ -215,7 +229,7 @@ class Play:
             The engine time at which each waiting job starts; inf: not before the play stopped.
         """
         for _ in range(most_events):
-            while self._pass():
+            while self._has_open and self._pass():
                 pass
             next_s = self._ends[0][0] if self._ends else inf
             if self._later:
@@ -245,29 +259,36 @@ class Play:
                 self._schedule_arrival()
             group = self._groups[entrant.wish]
             heappush(group.jobs, (entrant.key, entrant.number, entrant))
+            group.not_backfilled = -1
             group.is_open |= group.only_reserved
+            if group.is_open:
+                self._has_open = True
+            elif group.jobs[0][1] == entrant.number:
+                heappush(self._closed, group.turn())
         if freed:
             self._open_groups(freed)
 
     def _open_groups(self, freed: NodeSet) -> None:
         """Let the groups try again that may have capacity, now that nodes were freed."""
-        at_least, most = self._nodes.at_least, self._nodes.most
-        for group in self._groups:
+        at_least, gained, most = self._nodes.at_least, [freed], 0
+        while gained[most]:  # the last set of at_least is empty
+            most += 1
+            gained.append(freed & at_least[most])
+        for group in self._by_size:
+            if group.least_count >= most:
+                break
             if group.is_open or not group.jobs:
                 continue
             for count, size, nodes in group.parts:
-                if size > most:
+                if size >= most or not nodes & gained[size]:
                     continue
-                able = nodes & at_least[size]
-                if able & freed and (count == 1 or able.bit_count() >= count):
-                    group.is_open = True
+                if count == 1 or (nodes & at_least[size]).bit_count() >= count:
+                    group.is_open = self._has_open = True
                     break
 
     def _pass(self) -> bool:
         """Offer GPUs to the jobs in order; returns whether another pass may start more."""
         turns = [group.turn() for group in self._groups if group.is_open and group.jobs]
-        if not turns:
-            return False
         heapify(turns)
         had_reservation = self._reserved_for is not None
         first = self._first_impatient()
@@ -282,6 +303,7 @@ class Play:
                 closed = self._reserved
             if self._try(group, group.jobs[0], closed):
                 heappop(group.jobs)
+                group.not_backfilled = -1
                 self._drop_gone(group)
                 if group.jobs:
                     heappush(turns, group.turn())
@@ -289,23 +311,33 @@ class Play:
                 self._backfill(group)
             elif self._is_impatient(group) and (first is None or turn < first):
                 first = turn
-        if not had_reservation or self._reserved_for is not None:
-            return False
-        for group in self._groups:
-            group.is_open |= group.only_reserved
-        return True
+        self._has_open = had_reservation and self._reserved_for is None
+        if self._has_open:
+            for group in self._groups:
+                group.is_open |= group.only_reserved
+        return self._has_open
 
     def _first_impatient(self) -> _Turn | None:
         """Return the turn of the first job without capacity that has waited out its patience."""
         found: _Turn | None = None
         if self._patience_s == inf:
             return found
+        closed = self._closed
+        while closed:  # in a long queue the first of all has nearly always waited for long enough
+            group = self._groups[closed[0][3]]
+            is_true = group.jobs and group.jobs[0][1] == closed[0][2]
+            if not is_true or group.is_open or group.only_reserved:
+                heappop(closed)
+            elif self._is_impatient(group):
+                return closed[0]
+            else:
+                break
         for group in self._groups:
             if group.is_open or group.only_reserved or not group.jobs:
                 continue
-            is_sooner = found is None or (group.tier, group.jobs[0][0]) < found[:2]
-            if is_sooner and self._is_impatient(group):
-                found = group.turn()
+            turn = group.turn()
+            if (found is None or turn < found) and self._is_impatient(group):
+                found = turn
         return found
 
     def _is_impatient(self, group: _Group) -> bool:
@@ -333,6 +365,8 @@ class Play:
             group.only_reserved = False
             return True
         group.is_open = False
+        if not group.only_reserved and self._patience_s < inf:
+            heappush(self._closed, group.turn())
         return False
 
     def _start(self, entrant: Entrant, held: Held) -> None:
@@ -356,6 +390,7 @@ class Play:
         if self._reserved_for == turn[2]:
             return
         self._reserved_for = turn[2]
+        self._reservation_count += 1
         part, nodes = self._groups[turn[3]].parts[0], self._nodes
         able = nodes.able(part)
         chosen, missing, start_s = able, part.node_count - able.bit_count(), self.at_s
@@ -379,13 +414,26 @@ class Play:
         self._reserved, self._reserved_from_s = chosen, start_s
 
     def _backfill(self, group: _Group) -> None:
-        """Start jobs of a group on reserved nodes that will have ended by their time limits."""
+        """Start jobs of a group on reserved nodes that will have ended by their time limits.
+
+        The time until the reservation begins only becomes shorter: where no job was short enough,
+        none is until another comes or other nodes are reserved.
+        """
+        group.is_open, group.only_reserved = False, True
+        if group.not_backfilled == self._reservation_count:
+            return
         span_s = self._reserved_from_s - self.at_s
         # The first of a heap are about the first in order.
-        for entry in sorted(group.jobs[:_MOST_BACKFILL_TRIES]):
-            limit_s = entry[2].limit_s
-            if limit_s == inf or limit_s > span_s or entry[1] in self._gone:
-                continue
+        short = [
+            entry
+            for entry in group.jobs[:_MOST_BACKFILL_TRIES]
+            if entry[2].limit_s <= span_s and entry[2].limit_s < inf and entry[1] not in self._gone
+        ]
+        if not short:
+            group.not_backfilled = self._reservation_count
+            return
+        short.sort()
+        for entry in short:
             if not self._try(group, entry, NO_NODES):
                 break
             self._gone.add(entry[1])

@@ -3,9 +3,11 @@
 Reading it changes nothing, and costs a pass nothing: each job remembers its sort key.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies import OrderPolicy, SortKey, submission_key
 from roost_engine.prediction.predictors import Predictors
@@ -107,6 +109,35 @@ def position_of(job: JobRecord, records: Iterable[JobRecord]) -> QueuePosition |
         slurm_position=1 + sum(_slurm_turn(other) < slurm_turn for other in waiting),
         of_count=len(waiting),
     )
+
+
+def outlooks_of(
+    order: OrderPolicy, records: Iterable[JobRecord]
+) -> Iterator[tuple[JobId, Outlook]]:
+    """Yield the outlook of each job that waits, without expectations.
+
+    Args:
+        order: of the engine.
+        records: every job under Roost.
+    """
+    learned = order if isinstance(order, LearnedOrder) else None
+    waiting = [record for record in records if _is_queued(record)]
+    turns = sorted(map(_turn, waiting))
+    slurm_turns = sorted(map(_slurm_turn, waiting))
+    for record in waiting:
+        position = QueuePosition(
+            position=1 + bisect_left(turns, _turn(record)),
+            slurm_position=1 + bisect_left(slurm_turns, _slurm_turn(record)),
+            of_count=len(waiting),
+        )
+        yield (
+            record.job_id,
+            Outlook(
+                position=position,
+                overtaken_until_s=None if learned is None else learned.due_s(record),
+                precedence=record.spec.precedence,
+            ),
+        )
 
 
 def _is_queued(job: JobRecord) -> bool:

@@ -607,6 +607,8 @@ class Job(_message.Message):
     WAIT_LEFT_S_FIELD_NUMBER: _builtins.int
     STANDING_FIELD_NUMBER: _builtins.int
     SLURM_CHOOSES_GPUS_FIELD_NUMBER: _builtins.int
+    TURN_FIELD_NUMBER: _builtins.int
+    EXPECTED_RUN_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """"123", or "123_7" for task 7 of an array."""
     user_id: _builtins.int
@@ -639,6 +641,16 @@ class Job(_message.Message):
     def standing(self) -> Global___StandingPin:
         """Where the job waits in Slurm, by a standing pin; absent for a job under a lease."""
 
+    @_builtins.property
+    def turn(self) -> Global___Turn:
+        """Absent if the job does not wait for GPUs."""
+
+    @_builtins.property
+    def expected_run(self) -> Global___ExpectedTime:
+        """How long a waiting job may run, by the newest forecast (see GetEta); absent without one, for a
+        job that came after it, and for a job that does not wait.
+        """
+
     def __init__(
         self,
         *,
@@ -656,10 +668,12 @@ class Job(_message.Message):
         wait_left_s: _builtins.float | None = ...,
         standing: Global___StandingPin | None = ...,
         slurm_chooses_gpus: _builtins.bool = ...,
+        turn: Global___Turn | None = ...,
+        expected_run: Global___ExpectedTime | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "link_score", b"link_score", "standing", b"standing", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "expected_run", b"expected_run", "link_score", b"link_score", "standing", b"standing", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "slurm_chooses_gpus", b"slurm_chooses_gpus", "standing", b"standing", "state", b"state", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "expected_run", b"expected_run", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "slurm_chooses_gpus", b"slurm_chooses_gpus", "standing", b"standing", "state", b"state", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_link_score: _TypeAlias = _typing.Literal["best_link_score"]  # noqa: Y015
     _WhichOneofArgType__best_link_score: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score"]  # noqa: Y015

@@ -5,6 +5,7 @@ from tests.daemon.app.parts import Parts
 
 from roost_engine.domain.events import JobEnded, JobQueued
 from roost_engine.domain.model import JobId
+from roost_engine.forecast.forecast import Forecast, JobForecast, Quantiles
 from roost_engine.plugins import Plugins
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
@@ -47,6 +48,21 @@ def test_a_job_that_starts_has_no_turn_and_one_that_ended_no_expectation() -> No
     assert explained(parts, "1").HasField("expected_run")
     parts.state.engine.step(JobEnded(at_s=101.0, job_id=JobId("2")))
     assert not explained(parts, "2").HasField("expected_run")
+
+
+def test_the_list_of_jobs_has_turns_and_run_times_of_those_that_wait() -> None:
+    parts = parts_with(OrderKind.LEARNED)
+    run = Quantiles(60.0, 120.0, 600.0)
+    parts.state.forecast = Forecast(
+        at_s=90.0, play_count=20, jobs={JobId("3"): JobForecast(run, run, run)}
+    )
+    listed = {message.job_id: message for message in convert.jobs(parts.state, False)}
+    assert not listed["1"].HasField("turn")
+    assert [listed[name].turn.position for name in "23"] == [2, 1]
+    assert listed["2"].turn == explained(parts, "2").turn
+    assert not listed["2"].HasField("expected_run")
+    assert listed["3"].expected_run == pb.ExpectedTime(low_s=60.0, median_s=120.0, high_s=600.0)
+    assert convert.job(parts.state, JobId("3")) == listed["3"]
 
 
 def test_slurms_order_has_turns_alone() -> None:

@@ -156,5 +156,15 @@ def test_an_arrival_that_has_not_ended_runs_as_was_expected() -> None:
     assert start.low_s > 0
 
 
+def test_a_waiting_job_has_a_run_time_by_its_distribution_alone(queue: Snapshot) -> None:
+    found = of(queue).jobs
+    assert found[JobId("r")].run is None
+    run = found[JobId("1")].run
+    assert run is not None
+    assert run == found[JobId("3")].run
+    exact_s = [any_time().quantile_s(frac) for frac in (0.1, 0.5, 0.9)]
+    assert [run.low_s, run.median_s, run.high_s] == pytest.approx(exact_s)
+
+
 def test_an_empty_queue_has_an_empty_forecast() -> None:
     assert of(snapshot(free=[4], wishes=[])).jobs == {}

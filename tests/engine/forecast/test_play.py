@@ -1,13 +1,16 @@
 """The queue as it goes on when every run time is given."""
 
+import random
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.forecast.scenes import running, snapshot, waiting, wish
 
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.config import Passing
-from roost_engine.forecast.play import Entrant, Play
+from roost_engine.forecast.play import Entrant, Play, _Group, _Turn
 from roost_engine.forecast.snapshot import Snapshot
 
 AT_S = 1_000.0
@@ -178,3 +181,64 @@ def test_every_job_that_fits_starts_and_no_gpu_is_held_twice(
             if begin_s <= at_s < begin_s + long_s
         )
         assert held <= 12
+
+
+class Unhurried(Play):
+    """Tries again what an earlier pass has ruled out."""
+
+    def _first_impatient(self) -> _Turn | None:
+        self._closed.clear()
+        return super()._first_impatient()
+
+    def _backfill(self, group: _Group) -> None:
+        group.not_backfilled = -1
+        super()._backfill(group)
+
+    def _open_groups(self, freed: NodeSet) -> None:
+        self._has_open = True
+        for group in self._groups:
+            for part in group.parts:
+                able = self._nodes.able(part)
+                group.is_open |= bool(able & freed) and able.bit_count() >= part.node_count
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("passing", Passing)
+def test_what_a_play_does_not_try_again_would_have_changed_nothing(
+    passing: Passing, seed: int
+) -> None:
+    generator = random.Random(seed)
+    shapes = [(1, 1), (1, 1), (2, 1), (4, 1), (4, 2)]  # two demands may differ in CPUs alone
+
+    def numbers(count: int) -> list[float]:
+        return [float(generator.choice((5, 20, 80, 300))) for _ in range(count)]
+
+    limits_s = numbers(300)
+    found = snapshot(
+        free=[4, 4, 4],
+        wishes=[wish(size, nodes, among=0b111) for size, nodes in shapes],
+        waiting=[
+            waiting(number, generator.choice((0, 0, 0, 1, 2, 3, 4)), limit_s=limit_s)
+            for number, limit_s in enumerate(limits_s)
+        ],
+        patience_s=60.0,
+        passing=passing,
+    )
+    run_s = [generator.random() * limit_s for limit_s in limits_s]
+    coming = [
+        Entrant(
+            (generator.randrange(300),),
+            300 + number,
+            AT_S + 20.0 * number,
+            AT_S + 20.0 * number,
+            generator.randrange(5),
+            generator.random() * limit_s,
+            limit_s,
+        )
+        for number, limit_s in enumerate(numbers(240))
+    ]
+    played = [
+        kind(found, [], entrants(found, run_s), coming).starts_s(AT_S + 1e6)
+        for kind in (Play, Unhurried)
+    ]
+    assert played[0] == played[1]

@@ -8,7 +8,7 @@ from tests.engine.conftest import HarnessFactory
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.plugins import Plugins
-from roost_engine.queue.outlook import Outlook, QueuePosition
+from roost_engine.queue.outlook import Outlook, QueuePosition, outlooks_of
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, bridges, job, node
@@ -49,6 +49,22 @@ def test_positions_are_by_the_order_that_decides_and_by_slurms_priority(
         "2": QueuePosition(position=1, slurm_position=3, of_count=3),
         "3": QueuePosition(position=2, slurm_position=2, of_count=3),
     }
+
+
+def test_a_list_has_the_same_positions(full: EngineHarness) -> None:
+    knows_the_user(full)
+    full.queue(
+        big("1", priority=9),
+        job("2", gpus=1),
+        job("3", gpus=2, priority=5),
+        big("4", priority_tier=3, precedence=-1),
+    )
+    engine = full.engine
+    records = [engine.record(JobId(name)) for name in ("100", "1", "2", "3", "4")]
+    listed = dict(outlooks_of(engine.policies.order, records))
+    assert sorted(listed) == ["1", "2", "3", "4"]
+    for name, found in listed.items():
+        assert found == replace(outlook(full, name), expectation=None)
 
 
 def test_a_higher_tier_is_ahead_in_both_orders(full: EngineHarness) -> None:
