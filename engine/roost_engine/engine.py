@@ -49,7 +49,14 @@ from roost_engine.queue.job_queue import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
-from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
+from roost_engine.slots import (
+    RUN_TIMES,
+    FaultLog,
+    GateSlot,
+    OrderSlot,
+    PredictorSlot,
+    PreemptionSlot,
+)
 from roost_engine.standing_pins import StandingPins
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
@@ -65,13 +72,9 @@ class Engine:
         self._scorer = Scorer(policies.score, self._faults)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
-        self._table = JobTable(
-            config,
-            self._order,
-            self._gate,
-            None if predictors is None else PredictorSlot(predictors, self._faults),
-            policies.timers,
-        )
+        predicting = None if predictors is None else PredictorSlot(predictors, self._faults)
+        self._run_times = None if predicting is None else predicting.run_times_name
+        self._table = JobTable(config, self._order, self._gate, predicting, policies.timers)
         self.cluster = self._table.cluster
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
@@ -97,13 +100,14 @@ class Engine:
 
     @property
     def policy_names(self) -> Mapping[str, str]:
-        """The policy in each slot, by slot: order, gate, score, preemption."""
-        return {
+        """The policy in each slot, by slot; run-times only where a policy asks for them."""
+        names = {
             "order": self._order.name,
             "gate": self._gate.name,
             "score": self.policies.score.name,
             "preemption": self._preempt.name,
         }
+        return names if self._run_times is None else {**names, RUN_TIMES: self._run_times}
 
     @property
     def fault_counts(self) -> Mapping[str, int]:

@@ -24,8 +24,9 @@ from roost_engine.policies import (
     ShapeByShape,
     TunableTimers,
 )
+from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time_model import RunTimeBlend
+from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed import SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
@@ -44,6 +45,7 @@ from roost_engine.preemption.rules import (
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
@@ -57,6 +59,7 @@ HEURISTICS: Mapping[str, str] = MappingProxyType(
         "gate": OpenGate.name,
         "score": HeuristicScore.name,
         "preemption": NoPreemption.name,
+        RUN_TIMES: HISTORY_NAME,
     }
 )
 """By slot: the name of the heuristic that answers when the policy fails."""
@@ -142,6 +145,7 @@ class Plugins:
         score: ScorePolicy,
         table: SpeedTable | None = None,
         run_times: RunTimeBlend | None = None,
+        history: RunTimeHistory | None = None,
     ) -> Policies:
         """Make the policies of a fresh engine.
 
@@ -149,6 +153,7 @@ class Plugins:
             score: scores the candidates.
             table: the speeds of models; None: `speeds`.
             run_times: a model of run times; None: the history of run times answers alone.
+            history: of run times, in place of an empty one.
         """
         predictors = None
         if self.reads_predictors:
@@ -156,6 +161,7 @@ class Plugins:
                 TableOfSpeeds(self.speeds) if table is None else table,
                 self.learned_order.reads_limits,
                 run_times,
+                history,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)

@@ -21,7 +21,14 @@ from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
-from roostd.config.values import AbsolutePath, Seconds, SecondsOrNever, Section
+from roostd.config.values import (
+    NO_MODEL,
+    AbsolutePath,
+    RunTimeModelPath,
+    Seconds,
+    SecondsOrNever,
+    Section,
+)
 
 
 class OrderSection(Section):
@@ -64,10 +71,15 @@ class OrderSection(Section):
         default=True,
         description="whether the time limits that users give tell something about run times",
     )
+    run_time_model: RunTimeModelPath = Field(
+        default=NO_MODEL,
+        description="none (the history of run times alone), or the path of an ONNX file that is"
+        " asked too; roost-train runtimes makes one; orders learned and learned-left",
+    )
 
     def to_core(self) -> LearnedOrderConfig:
         """Return the numbers of the learned order as plain data for the core."""
-        return LearnedOrderConfig(**self.model_dump(exclude={"kind"}))
+        return LearnedOrderConfig(**self.model_dump(exclude={"kind", "run_time_model"}))
 
 
 class PlacementSection(Section):

@@ -30,6 +30,7 @@ _FREQUENT = (
     PreemptionKind.LEARNED_MOVES,
     PreemptionKind.LEASES,
 )
+_PREDICTED = PreemptionKind.LEARNED_MOVES  # the rule that asks for run times
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -158,7 +159,9 @@ class StackChoice:
         for name, field in OrderSection.model_fields.items():
             if name == "kind" or getattr(order, name) == field.default:
                 continue
-            if kind is OrderKind.LEARNED_LEFT and name == "reads_limits":
+            if kind is OrderKind.LEARNED_LEFT and name in ("reads_limits", "run_time_model"):
+                continue
+            if name == "run_time_model" and self.in_effect.preemption is _PREDICTED:
                 continue
             if kind is not OrderKind.LEARNED:
                 cure = "remove it, or set order.kind: learned"

@@ -15,7 +15,7 @@ from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins import Policies
 from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder, ScorePolicy
-from roost_engine.slots import name_of
+from roost_engine.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")
 _FAILED = b'"$":"PolicyFailed"'
@@ -64,6 +64,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "approve_move",
     ),
     "prediction": ("wait_ended", "run_ended"),
+    RUN_TIMES: ("ending_fracs",),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)
 
@@ -125,7 +126,8 @@ class FaultReplay:
     """The policies of a run with their recorded faults.
 
     Args:
-        policies: those that roostd made for the run; a model is a RecordedScore.
+        policies: those that roostd made for the run; a model that scores is a RecordedScore, and
+            one of run times a RecordedFaults.
 
     Attributes:
         policies: the same, each able to fail as recorded.
@@ -144,6 +146,7 @@ class FaultReplay:
             "gate": self.policies.gate,
             "preemption": self.policies.preemption,
             "prediction": self.policies.predictors,
+            RUN_TIMES: policies.predictors and policies.predictors.run_time_model,
         }
 
     def expect(self, recorded: Sequence[Action]) -> None:

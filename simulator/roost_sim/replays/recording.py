@@ -5,7 +5,7 @@ with the daemon's loader; both are in roost_formats and read files only.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +17,23 @@ from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ScorePolicy
+from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import RUN_TIMES
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
+from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
-from roost_sim.replays.recorded_faults import FaultReplay, RecordedScore, may_hold_fault
+from roost_sim.replays.recorded_faults import (
+    FaultReplay,
+    RecordedFaults,
+    RecordedScore,
+    may_hold_fault,
+)
 
 _T = TypeVar("_T")
 _ONNX = "onnx:"
@@ -149,6 +157,21 @@ class ModelShelf:
         if name == HeuristicScore.name:
             return HeuristicScore()
         where = f"{source}: run {run.number} was scored by {name}"
+        return self._load(name, where, load_onnx_score)
+
+    def run_times_of(self, run: Run, source: Path) -> RunTimeModel | None:
+        """Load the model of run times that a run was recorded with; None: it had none.
+
+        Raises:
+            RecordingError: its model is not available, or does not load.
+        """
+        name = run.head.policies.get(RUN_TIMES, HISTORY_NAME)
+        if name == HISTORY_NAME:
+            return None
+        where = f"{source}: run {run.number} predicted run times by {name}"
+        return self._load(name, where, load_onnx_run_times)
+
+    def _load(self, name: str, where: str, load: Callable[[Path, Callable[[], float]], _T]) -> _T:
         if not name.startswith(_ONNX):
             raise RecordingError(f"{where}, which this version does not know: update Roost")
         path = self._find(name.removeprefix(_ONNX))
@@ -159,7 +182,7 @@ class ModelShelf:
                 " manifest beside it, by --model FILE"
             )
         try:
-            return load_onnx_score(path, clock=lambda: 0.0)
+            return load(path, lambda: 0.0)
         except PolicyError as error:
             cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
             raise RecordingError(f"{where}: {path}: {error}{cure}") from error
@@ -188,7 +211,12 @@ def policies_of(
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
     asked = score if isinstance(score, HeuristicScore) else RecordedScore(score)
-    return plugins.policies(asked)
+    model = models.run_times_of(run, recording.path)
+    if model is None:
+        return plugins.policies(asked)
+    faulty = RecordedFaults.of(RUN_TIMES, model)
+    blend = RunTimeBlend(model=faulty, zero_epoch_s=run.head.epoch_of_zero_s)
+    return plugins.policies(asked, run_times=blend)
 
 
 class RepeatedRun:
