@@ -27,7 +27,7 @@ from roost_engine.policies import (
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
-from roost_engine.prediction.speed import SpeedTable
+from roost_engine.prediction.speed import SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -272,11 +272,27 @@ def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:
 
     Open waits are left out: JobQueued brings them to a fresh engine.
     """
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        found = replace(found, predictors=policies.predictors.state())
+    return found
+
+
+def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge:
+    """Return the same less what the predictors keep in tables, which may be much."""
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        return replace(found, predictors=policies.predictors.state_without_tables())
+    if found.predictors is not None:
+        others = PredictorsState(speed=SpeedState(stretches=found.predictors.speed.stretches))
+        return replace(found, predictors=others)
+    return found
+
+
+def _without_predictors(policies: Policies, before: Knowledge) -> Knowledge:
     learned, found = policies.learned, before
     if learned.gate is not None:
         found = replace(found, gate=replace(learned.gate.state(), waits=()))
-    if policies.predictors is not None:
-        found = replace(found, predictors=policies.predictors.state())
     if learned.preemption is not None:
         found = replace(found, preemption=learned.preemption.state())
     return found

@@ -4,8 +4,9 @@ The plug-ins own them. The engine reports every wait and every run to them, what
 and preemption read them.
 """
 
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.model import JobId
@@ -15,6 +16,7 @@ from roost_engine.policies import RunEnded, WaitEnded
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
 from roost_engine.prediction.run_time_model import (
     HISTORY_NAME,
@@ -146,18 +148,22 @@ class Predictors:
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""
-        # A copy: the predictors keep learning.
-        return deepcopy(
-            PredictorsState(
-                speed=self.speed.state(),
-                run_time=self.run_time.state(),
-                history=self.history.state(),
-            )
+        return PredictorsState(
+            speed=self.speed.state(),
+            run_time=self.run_time.state(),
+            history=self.history.state(),
         )
+
+    def state_without_tables(self) -> PredictorsState:
+        """Return what was learned and is in none of the `tables`."""
+        return PredictorsState(speed=SpeedState(stretches=self.speed.stretches()))
+
+    def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
+        """Return the tables of what was learned as they are now, by name."""
+        return {**self.speed.tables(), **self.run_time.tables(), **self.history.tables()}
 
     def restore(self, state: PredictorsState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        state = deepcopy(state)
         self.speed.restore(state.speed)
         self.run_time.restore(state.run_time)
         self.history.restore(state.history)
