@@ -111,8 +111,12 @@ class BlendedRunTimes:
         return self._mixed(self._answer(job, at_s), job, age_s, at_s)
 
     def peek(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
-        """Return the same and note nothing, for readers outside the engine."""
-        answer = self._fresh(job.job_id, at_s)
+        """Return the same and note nothing, for readers outside the engine.
+
+        The model's last answer counts however old it is: readers ask about whole queues at once.
+        """
+        found = self._answers.get(job.job_id)
+        answer = None if found is None else found[1]
         if answer is None:
             try:
                 answer = self._asked(self._features.of(job, at_s)[None])

@@ -117,3 +117,22 @@ def test_an_engines_predictors_ask_the_model_that_they_are_made_with() -> None:
     model.answer = ValueError("gone")
     predictors.run_times(waiting(of(job_id="2")), 0.0)
     assert faults.counts == {RUN_TIMES: 1}
+
+
+def test_a_reader_gets_the_last_answer_and_leaves_no_trace() -> None:
+    model, faults, history = FakeModel(all_in(20)), FaultLog(), after((of(), 60.0))
+    blended = BlendedRunTimes(history, RunTimeBlend(model=model), faults)
+    in_a_pass = blended.times(of(), 0.0, 0.0)
+    late = blended.peek(of(), 0.0, 9_000.0)
+    assert late.ending_fracs[20] == pytest.approx(in_a_pass.ending_fracs[20], abs=0.01)
+    assert len(model.asked) == 1
+
+    model.answer = ValueError("gone")
+    unknown = of(job_id="2")
+    peeked = blended.peek(unknown, 0.0, 0.0)
+    assert np.array_equal(peeked.ending_fracs, history.times(unknown, 0.0, 0.0).ending_fracs)
+    assert faults.counts == {}
+    assert faults.take() == ()
+    blended.times(unknown, 0.0, 0.0)
+    (failed,) = faults.take()
+    assert failed.questions == ((1, 1),), "what a reader asked has no number"
