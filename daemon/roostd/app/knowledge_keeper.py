@@ -115,26 +115,33 @@ class KnowledgeKeeper:
         """Return what the journal lacks."""
         if self._is_late:
             self._forget_changes()
-            return self._whole(self._known)
+            return self._whole(self._known, None)
         self._gather()
         policies = self._state.engine.policies
         if self._tears != self._recorder.tear_count or not self._recorder.takes_records:
             self._tears, self._is_in_step = self._recorder.tear_count, False
-        if not self._is_in_step:
-            return self._whole(knowledge_of(policies, self._known))
         known, changed = knowledge_without_tables(policies, self._known), self._changed
+        if not self._is_in_step:
+            return self._whole(known, policies.predictors)
         self._known = replace(known, predictors=self._known.predictors)
         self._changed = {}
         return Memo(encode(known), changed)
 
-    def _whole(self, known: Knowledge) -> Memo:
-        """Return a memo with all entries, in the place of those that the journal has."""
-        self._known, self._changed, self._turn = known, {}, 0
+    def _whole(self, known: Knowledge, predictors: Predictors | None) -> Memo:
+        """Return a memo with all entries, in the place of those that the journal has.
+
+        Args:
+            known: what is in no table.
+            predictors: those of the engine; None: the tables are those known from before.
+        """
+        before = self._known.predictors
+        self._known, self._changed, self._turn = replace(known, predictors=before), {}, 0
         self._is_in_step = self._recorder.takes_records
-        if known.predictors is None:
-            return Memo(encode(known), {}, is_whole=True)
-        predictors = Predictors()
-        predictors.restore(known.predictors)
+        if predictors is None:
+            if before is None:
+                return Memo(encode(known), {}, is_whole=True)
+            predictors = Predictors()
+            predictors.restore(before)
         for name, table in predictors.tables().items():
             self._encode(name, table, tuple(table))
         entries, self._changed = self._changed, {}
