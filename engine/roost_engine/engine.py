@@ -6,10 +6,12 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from heapq import heappop
 from math import inf
 from typing import assert_never
 
+from roost_engine.agents.team import AgentCandidates, Team
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, Decision, Place, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
@@ -43,8 +45,9 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, GateVerdict, Offer, SortKey
+from roost_engine.policies import Defer, GateVerdict, Offer, QueueView, SortKey
 from roost_engine.preemption.preemption import Preemption
+from roost_engine.promises import Promises
 from roost_engine.queue.job_queue import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
@@ -69,13 +72,21 @@ class Engine:
         self.config, self.policies, self._faults = config, policies, FaultLog()
         self._order = OrderSlot(policies.order, self._faults)
         self._gate = GateSlot(policies.gate, self._faults)
-        self._scorer = Scorer(policies.score, self._faults)
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
-        predicting = None if predictors is None else PredictorSlot(predictors, self._faults)
-        self._run_times = None if predicting is None else predicting.run_times_name
-        self._table = JobTable(config, self._order, self._gate, predicting, policies.timers)
+        slot = None if predictors is None else PredictorSlot(predictors, self._faults)
+        self._run_times = None if slot is None else slot.run_times_name
+        self._table = JobTable(
+            config, self._order, self._gate, slot, policies.timers, policies.ends
+        )
+        self._promises = Promises(self._table, policies.ends, slot)
         self.cluster = self._table.cluster
+        self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
+        self._team: Team | None = None
+        if config.agents > 1:
+            self._team = self._table.queue.owners = Team(self.cluster, config.agents)
+            candidates = AgentCandidates(policies.candidates, self._team)
+            self.policies = policies = replace(policies, candidates=candidates)
         self._preemption = Preemption(
             self._table, self._preempt, policies.candidates, self._scorer, self._ask_gate
         )
@@ -113,6 +124,11 @@ class Engine:
     def fault_counts(self) -> Mapping[str, int]:
         """How often the policy of each slot failed, so that the heuristic answered."""
         return {slot: self._faults.counts[slot] for slot in self.policy_names}
+
+    @property
+    def forwarded_count(self) -> int:
+        """How many jobs went from one agent to another."""
+        return 0 if self._team is None else self._team.forwarded_count
 
     @property
     def refused_count(self) -> int:
@@ -153,6 +169,10 @@ class Engine:
         """The jobs that wait to be placed."""
         return tuple(self._table.waiting)
 
+    def queue_view(self, at_s: float) -> QueueView:
+        """Return what an order would see now: the queued jobs, and the cluster."""
+        return self._table.queue.view(self.cluster, at_s)
+
     def sort_key(self, job_id: JobId) -> SortKey | None:
         """Return what a waiting job is sorted by; None: it is not queued."""
         return self._table.queue.key_of(job_id)
@@ -189,6 +209,8 @@ class Engine:
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
             self._has_cleared(fixed, at_s, actions)
+        if self._team is not None:
+            self._share_out(self._team, event)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
         for job_id, group in table.queue.end_pass():
@@ -251,6 +273,21 @@ class Engine:
             case _:
                 assert_never(event)
 
+    def _share_out(self, team: Team, event: Event) -> None:
+        """Give jobs to other agents, where the nodes of their own have changed or are full."""
+        table, queue = self._table, self._table.queue
+        if isinstance(event, JobEnded | JobWithdrawn):
+            team.forget(event.job_id)
+        moved = list[JobSpec]()
+        if team.is_split_anew:
+            moved += team.find_homes(
+                [job.spec for job_id, job in self.records() if job_id in queue]
+            )
+            queue.recall_all()
+        moved += team.forwards([table.jobs[job_id].spec for job_id in queue.blocked()])
+        for job in moved:
+            queue.add(table.jobs[job.job_id], event.at_s)
+
     # -- a pass ----------------------------------------------------------------------------
 
     def _pass(self, at_s: float, actions: list[Action]) -> None:
@@ -286,7 +323,8 @@ class Engine:
             if queue.is_settled(reserved):
                 break
         if reservation is not None:
-            self._backfill(reservation.start_s, cleared, at_s, actions)
+            self._promises.note(reservation, at_s, actions)
+            self._backfill(reservation, cleared, at_s, actions)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -299,26 +337,27 @@ class Engine:
         return group.is_blocked(reserved)
 
     def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
-        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s)
+        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
+        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
 
     def _backfill(
-        self, start_s: float, closed: NodeSet, at_s: float, actions: list[Action]
+        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
     ) -> None:
-        """Place jobs on reserved nodes if their time limits end before the reservation starts.
+        """Place jobs on reserved nodes that will have ended before the reservation starts.
 
         Args:
-            start_s: engine time of the start.
+            reservation: which nodes, and from when.
             closed: nodes that are reserved for others.
             at_s: engine time.
             actions: receives what follows.
         """
         for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
             record = self._table.jobs[job_id]
-            limit_s = record.spec.time_limit_s
-            if limit_s is not None and at_s + limit_s <= start_s:
+            if self._promises.may_pass(record, reservation, at_s):
                 found = group.last_failure
                 assert found is not None
                 is_done = self._try(job_id, record, group, at_s, closed, actions)
+                self._promises.note_passed(record, reservation, at_s)
                 if is_done and group.last_failure is None:
                     # The nodes could hold more jobs of this group. The reservation still blocks
                     # them, but for those that also end in time: they are offered next.
@@ -407,7 +446,7 @@ class Engine:
                 self._table.queue.defer(job_id)
                 self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
                 return
-        placement, decision = self._scorer.choose(candidates, at_s)
+        placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
         self._place(record, placement, decision, at_s, actions)
 
@@ -458,6 +497,8 @@ class Engine:
                     table.hand_over(job_id, at_s, actions)
                 elif not self._standing.give_up(job_id, at_s, actions):
                     table.offer_later(job_id, at_s)
+                    if table.jobs[job_id].promise is not None:
+                        table.queue.postpone()  # a job may have run for longer than expected
             elif job_id in table.stopping and at_s >= table.jobs[job_id].safe_until_s:
                 self._preemption.keep_running(job_id, at_s)
 

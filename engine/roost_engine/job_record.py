@@ -56,6 +56,46 @@ class StandingPin:
         return self.give_up_s < inf
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """By when a job is taken to have ended, for lack of a time limit that can be used.
+
+    Attributes:
+        left_s: from when this was predicted.
+        low_s, high_s: 80 % interval of its whole run time, for people.
+        is_outlived: whether the job has run for longer.
+    """
+
+    left_s: float
+    low_s: float
+    high_s: float
+    is_outlived: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """The start of a waiting job for which nodes are reserved.
+
+    Attributes:
+        first_s: engine time by which it was first promised to start.
+        start_s: the same as of now.
+        why: why it was moved, for a human; "": it was not.
+    """
+
+    first_s: float
+    start_s: float
+    why: str = ""
+
+    @property
+    def until_s(self) -> float | None:
+        """By when the job starts, for a human; None: the promise was taken back."""
+        return self.start_s if self.start_s < inf else None
+
+    def added_to(self, wanted: str) -> str:
+        """Return what a job waits for, with what has become of the promise."""
+        return f"{wanted}; {self.why or 'nodes are reserved for it'}"
+
+
 @dataclass(slots=True, kw_only=True)
 class ObservedJob:
     """A job that holds resources and is not under Roost: Slurm started it on its own.
@@ -114,6 +154,8 @@ class JobRecord:
             none does.
         awaited: running jobs that must stop before it can be placed.
         sort_key: by which it was last put into the queue; (): it never was.
+        guess: by when it has ended, if that is predicted; None: by its time limit, if it has one.
+        promise: by when it starts, if nodes were reserved for it in its present wait.
     """
 
     spec: JobSpec
@@ -148,6 +190,8 @@ class JobRecord:
     safe_until_s: float = inf
     awaited: dict[JobId, None] = field(default_factory=dict)
     sort_key: tuple[int | float | str, ...] = ()
+    guess: Guess | None = None
+    promise: Promise | None = None
 
     @property
     def job_id(self) -> JobId:
@@ -257,6 +301,7 @@ class JobRecord:
             limited_since_s=self.limited_since_s,
             runs=self._earlier_runs,
             precedence=self.spec.precedence,
+            overtakes=self.spec.overtakes,
         )
 
     @property

@@ -5,7 +5,7 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import heappush, merge
@@ -17,9 +17,10 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
+from roost_engine.domain.model import UNKNOWN_USER, JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import (
+    Guess,
     JobRecord,
     JobState,
     KnownJob,
@@ -28,8 +29,8 @@ from roost_engine.job_record import (
     shares_of,
 )
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.reservation import RunEnds
 from roost_engine.policies import RunEnded, TunableTimers, WaitEnded
+from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import Group, JobQueue
 from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import GateSlot, OrderSlot, PredictorSlot
@@ -60,14 +61,15 @@ class JobTable:
         gate: GateSlot,
         predictors: PredictorSlot | None = None,
         timers: TunableTimers | None = None,
+        ends: EndsConfig | None = None,
     ) -> None:
         self.config = config
         self.cluster = Cluster()
-        self.queue = JobQueue(order, first_job_matters=config.standing_pins)
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.queue = JobQueue(order, first_job_matters=config.standing_pins, known=self.jobs)
         self.quotas = Quotas()
         self.refused_count = 0
         self.observed_start_s = -inf
-        self.jobs: dict[JobId, JobRecord] = {}
         self.observed: dict[JobId, ObservedJob] = {}
         self.waiting: dict[JobId, None] = {}
         self.clearing: dict[JobId, None] = {}
@@ -76,7 +78,7 @@ class JobTable:
         self.stopping: dict[JobId, None] = {}
         self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest is forgotten first
         self.alarms: list[tuple[float, JobId]] = []
-        self._run_ends = RunEnds()
+        self._run_ends = ForeseenEnds(ends, predictors)
         self._gate = gate
         self._predictors, self._timers = predictors, timers
         self._waits_matter = predictors is not None or not gate.is_open
@@ -91,6 +93,11 @@ class JobTable:
         if found is None:
             raise UnknownJob(job_id)
         return found
+
+    def spec_of(self, job_id: JobId) -> JobSpec | None:
+        """Return the request of a job under Roost that has not ended; None: it is none."""
+        found = self.jobs.get(job_id)
+        return None if found is None else found.spec
 
     def queue_job(
         self, job: JobSpec, at_s: float, actions: list[Action], wait: WaitSoFar | None = None
@@ -107,7 +114,7 @@ class JobTable:
         known = self.jobs.get(job_id) or self.observed.pop(job_id, None)
         record = JobRecord(spec=job, state=JobState.WAITING, queued_s=max(at_s, job.eligible_s))
         if known is not None:
-            self._release(job_id)
+            self._release(job_id, at_s)
             self.unqueue(job_id)
             if isinstance(known, JobRecord) and known.state in _WAIT_GOES_ON:
                 record.queued_s = max(known.queued_s, job.eligible_s)
@@ -195,7 +202,7 @@ class JobTable:
             other.state, other.reason = JobState.LET_GO, event.reason
         else:
             return
-        self._release(job_id)
+        self._release(job_id, event.at_s)
 
     def start(self, event: JobStarted) -> JobRecord | None:
         """Apply what Slurm allocated. Returns the record when a run begins, not when it resumes."""
@@ -217,7 +224,7 @@ class JobTable:
         self.unqueue(job_id)
         self._note_started(record, event)
         self.cluster.hold(job_id, event.shares)
-        self._note_held(job_id, event.shares)
+        self._note_held(job_id, event.shares, event.at_s)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
@@ -225,25 +232,34 @@ class JobTable:
         if record.started_s is not None:
             return None
         record.started_s = since_s
-        if record.spec.time_limit_s is not None:
-            self._run_ends.add(job_id, since_s + record.spec.time_limit_s)
-        elif event.end_s is not None:
-            self._run_ends.add(job_id, event.end_s)
+        limit_s = record.spec.time_limit_s
+        limit_end_s = event.end_s if limit_s is None else since_s + limit_s
+        self._run_ends.begin(record, limit_end_s, event.at_s)
         return record
 
     def ends(self, at_s: float) -> Iterable[tuple[float, JobId]]:
-        """Return when jobs that hold resources end by their time limits, in order of time."""
+        """Return when jobs that hold resources will have ended, in order of time.
+
+        That is by their time limits, unless a prediction stands in: see prediction.foreseen_ends.
+        """
+        self._run_ends.renew(at_s)
         starting = [
-            (at_s + limit_s, job_id)
+            (at_s + left_s, job_id)
             for job_id in (*self.placing, *self.clearing)
-            if (limit_s := self.jobs[job_id].spec.time_limit_s) is not None
+            if (left_s := _longest_s(self.jobs[job_id])) is not None
         ]
         return merge(self._run_ends, sorted(starting)) if starting else self._run_ends
 
-    def _release(self, job_id: JobId) -> None:
+    def outlived(self) -> Iterator[tuple[JobId, Guess]]:
+        """Yield the running jobs that have run for longer than was expected."""
+        for record in self._run_ends.guessed():
+            if record.guess is not None and record.guess.is_outlived:
+                yield record.job_id, record.guess
+
+    def _release(self, job_id: JobId, at_s: float) -> None:
         self.cluster.release(job_id)
         self._run_ends.remove(job_id)
-        self._note_held(job_id, ())
+        self._note_held(job_id, (), at_s)
 
     def _observe(self, event: JobStarted, since_s: float) -> None:
         """Record the allocation of a job that is not under Roost."""
@@ -253,7 +269,7 @@ class JobTable:
             self.observed_start_s = event.at_s
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
-        self._note_held(job_id, event.shares)
+        self._note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
         job.preempt_class = event.preempt_class
         if event.end_s is not None:
@@ -262,7 +278,7 @@ class JobTable:
     def end(self, event: JobEnded) -> None:
         """Free what a job held, and keep its record with the ended jobs."""
         job_id = event.job_id
-        self._release(job_id)
+        self._release(job_id, event.at_s)
         self.unqueue(job_id)
         record = self.jobs.pop(job_id, None)
         ended: KnownJob | None = record
@@ -289,6 +305,7 @@ class JobTable:
         self.cluster.release(job_id)
         self.unqueue(job_id)
         record.replace_pins()
+        record.guess = None
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -322,6 +339,7 @@ class JobTable:
         self.cluster.release(job_id)
         self.unqueue(job_id)
         record.replace_pins()
+        record.guess = None
         record.state = JobState.WAITING
         self._limit_fixed(record, at_s)
         self.waiting[job_id] = None
@@ -364,10 +382,12 @@ class JobTable:
         record.last_try = failure
         if record.standing is not None:
             return
-        wanted = capacity_wanted(record.spec.shapes[0])
+        wanted, until_s = capacity_wanted(record.spec.shapes[0]), record.hand_over_at_s
         if record.spec.fixed_indices:
             wanted = f"waits for GPUs {record.indices_in_words}".rstrip(",")
-        self.wait(job_id, record, wanted, record.hand_over_at_s, actions)
+        elif record.promise is not None:
+            wanted, until_s = record.promise.added_to(wanted), record.promise.until_s
+        self.wait(job_id, record, wanted, until_s, actions)
 
     def wait_with(self, job_id: JobId, group: Group, actions: list[Action]) -> None:
         """Report why a group waits for one of its jobs: for capacity, or for one of Slurm's limits.
@@ -472,10 +492,13 @@ class JobTable:
             self._predictors.wait_ended(outcome)
         self._gate.note(outcome)
 
-    def _note_held(self, job_id: JobId, shares: Sequence[NodeShare]) -> None:
+    def _note_held(self, job_id: JobId, shares: Sequence[NodeShare], at_s: float) -> None:
         """Report the GPUs of a job that runs, also of one that Slurm started by itself."""
         if self._predictors is not None:
-            self._predictors.holds(job_id, sum(len(share.gpu_indices) for share in shares))
+            record = self.jobs.get(job_id)
+            user_id = UNKNOWN_USER if record is None else record.spec.user_id
+            gpu_count = sum(len(share.gpu_indices) for share in shares)
+            self._predictors.holds(job_id, user_id, gpu_count, at_s)
 
     def _note_run(self, record: JobRecord, at_s: float) -> None:
         if self._predictors is not None and record.started_s is not None:
@@ -514,6 +537,11 @@ class JobTable:
                 assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
             is_stopping = record.state is JobState.STOPPING
             assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
+
+
+def _longest_s(record: JobRecord) -> float | None:
+    """Return for how long a job that starts now holds its GPUs; None: that is unknown."""
+    return record.spec.time_limit_s if record.guess is None else record.guess.left_s
 
 
 def _exclusions(last_try: Candidates | None) -> Exclusions:

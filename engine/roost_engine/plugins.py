@@ -6,12 +6,16 @@ policies from the same choice and reports the same events to them gets the same 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
+from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
@@ -24,10 +28,12 @@ from roost_engine.policies import (
     ShapeByShape,
     TunableTimers,
 )
-from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.foreseen_ends import EndsConfig
+from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
+from roost_engine.prediction.run_time import RunTimeState
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
-from roost_engine.prediction.speed import SpeedState, SpeedTable
+from roost_engine.prediction.speed import SpeedPredictor, SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -44,6 +50,8 @@ from roost_engine.preemption.rules import (
 )
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
+from roost_engine.scoring.graph_jobs import Communication
+from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
@@ -75,6 +83,7 @@ class Policies:
             None: no policy asks.
         timers: of the gate, if it has some that an operator may set.
         learned: the parts whose knowledge outlives the engine.
+        ends: how predictions take part in reservations; None: time limits alone do.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -85,6 +94,7 @@ class Policies:
     predictors: Predictors | None = None
     timers: TunableTimers | None = None
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
+    ends: EndsConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +129,8 @@ class Plugins:
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
         learned_order: the numbers of the order `learned`.
+        ends: how predictions take part in reservations; None, as in journals of earlier versions:
+            time limits alone do.
     """
 
     stack: str = ""
@@ -130,6 +142,7 @@ class Plugins:
     knowledge: Knowledge = Knowledge()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
+    ends: EndsConfig | None = None
 
     @property
     def reads_predictors(self) -> bool:
@@ -165,11 +178,16 @@ class Plugins:
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
+        if isinstance(score, GraphScore):
+            speeds = TableOfSpeeds(self.speeds) if table is None else table
+            speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
+            score.expect(partial(communication, speed, speeds))
         policies = Policies(
             order=make_order(self.order, predictors, self.learned_order),
             candidates=make_candidates(self.placement, self.any_gpus),
             score=score,
             predictors=predictors,
+            ends=self.ends if predictors is not None else None,
         )
         return self._with_preemption(self._with_gate(policies))
 
@@ -193,6 +211,21 @@ class Plugins:
         if self.knowledge.preemption is not None:
             preemption.restore(self.knowledge.preemption)
         return replace(policies, learned=replace(policies.learned, preemption=preemption))
+
+
+def communication(
+    speed: SpeedPredictor, typical: SpeedTable, job: JobSpec | None, gpu_count: int
+) -> Communication:
+    """Return which part of a job's step is communication, by its expected speed on each tier.
+
+    Args:
+        speed: predicts it.
+        typical: the same of jobs of which nothing else is known.
+        job: the job; None: nothing is known of it.
+        gpu_count: of the job.
+    """
+    speeds = typical.typical(gpu_count) if job is None else speed.estimate(job).speeds
+    return Communication(*(1.0 - speeds.at(tier) for tier in Tier))
 
 
 def make_order(
@@ -224,11 +257,18 @@ def make_order(
             assert_never(kind)
 
 
+def ends_of(order: OrderKind) -> EndsConfig | None:
+    """Return how predictions take part in reservations where an order decides."""
+    return EndsConfig() if order in (OrderKind.LEARNED, OrderKind.LEARNED_LEFT) else None
+
+
 def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePolicy:
     """Make the rule that proposes placements; for `any_gpus` see Plugins."""
     match kind:
         case PlacementKind.CONSOLIDATION:
             return ShapeByShape(any_gpus)
+        case PlacementKind.WIDE:
+            return WideSearch(any_gpus)
         case PlacementKind.STRICT:
             return TightestShapes(any_gpus)
         case PlacementKind.TIGHT_GANGS:
@@ -284,7 +324,12 @@ def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge
     if policies.predictors is not None:
         return replace(found, predictors=policies.predictors.state_without_tables())
     if found.predictors is not None:
-        others = PredictorsState(speed=SpeedState(stretches=found.predictors.speed.stretches))
+        others = replace(
+            found.predictors,
+            speed=SpeedState(stretches=found.predictors.speed.stretches),
+            run_time=RunTimeState(),
+            history=HistoryState(),
+        )
         return replace(found, predictors=others)
     return found
 

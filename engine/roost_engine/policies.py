@@ -7,8 +7,8 @@ when they cannot answer. Whatever a policy raises, `slots` counts it and asks th
 the policy.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -20,7 +20,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
-from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.eligibility import Hint, hints_in
 from roost_engine.placement.search import first_candidates, may_have_any_gpus
 
@@ -37,11 +37,13 @@ class QueueView:
         jobs: the queued jobs, in the order they were queued.
         cluster: as it is now; read-only.
         at_s: engine time.
+        known: the jobs under Roost that have not ended, by id: also those that run.
     """
 
     jobs: Sequence[JobRecord]
     cluster: Cluster
     at_s: float
+    known: Mapping[JobId, JobRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +309,35 @@ class RowwiseScore(ScorePolicy, Protocol):
     """
 
     is_rowwise: Literal[True]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoreQuestion:
+    """Everything that a score policy may read of one decision.
+
+    Attributes:
+        candidates: what is scored.
+        listing: the candidates one by one.
+        features: float32 [candidate, feature], see ScorePolicy.score.
+        job: the waiting job; None: the caller does not know it.
+        cluster: as it is now; read-only.
+        spec_of: what the engine knows of another job; None: it is not under Roost.
+    """
+
+    candidates: Candidates
+    listing: Listing
+    features: NDArray[np.float32]
+    job: JobSpec | None
+    cluster: Cluster
+    spec_of: Callable[[JobId], JobSpec | None]
+
+
+@runtime_checkable
+class ClusterScore(ScorePolicy, Protocol):
+    """A score policy that also reads the job, and the cluster around the candidates."""
+
+    def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
+        """Return one score a candidate, as `score` does; asked in its place."""
 
 
 # -- preemption --------------------------------------------------------------------------------

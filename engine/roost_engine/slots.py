@@ -232,11 +232,24 @@ class Predictors(Protocol):
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Learn how a wait came out."""
 
-    def holds(self, job_id: JobId, gpu_count: int) -> None:
-        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none."""
+    def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
+        """Note that any job holds so many GPUs now, whoever started it; 0: it holds none.
+
+        Its user is domain.model.UNKNOWN_USER where the job is not under Roost.
+        """
 
     def run_ended(self, run: RunEnded) -> None:
         """Learn how a job ran. Called once for every run under Roost, at its end."""
+
+    def run_times(self, job: JobRecord, at_s: float) -> "TimesLeft":
+        """Return how long a job may still run."""
+
+
+class TimesLeft(Protocol):
+    """How long a job may still run: see prediction.run_times.RunTimes."""
+
+    def quantile_s(self, frac: float) -> float:
+        """Return the seconds that this share of such jobs stays below."""
 
 
 class PredictorSlot(_Slot):
@@ -258,16 +271,20 @@ class PredictorSlot(_Slot):
         """Report how a wait came out."""
         self.ask(lambda: self._predictors.wait_ended(outcome), lambda: None)
 
-    def holds(self, job_id: JobId, gpu_count: int) -> None:
+    def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
         """Report how many GPUs a job holds.
 
         Not by `ask`: it only counts, and calls keep the numbers that earlier journals gave them.
         """
-        self._predictors.holds(job_id, gpu_count)
+        self._predictors.holds(job_id, user_id, gpu_count, at_s)
 
     def run_ended(self, run: RunEnded) -> None:
         """Report how a job ran."""
         self.ask(lambda: self._predictors.run_ended(run), lambda: None)
+
+    def run_times(self, job: JobRecord, at_s: float) -> TimesLeft | None:
+        """Return how long a job may still run; None if the predictors fail."""
+        return self.ask(lambda: self._predictors.run_times(job, at_s), lambda: None)
 
 
 class PreemptionSlot(_Slot):

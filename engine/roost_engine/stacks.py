@@ -28,6 +28,7 @@ class PlacementKind(StrEnum):
     CONSOLIDATION = "consolidation"  # of the tightest shape that has capacity now
     STRICT = "strict"  # of the tightest shape only
     TIGHT_GANGS = "tight-gangs"  # the first; but for several nodes of the tightest shape only
+    WIDE = "wide"  # as the first, on more nodes: for models that read the cluster
 
 
 class GateKind(StrEnum):
@@ -52,6 +53,7 @@ class PreemptionKind(StrEnum):
 
 NO_MODEL = "none"
 BUILTIN_MODEL = "builtin"
+GRAPH_MODEL = "graph"  # ships with Roost; reads the cluster too
 DEFAULT_PATIENCE_S = 600.0
 
 

@@ -14,7 +14,7 @@ from math import inf
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
 from roost_engine.domain.actions import Action, PinStanding, Unpin
-from roost_engine.domain.model import JobId, NodeName, Placement
+from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.job_table import JobTable
@@ -109,7 +109,7 @@ class StandingPins:
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
             if record.standing is not None and record.standing.is_preempting:
-                return Reservation(self._nodes([record.standing.placement]), at_s)
+                return Reservation(self._nodes([record.standing.placement]), at_s, record.job_id)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
         freed_count = self._table.cluster.freed_count
@@ -123,14 +123,14 @@ class StandingPins:
         record.standing, self._head = pin, record.job_id
         if self.is_final:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
-        return Reservation(self._nodes([pin.placement]), pin.start_s)
+        return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
         pin, freed_count = record.standing, self._table.cluster.freed_count
         if pin is not None and not self._is_possible(pin.placement):
             pin = None
-        if pin is not None and pin.freed_count == freed_count:
+        if pin is not None and pin.freed_count == freed_count and not self._is_late(pin, at_s):
             return pin
         if pin is None:
             ends = self._ends(at_s)
@@ -154,9 +154,10 @@ class StandingPins:
         pin = record.standing
         assert pin is not None
         if self._is_possible(pin.placement):
-            if pin.freed_count != self._table.cluster.freed_count:
+            is_late = self._is_late(pin, at_s)
+            if pin.freed_count != self._table.cluster.freed_count or is_late:
                 pin = record.standing = self._foreseen(pin, at_s)
-            return Reservation(self._nodes([pin.placement]), pin.start_s)
+            return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
         )
@@ -196,16 +197,17 @@ class StandingPins:
         if isinstance(self._ask_gate(record, candidates, at_s), Defer):
             return None
         start_s = max(end_s for end_s, _ in ends[:count])
-        return self._choose(candidates, ids[:count], start_s, at_s)
+        return self._choose(record.spec, candidates, ids[:count], start_s, at_s)
 
     def _foreseen(self, pin: StandingPin, at_s: float) -> StandingPin:
         """Return a pin with the start that the jobs which are left on its nodes allow.
 
         While all the awaited jobs run, that is unchanged: other jobs came to the nodes only if they
-        end before.
+        end before. A job that outlives its prediction changes it.
         """
         cluster, nodes = self._table.cluster, set(pin.placement.nodes)
-        if all(cluster.shares(job_id) for job_id in pin.awaited):
+        has_changed = self._is_late(pin, at_s)
+        if not has_changed and all(cluster.shares(job_id) for job_id in pin.awaited):
             return replace(pin, freed_count=cluster.freed_count)
         end_of = {
             job_id: end_s
@@ -215,6 +217,13 @@ class StandingPins:
         awaited = holders(cluster, tuple(end_of), shares_of(pin.placement))
         start_s = max((end_of[job_id] for job_id in awaited), default=at_s)
         return replace(pin, start_s=start_s, freed_count=cluster.freed_count, awaited=awaited)
+
+    def _is_late(self, pin: StandingPin, at_s: float) -> bool:
+        """Return whether a job that has outlived its prediction holds the GPUs of a pin."""
+        if pin.start_s > at_s:
+            return False
+        records = map(self._table.jobs.get, pin.awaited)
+        return any(one is not None and one.guess is not None for one in records)
 
     def _suffice(self, record: JobRecord, ends: Sequence[tuple[float, JobId]], at_s: float) -> bool:
         """Return whether a job fits once all of these jobs have ended."""
@@ -257,7 +266,7 @@ class StandingPins:
             return
         candidates, count = found
         give_up_s = at_s + self._table.config.stop_timeout_s
-        pin = self._choose(candidates, ids[:count], at_s, at_s, give_up_s)
+        pin = self._choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
@@ -289,6 +298,7 @@ class StandingPins:
 
     def _choose(
         self,
+        job: JobSpec,
         candidates: Candidates,
         leaving: Sequence[JobId],
         start_s: float,
@@ -297,7 +307,7 @@ class StandingPins:
     ) -> StandingPin:
         cluster = self._table.cluster
         with cluster.without(leaving):
-            placement, decision = self._scorer.choose(candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s, job)
         awaited = holders(cluster, leaving, shares_of(placement))
         return StandingPin(
             placement=placement,

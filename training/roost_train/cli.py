@@ -6,13 +6,14 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from roost_engine.domain.errors import PolicyError
-from roost_sim.errors import TraceError
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_train.errors import MissingLibrary, TrainError
@@ -20,6 +21,8 @@ from roost_train.progress import ProgressBar
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
+_GRAPH_OPTIONS = ("seed", "worlds", "jobs", "steps", "price")
+_DEFAULT_WORLDS, _DEFAULT_JOBS, _DEFAULT_GRAPH_STEPS = 60, 500, 4000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, TraceError, OSError) as error:
+    except (TrainError, PolicyError, SimError, OSError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     return code
@@ -46,8 +49,45 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
+    _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
+    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser
+
+
+def _add_selector(selector: argparse.ArgumentParser) -> None:
+    selector.add_argument(
+        "--trace", type=Path, metavar="FILE", required=True, help="any trace of roost-sim"
+    )
+    selector.add_argument(
+        "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"
+    )
+    selector.add_argument(
+        "--cluster",
+        action="append",
+        required=True,
+        help="a preset of roost-sim or a file; once for each cluster to train on",
+    )
+    selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
+    selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
+    selector.add_argument("--json", action="store_true", help="the result as JSON")
+    selector.set_defaults(command=_selector)
+
+
+def _add_graph(graph: argparse.ArgumentParser) -> None:
+    graph.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    graph.add_argument(
+        "--worlds", type=int, default=_DEFAULT_WORLDS, help="clusters that are simulated"
+    )
+    graph.add_argument("--jobs", type=int, default=_DEFAULT_JOBS, help="jobs on each of them")
+    graph.add_argument("--steps", type=int, default=_DEFAULT_GRAPH_STEPS, help="training steps")
+    graph.add_argument(
+        "--price",
+        type=float,
+        help="of a point of the heuristic; without it the best of some is searched",
+    )
+    graph.add_argument("--output", type=Path, required=True, help="folder for the two files")
+    graph.set_defaults(command=_graph)
 
 
 def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
@@ -87,6 +127,38 @@ def _distil(arguments: argparse.Namespace) -> int:
         net, parameters, arguments.output, shlex.join([*command, "--output", "DIR"])
     )
     print(json.dumps({"model": str(path), "run": parameters.run_name, **asdict(agreement)}))
+    return 0
+
+
+def _graph(arguments: argparse.Namespace) -> int:
+    from roost_train.graph_price import PriceTrial, best_price, try_prices
+    from roost_train.graph_release import write_graph
+    from roost_train.graph_training import GraphHyperParameters, collect, judge, priced, train
+
+    for option in ("worlds", "jobs", "steps"):
+        if getattr(arguments, option) < 1:
+            raise TrainError(f"--{option} {getattr(arguments, option)}: want 1 or more")
+    parameters = GraphHyperParameters(
+        seed=arguments.seed,
+        worlds=arguments.worlds,
+        jobs=arguments.jobs,
+        steps=arguments.steps,
+    )
+    samples, held_out = collect(parameters, ProgressBar(parameters.worlds, sys.stderr))
+    net = train(samples, parameters, ProgressBar(parameters.steps, sys.stderr))
+    figures, price, trials = judge(net, held_out), arguments.price, list[PriceTrial]()
+    if price is None:
+        count = parameters.price_worlds
+        bar = ProgressBar(count, sys.stderr)
+        trials = try_prices(net, parameters.seed, count, parameters.jobs, progress=bar)
+        price = best_price(trials)
+    parameters = replace(parameters, price=price)
+    words = [f"--{name}={getattr(parameters, name)}" for name in _GRAPH_OPTIONS]
+    command = shlex.join(["roost-train", "graph", *words, "--output", "DIR"])
+    path = write_graph(priced(net, price), parameters, figures, arguments.output, command)
+    body = {"model": str(path), "run": parameters.run_name, "decisions": len(samples)}
+    prices = {"price": price, "prices": [asdict(trial) for trial in trials]}
+    print(json.dumps({**body, **prices, **asdict(figures)}))
     return 0
 
 
@@ -130,6 +202,36 @@ def _runtimes(arguments: argparse.Namespace) -> int:
     print(f"better on these jobs: the {report.best}")
     if path is not None:
         print(f"model: {path}")
+    return 0
+
+
+def _selector(arguments: argparse.Namespace) -> int:
+    from roost_train.selector_config import read_config
+    from roost_train.selector_training import SelectorTraining
+
+    if not 0 < arguments.until <= 1:
+        raise TrainError(f"--until {arguments.until:g}: want above 0 to 1")
+    trace = load_trace(arguments.trace).trace
+    trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
+    clusters = tuple(load_cluster(name) for name in arguments.cluster)
+    config = read_config(arguments.config)
+    training = SelectorTraining(
+        trace, clusters, config, arguments.out, lambda line: print(line, file=sys.stderr)
+    )
+    bar = ProgressBar(max(config.iterations, 1), sys.stderr)
+    try:
+        path = training.run(lambda done, total: bar(done))
+    except KeyboardInterrupt:
+        print(
+            f"roost-train: stopped; the same command continues in {arguments.out}", file=sys.stderr
+        )
+        return 2
+    result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
+    if arguments.json:
+        print(json.dumps(result))
+    else:
+        print(f"model: {path}")
+        print(f"report: {arguments.out / 'report.html'}")
     return 0
 
 

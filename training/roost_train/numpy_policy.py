@@ -14,7 +14,7 @@ Array = NDArray[np.float32]
 
 
 def run_graph(graph: OnnxGraph, features: Array) -> Array:
-    """Compute a model's answer.
+    """Compute the answer of a model with one input.
 
     Args:
         graph: as roost_formats.models.onnx_file.read_onnx gave it.
@@ -26,16 +26,28 @@ def run_graph(graph: OnnxGraph, features: Array) -> Array:
     Raises:
         KeyError: the graph uses a value before it is computed.
     """
-    values: dict[str, Array] = dict(graph.weights)
     (entry,) = graph.fed_inputs()
-    values[entry.name] = features
+    return run_all(graph, {entry.name: features})[graph.outputs[0].name].reshape(len(features))
+
+
+def run_all(graph: OnnxGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compute every output of a model.
+
+    Args:
+        graph: as roost_formats.models.onnx_file.read_onnx gave it.
+        inputs: one array for each input.
+
+    Raises:
+        KeyError: the graph uses a value before it is computed.
+    """
+    values: dict[str, Array] = {**graph.weights, **inputs}
     # Some BLAS kernels raise the NaN flag for lanes they throw away; what counts is the answer.
     with np.errstate(invalid="ignore"):
         for node in graph.nodes:
-            inputs = [values[name] for name in node.inputs if name]
-            result = _OPERATORS[node.operator](inputs, node.attributes)
+            arguments = [values[name] for name in node.inputs if name]
+            result = _OPERATORS[node.operator](arguments, node.attributes)
             values[node.outputs[0]] = np.asarray(result, dtype=np.float32)
-    return values[graph.outputs[0].name].reshape(len(features))
+    return {output.name: values[output.name] for output in graph.outputs}
 
 
 def _gemm(inputs: list[Array], attributes: Mapping[str, float | int]) -> Array:

@@ -86,7 +86,11 @@ class KnowledgeKeeper:
             if entries and known.predictors is not None:
                 tables, self._turn = decode_tables(entries)
                 stretches = known.predictors.speed.stretches
-                tables = replace(tables, speed=replace(tables.speed, stretches=stretches))
+                tables = replace(
+                    tables,
+                    speed=replace(tables.speed, stretches=stretches),
+                    users=known.predictors.users,
+                )
                 self._known, self._is_in_step = replace(known, predictors=tables), True
         except JournalError as error:
             _log.warning("knowledge_lost", error=str(error))

@@ -283,8 +283,9 @@ class SlurmWatch:
         jobs = self._snapshot.jobs
         if is_first:
             waits = self._state.earlier_waits.items()
-            known = {str(job_id): wait.precedence for job_id, wait in waits if wait.precedence}
-            self._priorities = resumed(jobs, known)
+            precedences = {job_id: wait.precedence for job_id, wait in waits if wait.precedence}
+            overtakes = {job_id: wait.overtakes for job_id, wait in waits if wait.overtakes}
+            self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
     def _read(self, reader: JobReader, at_s: float) -> None:

@@ -5,7 +5,7 @@ core's own plain dataclasses. The defaults of both are the same; a test compares
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from math import inf
 from typing import Annotated, assert_never
 
@@ -15,7 +15,8 @@ from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.plugins import GateNumbers, PreemptionNumbers
+from roost_engine.plugins import GateNumbers, PreemptionNumbers, ends_of
+from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
@@ -24,11 +25,14 @@ from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKi
 from roostd.config.values import (
     NO_MODEL,
     AbsolutePath,
+    FactorOrNever,
     RunTimeModelPath,
     Seconds,
     SecondsOrNever,
     Section,
 )
+
+_ENDS = {"passing_frac", "most_delay_s"}
 
 
 class OrderSection(Section):
@@ -44,7 +48,7 @@ class OrderSection(Section):
         default=ServiceIndex.MEAN,
         description="what a job is expected to need: mean (expected GPU-seconds), gittins"
         " (GPU-seconds for each end, over the best span ahead) or risk (expected GPU-seconds if it"
-        " outlives the median); this and the next six: kind learned",
+        " outlives the median); this and the next seven: kind learned",
     )
     fairness: Annotated[Fairness, Field(strict=False)] = Field(
         default=Fairness.FREE,
@@ -76,10 +80,30 @@ class OrderSection(Section):
         description="none (the history of run times alone), or the path of an ONNX file that is"
         " asked too; roost-train runtimes makes one; orders learned and learned-left",
     )
+    share_slack: FactorOrNever = Field(
+        default=inf,
+        description="a user whose jobs have had lately and still want more than so many times an"
+        " equal share of the GPU-seconds goes behind other users for a window; or never",
+    )
+    passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=1.0,
+        description="a job may use reserved nodes if so many of the jobs like it end in time; 1: if"
+        " its time limit does; this and the next: kinds learned and learned-left",
+    )
+    most_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+        default=0.0,
+        description="and if its time limit ends no later than so long after the start that was"
+        " promised first; only for passing_frac below 1",
+    )
 
     def to_core(self) -> LearnedOrderConfig:
         """Return the numbers of the learned order as plain data for the core."""
-        return LearnedOrderConfig(**self.model_dump(exclude={"kind", "run_time_model"}))
+        return LearnedOrderConfig(**self.model_dump(exclude={"kind", "run_time_model", *_ENDS}))
+
+    def ends(self, kind: OrderKind) -> EndsConfig | None:
+        """Return how predictions take part in reservations; None: they do not."""
+        usual = ends_of(kind)
+        return usual and replace(usual, **self.model_dump(include=_ENDS))
 
 
 class PlacementSection(Section):
@@ -87,8 +111,9 @@ class PlacementSection(Section):
 
     kind: Annotated[PlacementKind, Field(strict=False)] | None = Field(
         default=None,
-        description="consolidation (of the job's tightest shape that has capacity now) or strict"
-        " (of its tightest shape, for which it waits); null: the stack's",
+        description="consolidation (of the job's tightest shape that has capacity now), strict"
+        " (of its tightest shape, for which it waits) or wide (as consolidation, with more nodes,"
+        " for policy.model: graph); null: the stack's",
     )
 
 
@@ -97,8 +122,8 @@ class PolicySection(Section):
 
     model: str | None = Field(
         default=None,
-        description="builtin, none (the heuristic alone), or the path of an ONNX file; null: the"
-        " stack's",
+        description="builtin, graph, none (the heuristic alone), or the path of an ONNX file; null:"
+        " the stack's",
     )
 
 
@@ -136,6 +161,11 @@ class EngineSection(Section):
     )
     ended_job_count: Annotated[int, Field(ge=0)] = Field(
         default=1000, description="ended jobs that can still be explained"
+    )
+    agents: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=1,
+        description="parts of the cluster, each with a queue of its own; 1: one queue for all"
+        " nodes (docs/graph.md)",
     )
 
     def to_core(self, patience_s: float) -> EngineConfig:

@@ -31,6 +31,8 @@ _FREQUENT = (
     PreemptionKind.LEASES,
 )
 _PREDICTED = PreemptionKind.LEARNED_MOVES  # the rule that asks for run times
+# Of the keys of `order`.
+_OF_LEARNED_LEFT = ("reads_limits", "run_time_model", "passing_frac", "most_delay_s")
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -129,6 +131,7 @@ class StackChoice:
             knowledge=knowledge,
             any_gpus=True,
             learned_order=self.order.to_core(),
+            ends=self.order.ends(stack.order),
         )
 
     def engine_config(self) -> EngineConfig:
@@ -159,7 +162,7 @@ class StackChoice:
         for name, field in OrderSection.model_fields.items():
             if name == "kind" or getattr(order, name) == field.default:
                 continue
-            if kind is OrderKind.LEARNED_LEFT and name in ("reads_limits", "run_time_model"):
+            if kind is OrderKind.LEARNED_LEFT and name in _OF_LEARNED_LEFT:
                 continue
             if name == "run_time_model" and self.in_effect.preemption is _PREDICTED:
                 continue

@@ -61,6 +61,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 LogFormat: TypeAlias = Literal["logfmt", "json"]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 SecondsOrNever = Annotated[float, BeforeValidator(_or_never), Field(gt=0)]
+FactorOrNever = Annotated[float, BeforeValidator(_or_never), Field(ge=1)]
 
 
 class Section(BaseModel):

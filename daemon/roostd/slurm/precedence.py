@@ -165,20 +165,31 @@ def _judge_all(
         _judge(group, moves, found)
 
 
-def resumed(jobs: Iterable[QueuedJob], precedences: Mapping[str, int]) -> SeenPriorities:
+def resumed(
+    jobs: Iterable[QueuedJob],
+    precedences: Mapping[JobId, int],
+    overtakes: Mapping[JobId, tuple[JobId, ...]],
+) -> SeenPriorities:
     """Return what an earlier daemon knew, for the first dump.
 
     Args:
         jobs: of the first dump.
-        precedences: by job, as Roost names it.
+        precedences: see JobSpec.precedence; by job, as Roost names it.
+        overtakes: see JobSpec.overtakes; likewise.
     """
-    known = {
-        job.number: precedence
-        for job in jobs
-        for job_id in job.job_ids[:1]
-        if (precedence := precedences.get(job_id, 0))
-    }
-    return SeenPriorities(precedences=known)
+    first_ids = {job.number: JobId(job_id) for job in jobs for job_id in job.job_ids[:1]}
+    return SeenPriorities(
+        precedences={
+            number: precedence
+            for number, job_id in first_ids.items()
+            if (precedence := precedences.get(job_id, 0))
+        },
+        overtakes={
+            number: overtaken
+            for number, job_id in first_ids.items()
+            if (overtaken := overtakes.get(job_id, ()))
+        },
+    )
 
 
 def _judge(pairs: _Pairs, moves: _Moves, found: "_Findings") -> None:

@@ -4,7 +4,7 @@ Slurm shows states, not changes, and several changes may lie between two polls: 
 id was given to another job, or a job was requeued and runs again elsewhere.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from roost_engine.domain.events import (
     Event,
@@ -16,7 +16,7 @@ from roost_engine.domain.events import (
     NodeLost,
     NodeSeen,
 )
-from roost_engine.domain.model import JobId, NodeSpec
+from roost_engine.domain.model import JobId, JobSpec, NodeSpec
 from roostd.slurm.jobs import NO_GPUS
 from roostd.slurm.port import SlurmNode
 from roostd.slurm.queue_view import QueueView, RunFacts, is_next_life
@@ -88,9 +88,33 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
 
 
 def _requests(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
-    for job_id, spec in after.waiting.items():
+    for job_id, spec in _overtaken_first(after.waiting).items():
         is_same = before.lives.get(job_id) == after.lives[job_id]
         if job_id not in before.waiting or not is_same:
             yield JobQueued(at_s=at_s, job=spec)
         elif before.waiting[job_id] != spec:
             yield JobChanged(at_s=at_s, job=spec)
+
+
+def _overtaken_first(waiting: Mapping[JobId, JobSpec]) -> Mapping[JobId, JobSpec]:
+    """Return the waiting jobs, each after the jobs that it was moved past by hand.
+
+    A job takes the place of the jobs that it was moved past, which a fresh engine must know by
+    then.
+    """
+    if not any(spec.overtakes for spec in waiting.values()):
+        return waiting
+    found: dict[JobId, JobSpec] = {}
+    for job_id in waiting:
+        path = {} if job_id in found else {job_id: None}  # a dict: looked up, and the last is taken
+        while path:
+            spec = waiting[next(reversed(path))]
+            missing = (one for one in spec.overtakes if one in waiting and one not in found)
+            # Three jobs may have been moved past each other in a circle.
+            before = next((one for one in missing if one not in path), None)
+            if before is None:
+                found[spec.job_id] = spec
+                path.popitem()
+            else:
+                path[before] = None
+    return found

@@ -76,6 +76,7 @@ class Cluster:
         self.groups, self.sets_in_common = self._free.groups, self._free.sets_in_common
         self._rankings: dict[int, GroupRanking] = {}  # by number of GPUs
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
+        self._watched: dict[JobId, None] | None = None
         self._gained: NodeSet = NO_NODES
         self.freed_count = 0
         self.memo: dict[Hashable, object] = {}
@@ -87,6 +88,11 @@ class Cluster:
     def free_mask(self) -> NDArray[np.int64]:
         """The healthy GPUs that no job holds: int64 [node]."""
         return self._free.gpu_masks
+
+    @property
+    def rack_names(self) -> Collection[str]:
+        """The names of the racks, by rack id."""
+        return self._rack_ids.keys()
 
     @property
     def free_gpu_count(self) -> int:
@@ -211,12 +217,29 @@ class Cluster:
         self._unclaim(self._shares.pop(job_id, ()))
         self._shares[job_id] = known
         self._claim(known)
+        if self._watched is not None:
+            self._watched[job_id] = None
 
     def release(self, job_id: JobId) -> bool:
         """Free what a job holds. Returns whether it held anything."""
         shares = self._shares.pop(job_id, ())
         self._unclaim(shares)
+        if shares and self._watched is not None:
+            self._watched[job_id] = None
         return bool(shares)
+
+    def watch_anew(self) -> None:
+        """Let the next take_changed_jobs() return every job that holds something."""
+        self._watched = None
+
+    def take_changed_jobs(self) -> Collection[JobId]:
+        """Return the jobs whose allocation changed since the last call; at first all that hold any.
+
+        For one caller. The first call begins the record; an engine without such a caller has none.
+        """
+        changed = self._shares if self._watched is None else self._watched
+        self._watched = {}
+        return tuple(changed)
 
     @contextmanager
     def without(self, job_ids: Sequence[JobId]) -> Iterator[None]:

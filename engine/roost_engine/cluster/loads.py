@@ -18,6 +18,7 @@ class NodeLoads:
         known_frac: float32 [node], share of the GPUs of which any quantity is known.
         reported: the nodes whose load a probe has reported. Nodes without a report that have the
             same kind and the same free GPUs are interchangeable.
+        changed: the nodes whose load is another one since a reader last emptied this.
     """
 
     def __init__(self) -> None:
@@ -25,6 +26,7 @@ class NodeLoads:
         self.mean = np.zeros(64, dtype=np.float32)
         self.known_frac = np.zeros(64, dtype=np.float32)
         self.reported: NodeSet = NO_NODES
+        self.changed: NodeSet = NO_NODES
         self._node_count = 0
 
     def add_node(self) -> None:
@@ -40,9 +42,11 @@ class NodeLoads:
         self.known_frac[node] = np.isfinite(load).any(axis=1).mean()
         self.mean[node] = self.by_gpu[node, : len(load)].mean()
         self.reported |= 1 << node
+        self.changed |= 1 << node
 
     def forget(self, node: int) -> None:
         """Forget the load of a node: it has other GPUs than before."""
         self.by_gpu[node] = 0
         self.mean[node] = self.known_frac[node] = 0
         self.reported &= ~(1 << node)
+        self.changed |= 1 << node

@@ -40,6 +40,7 @@ class EngineConfig:
         standing_pin_after_s: how long a job waits before it may be pinned so for lack of capacity;
             `patience_s` where that is shorter. Pins that can move need no wait
             (docs/results/pins.md), final ones FINAL_PIN_AFTER_S.
+        agents: into how many parts the cluster is split, each with a queue of its own.
     """
 
     passing: Passing = Passing.EASY
@@ -55,3 +56,4 @@ class EngineConfig:
     standing_pins_are_final: bool = False
     standing_pin_if_overtaken: bool = False
     standing_pin_after_s: float = 0.0
+    agents: int = 1

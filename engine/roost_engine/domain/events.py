@@ -100,7 +100,7 @@ class WaitSoFar:
         limited_since_s: engine time from which one of Slurm's limits has kept it waiting; None:
             none does.
         runs: before this wait; None: the job has not run.
-        precedence: see JobSpec.
+        precedence, overtakes: see JobSpec.
     """
 
     since_s: float
@@ -112,6 +112,7 @@ class WaitSoFar:
     limited_since_s: float | None = None
     runs: EarlierRuns | None = None
     precedence: int = 0
+    overtakes: tuple[JobId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from roost_engine.domain.tier import Tier
 JobId = NewType("JobId", str)  # "123", or "123_7" for one task of a job array
 NodeName = NewType("NodeName", str)
 GpuUuid = NewType("GpuUuid", str)
+UNKNOWN_USER = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

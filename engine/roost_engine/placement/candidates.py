@@ -1,6 +1,6 @@
 """The candidate placements of one shape of one job: listed, described to a policy, explained."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -102,6 +102,11 @@ class Candidates:
             else 1
             for option in self.options
         )
+
+    def rename_exclusions(self, rename: Callable[[Exclusions], Exclusions]) -> None:
+        """Tell the reasons in other words, once they are read."""
+        told = self._exclusions
+        self._exclusions = Lazy(lambda: rename(told.get()))
 
     @property
     def exclusions(self) -> Exclusions:

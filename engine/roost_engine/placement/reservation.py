@@ -12,7 +12,7 @@ from math import inf
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.link_table import MAX_GPUS
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, first_nodes
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.eligibility import usable_nodes
 
@@ -24,10 +24,12 @@ class Reservation:
     Attributes:
         nodes: as many as its shape has; none when it can never have so many.
         start_s: engine time by which they have capacity, if every job keeps its time limit.
+        job_id: of the waiting job.
     """
 
     nodes: NodeSet
     start_s: float
+    job_id: JobId
 
 
 class RunEnds:
@@ -62,6 +64,7 @@ def reserve(
     shape: Shape,
     ends: Iterable[tuple[float, JobId]],
     at_s: float,
+    within: NodeSet = EVERY_NODE,
 ) -> Reservation:
     """Find the nodes that have capacity for a shape soonest.
 
@@ -76,10 +79,12 @@ def reserve(
         ends: engine time at which a job ends by its time limit, ascending; jobs that are not in it
             have none.
         at_s: engine time.
+        within: the nodes that may be reserved.
     """
     nodes, required = usable_nodes(cluster, job, shape)
+    nodes &= within
     if nodes.bit_count() < shape.node_count or required is None:
-        return Reservation(NO_NODES, inf)
+        return Reservation(NO_NODES, inf, job.job_id)
     chosen, start_s = required, at_s
     missing, awaited = shape.node_count - required.bit_count(), required
     for able_s, able in _able(cluster, nodes, shape.gpus_per_node, ends, at_s):
@@ -92,7 +97,7 @@ def reserve(
             start_s = able_s
         if not missing and not awaited:
             break
-    return Reservation(chosen, start_s)
+    return Reservation(chosen, start_s, job.job_id)
 
 
 def _able(

@@ -228,10 +228,10 @@ def find_nodes_with(
             first = first_nodes(option.nodes, missing)
             chosen.append(option._replace(nodes=first))
             missing -= first.bit_count()
-    return _with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
+    return with_loads(cluster, chosen) if nodes & cluster.loads.reported else chosen
 
 
-def _with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
+def with_loads(cluster: Cluster, options: Sequence[NodeOption]) -> Sequence[NodeOption]:
     """Split options into single nodes, each with the load around its subsets."""
     single = [
         option._replace(nodes=1 << node) for option in options for node in nodes_in(option.nodes)

@@ -33,6 +33,7 @@ from roost_engine.prediction.speed import (
     SpeedTable,
     work_s,
 )
+from roost_engine.prediction.user_service import UserService, UserServiceState
 from roost_engine.slots import FaultLog
 
 
@@ -43,6 +44,7 @@ class PredictorsState:
     speed: SpeedState = field(default_factory=SpeedState)
     run_time: RunTimeState = field(default_factory=RunTimeState)
     history: HistoryState = field(default_factory=HistoryState)
+    users: UserServiceState = field(default_factory=UserServiceState)
 
 
 class Predictors:
@@ -66,6 +68,7 @@ class Predictors:
         self.run_time = RunTimePredictor()
         self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
+        self.users = UserService()
         self.service_left = ServiceLeft(self.run_times)
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
 
@@ -98,6 +101,7 @@ class Predictors:
         """Note that a job runs, or is about to; or that it left without having run."""
         job, tier = outcome.job, outcome.tier
         self.backlog.start(job.job_id, 0 if tier is None else job.spec.gpu_count)
+        self.users.leave(job.job_id)
         if tier is None:
             self.run_time.forget(job.job_id)
             self.history.forget(job.job_id)
@@ -124,8 +128,9 @@ class Predictors:
         self._drop_answer(run.job.job_id)
         self.speed.learn(run)
 
-    def holds(self, job_id: JobId, gpu_count: int) -> None:
+    def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
         """Note that any job holds so many GPUs now, whoever started it; 0: it holds none."""
+        self.users.hold(job_id, user_id, gpu_count, at_s)
         if gpu_count:
             self.backlog.start(job_id, gpu_count)
         else:
@@ -152,11 +157,13 @@ class Predictors:
             speed=self.speed.state(),
             run_time=self.run_time.state(),
             history=self.history.state(),
+            users=self.users.state(),
         )
 
     def state_without_tables(self) -> PredictorsState:
         """Return what was learned and is in none of the `tables`."""
-        return PredictorsState(speed=SpeedState(stretches=self.speed.stretches()))
+        speed = SpeedState(stretches=self.speed.stretches())
+        return PredictorsState(speed=speed, users=self.users.state())
 
     def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
         """Return the tables of what was learned as they are now, by name."""
@@ -167,3 +174,4 @@ class Predictors:
         self.speed.restore(state.speed)
         self.run_time.restore(state.run_time)
         self.history.restore(state.history)
+        self.users = UserService.of(state.users)

@@ -138,7 +138,7 @@ class Migration:
             candidates = self._candidates.propose(cluster, job, reserved, at_s)
             if not len(candidates) or (candidates.tier, candidates.shape.node_count) >= present:
                 return False
-            placement, decision = self._scorer.choose(candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s, job)
         found = self._spread(shares_of(placement))
         if found is None or found >= present:
             return False  # the score policy prefers a candidate that is no closer

@@ -162,7 +162,7 @@ class Preemption:
             self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
-            placement, decision = self._scorer.choose(candidates, at_s)
+            placement, decision = self._scorer.choose(candidates, at_s, job)
         leaving = holders(cluster, ids[:count], shares_of(placement))
         if not leaving:
             return  # the placement is free, on nodes that are reserved for another job

@@ -6,11 +6,11 @@ of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
@@ -39,10 +39,21 @@ class Demand(NamedTuple):
     node_quotas: tuple[str, ...]
     preempts: tuple[str, ...]
     fixed_indices: tuple[int, ...]
+    agent: int = 0
 
 
-def demand_of(job: JobSpec) -> Demand:
-    """Return the demand of a job."""
+class QueueOwners(Protocol):
+    """The agents that share one queue: each has the groups of its own jobs."""
+
+    def note_waiting(self, job: JobSpec) -> int:
+        """Note that a job is queued; returns the number of its agent."""
+
+    def note_left(self, job_id: JobId) -> None:
+        """Note that a job has left the queue."""
+
+
+def demand_of(job: JobSpec, agent: int = 0) -> Demand:
+    """Return the demand of a job, with the agent that it belongs to."""
     return Demand(
         job.partition,
         job.shapes,
@@ -54,6 +65,7 @@ def demand_of(job: JobSpec) -> Demand:
         job.node_quotas,
         job.preempts,
         job.fixed_indices,
+        agent,
     )
 
 
@@ -161,13 +173,22 @@ class JobQueue:
         order: ranks the jobs.
         first_job_matters: whether a pass is due when another job becomes the first of its group,
             also where the group has no capacity.
+        known: see QueueView; the caller changes it.
 
     Attributes:
         limited: the groups that a quota holds back, by number.
+        owners: the agents whose jobs these are; None: there is one agent.
     """
 
-    def __init__(self, order: OrderSlot, first_job_matters: bool = False) -> None:
+    def __init__(
+        self,
+        order: OrderSlot,
+        first_job_matters: bool = False,
+        known: Mapping[JobId, JobRecord] | None = None,
+    ) -> None:
         self._order, self._first_job_matters = order, first_job_matters
+        self._known = {} if known is None else known
+        self.owners: QueueOwners | None = None
         self._groups: dict[Demand, Group] = {}
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
@@ -187,7 +208,8 @@ class JobQueue:
     def add(self, record: JobRecord, at_s: float) -> None:
         """Queue a job."""
         job, since_s = record.spec, record.queued_s
-        job_id, demand = job.job_id, demand_of(job)
+        job_id = job.job_id
+        demand = demand_of(job, 0 if self.owners is None else self.owners.note_waiting(job))
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
@@ -215,6 +237,8 @@ class JobQueue:
         if job_id not in self._jobs:
             return
         self._departure_count += 1
+        if self.owners is not None:
+            self.owners.note_left(job_id)
         self._forget_if_empty(self._take_out(job_id))
         for other in self._groups.values():
             if other.hints:
@@ -227,6 +251,11 @@ class JobQueue:
             self._is_due = True
         else:
             self._left_s = self._pass_s
+
+    def view(self, cluster: Cluster, at_s: float) -> QueueView:
+        """Return what an order sees."""
+        jobs = tuple(self._jobs.values())
+        return QueueView(jobs=jobs, cluster=cluster, at_s=at_s, known=self._known)
 
     def key_of(self, job_id: JobId) -> SortKey | None:
         """Return what a job is sorted by; None: it is not queued."""
@@ -456,7 +485,9 @@ class JobQueue:
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
-            assert group.demand == demand == demand_of(group.sample), "a group is misfiled"
+            assert group.demand == demand == demand_of(group.sample, demand.agent), (
+                "a group is misfiled"
+            )
             assert group.job_ids == sorted(group.job_ids), "a group is out of order"
             inside = {job_id for _, job_id in group.job_ids}
             assert inside | set(group.deferred) == set(group.since_s)
@@ -488,8 +519,7 @@ class JobQueue:
         """Sort every job by an order without lasting keys."""
         for group in self._groups.values():
             group.job_ids.clear()
-        view = QueueView(jobs=tuple(self._jobs.values()), cluster=cluster, at_s=mark.at_s)
-        for place, job_id in enumerate(self._order.rank(view)):
+        for place, job_id in enumerate(self._order.rank(self.view(cluster, mark.at_s))):
             group = self._entries[job_id][0]
             self._entries[job_id] = group, (place,)
             self._jobs[job_id].sort_key = (place,)

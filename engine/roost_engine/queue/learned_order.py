@@ -14,11 +14,15 @@ The site says how far that may depart from Slurm's priority: nowhere (`strict`: 
 same priority change places), within bands of it, or everywhere (`free`). What an operator has put
 first stays first (JobSpec.precedence), and a job that was moved past others of its user goes before
 these (JobSpec.overtakes).
+
+A user that has had and wants much more than an equal share gains nothing by the order: the next
+jobs of such a user have the key from(j) + 2 · window(j) (`share_slack`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
@@ -30,6 +34,8 @@ from roost_engine.prediction.service import ServiceIndex, expected_s
 # A job of which nothing else is known than its GPUs counts as one of so many: their number alone
 # would decide, and gangs would wait for nothing (Helios, August, a trace without users: 8 % more).
 _TYPICAL_GPU_COUNT = 4
+
+_OVER_WINDOWS = 2.0  # the due time of a job whose user is over the user's share
 
 _MOST_REMEMBERED = 20_000
 _DUE_PLACE = 3  # in a job's sort key: slot, precedence, level, due time
@@ -55,6 +61,8 @@ class LearnedOrderConfig:
         window_s: jobs that became eligible so much later never overtake, with an empty queue.
         window_backlogs: so many times the time that the queue takes is added to that.
         reads_limits: whether the time limits that users give tell something about run times.
+        share_slack: a user whose jobs have had and want more than so many times an equal share of
+            the GPU-seconds gains nothing by the learned order; inf: each user may.
     """
 
     index: ServiceIndex = ServiceIndex.MEAN
@@ -64,6 +72,7 @@ class LearnedOrderConfig:
     window_s: float = 6 * 86_400.0
     window_backlogs: float = 64.0
     reads_limits: bool = True
+    share_slack: float = inf
 
 
 class LearnedOrder:
@@ -89,18 +98,32 @@ class LearnedOrder:
         config, spec = self.config, job.spec
         times = self._predictors.run_times(job, at_s)
         backlog = self._predictors.backlog
-        backlog.wait(spec.job_id, spec.gpu_count * times.rest_s())
+        gpu_s = spec.gpu_count * times.rest_s()
+        backlog.wait(spec.job_id, gpu_s)
         window_s = config.window_s + config.window_backlogs * backlog.drain_of_s(spec.job_id)
-        return self._sorted_by(spec, self._moved_s(spec, self._own_due_s(spec, times, window_s)))
+        users, slack = self._predictors.users, config.share_slack
+        is_over = users.wait(spec.job_id, spec.user_id, gpu_s, slack, at_s)
+        due_s = self._own_due_s(spec, times, window_s, is_over)
+        return self._sorted_by(spec, self._moved_s(spec, due_s))
 
     def key_by(self, spec: JobSpec, times: RunTimes) -> SortKey:
         """Return the key of a job with these run times; nothing remembers the question."""
         config = self.config
         window_s = config.window_s + config.window_backlogs * self._predictors.backlog.drain_s()
-        return self._sorted_by(spec, self._own_due_s(spec, times, window_s))
+        return self._sorted_by(spec, self._own_due_s(spec, times, window_s, is_over=False))
 
-    def _own_due_s(self, spec: JobSpec, times: RunTimes, window_s: float) -> float:
-        """Return the due time of a job that its owner has not moved."""
+    def _own_due_s(self, spec: JobSpec, times: RunTimes, window_s: float, is_over: bool) -> float:
+        """Return the due time of a job that its owner has not moved.
+
+        Args:
+            spec: the job.
+            times: how long it may run.
+            window_s: its window.
+            is_over: whether its user has had and wants more than the user's share: then it goes
+                behind the jobs of other users that come within a window.
+        """
+        if is_over:
+            return max(spec.submit_s, spec.eligible_s) + _OVER_WINDOWS * window_s
         gpu_count = spec.gpu_count if times.is_of_user else _TYPICAL_GPU_COUNT
         service_gpu_s = gpu_count * expected_s(times, self.config.index)
         from_s = max(spec.submit_s, spec.eligible_s)

@@ -1,18 +1,20 @@
 """Chooses among candidates by the score policy, or by the heuristic where that fails."""
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import Placement
-from roost_engine.placement.candidates import Candidates
+from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.options import GangOption, NodeOption, gang_features, node_features
-from roost_engine.policies import RowwiseScore, ScorePolicy
+from roost_engine.policies import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import FaultLog
 
@@ -29,15 +31,38 @@ class Scorer:
         fallback_count: those of them for which the heuristic answered instead of the policy.
     """
 
-    def __init__(self, policy: ScorePolicy, faults: FaultLog | None = None) -> None:
+    def __init__(
+        self,
+        policy: ScorePolicy,
+        faults: FaultLog | None = None,
+        cluster: Cluster | None = None,
+        spec_of: Callable[[JobId], JobSpec | None] = lambda job_id: None,
+    ) -> None:
+        """Make the slot.
+
+        Args:
+            policy: scores the candidates.
+            faults: where faults are noted.
+            cluster: for a policy that reads it.
+            spec_of: for the same policy: what is known of a job; None: nothing.
+        """
         self.policy, self._faults = policy, faults or FaultLog()
+        self._cluster, self._spec_of = cluster, spec_of
+        self._within = policy if isinstance(policy, ClusterScore) else None
         self.decision_count = self.fallback_count = 0
         self._heuristic = HeuristicScore()
         self._rowwise = policy if isinstance(policy, RowwiseScore) else None
         self._scores: dict[object, tuple[float, int]] = {}  # by key: the best score, its subset
 
-    def choose(self, candidates: Candidates, at_s: float) -> tuple[Placement, Lazy[Decision]]:
+    def choose(
+        self, candidates: Candidates, at_s: float, job: JobSpec | None = None
+    ) -> tuple[Placement, Lazy[Decision]]:
         """Choose one of some candidates.
+
+        Args:
+            candidates: one or more.
+            at_s: engine time.
+            job: the job that would run there.
 
         Returns:
             The choice and, computed when it is read, how it was made; the decision's first
@@ -52,7 +77,7 @@ class Scorer:
             else:
                 return placement, Lazy(partial(_score_later, self._rowwise, candidates, at_s))
         listing = candidates.listing()
-        scores, policy, fallback = self._score(candidates.features_of(listing))
+        scores, policy, fallback = self._score(candidates, listing, job)
         best = int(np.argmax(scores))
         option, node = candidates.options[int(listing.option[best])], int(listing.node[best])
         placement = candidates.to_placement(option, node, int(listing.subset[best]))
@@ -98,10 +123,23 @@ class Scorer:
         subset = int(np.argmax(scores))
         return float(scores[subset]), subset
 
-    def _score(self, features: NDArray[np.float32]) -> tuple[NDArray[np.float32], str, str]:
-        policy = self.policy
+    def _score(
+        self, candidates: Candidates, listing: Listing, job: JobSpec | None
+    ) -> tuple[NDArray[np.float32], str, str]:
+        policy, features = self.policy, candidates.features_of(listing)
         try:
-            scores = policy.score(features)
+            if self._within is None or self._cluster is None:
+                scores = policy.score(features)
+            else:
+                question = ScoreQuestion(
+                    candidates=candidates,
+                    listing=listing,
+                    features=features,
+                    job=job,
+                    cluster=self._cluster,
+                    spec_of=self._spec_of,
+                )
+                scores = self._within.score_within(question)
             if np.shape(scores) != (len(features),) or not np.isfinite(scores).all():
                 raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")
         except Exception as error:  # noqa: BLE001  whatever a policy raises must not stop a pass

@@ -81,7 +81,7 @@ class CheckedModel:
         if 0 in sizes.values() and all(0 in shape for _, shape in outputs):
             return {tensor.name: np.empty(shape, tensor.dtype) for tensor, shape in outputs}
         for name, array in inputs.items():
-            if not np.isfinite(array).all():
+            if array.size and not np.isfinite(array).all():
                 raise PolicyError(f"{name} {_verb(name, 'hold', 'holds')} NaN or infinity")
         answers = self._session.run(inputs)
         for tensor, shape in outputs:
@@ -102,7 +102,7 @@ class CheckedModel:
                 f"{self.name} answered {answer.dtype}{list(answer.shape)}{self._where(tensor)}"
                 f" to {batch}; want {tensor.describe(sizes)}"
             )
-        if not np.isfinite(answer).all():
+        if answer.size and not np.isfinite(answer).all():
             raise PolicyError(f"{self.name} answered NaN or infinity{self._where(tensor)}")
 
     def _where(self, tensor: Tensor) -> str:

@@ -7,6 +7,7 @@ docs/policy.md.
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from roost_formats.models.checked_model import Arrays, CheckedModel, Session
 from roost_formats.models.graph_shapes import check_shapes
 from roost_formats.models.manifest import MAX_MANIFEST_BYTES, Manifest, manifest_path
 from roost_formats.models.onnx_file import OnnxGraph, OnnxValue, read_onnx
-from roost_formats.models.signature import Signature, Tensor, signature_of
+from roost_formats.models.signature import SCORE, Signature, Tensor, signature_of
 
 
 def load_model(path: Path, kind: str, clock: Callable[[], float]) -> CheckedModel:
@@ -32,6 +33,19 @@ def load_model(path: Path, kind: str, clock: Callable[[], float]) -> CheckedMode
         PolicyError: the kind is unknown, or a check failed; the message says which.
     """
     return load(path, signature_of(kind), clock)
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind that a model's manifest states, unchecked; without one, that of a score.
+
+    Raises:
+        PolicyError: the manifest cannot be read.
+    """
+    try:
+        stated = json.loads(_read_manifest(manifest_path(path))).get("kind", SCORE.kind)
+    except (AttributeError, ValueError, RecursionError):
+        return SCORE.kind  # loading it says what is wrong
+    return stated if isinstance(stated, str) else SCORE.kind
 
 
 def load(path: Path, signature: Signature, clock: Callable[[], float]) -> CheckedModel:

@@ -1,10 +1,12 @@
-"""The score policy that asks a model of kind score, and the choice of a daemon's score policy.
+"""The score policies that ask a model, and the choice of a daemon's score policy.
+
+A model of kind score reads each candidate's columns; one of kind graph reads the cluster too.
 
 Page: docs/policy.md.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +14,15 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.policies import ScorePolicy
+from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.checked_model import CheckedModel
-from roost_formats.models.loader import load_model
-from roost_formats.models.signature import SCORE
+from roost_formats.models.loader import kind_of, load_model
+from roost_formats.models.signature import GRAPH, SCORE
 
 BUILTIN_MODEL = Path(__file__).parent.parent / "data" / "policy.onnx"
+GRAPH_MODEL = BUILTIN_MODEL.with_name("graph.onnx")
+SHIPPED_MODELS = {"builtin": BUILTIN_MODEL, "graph": GRAPH_MODEL}
 INPUT_NAME, OUTPUT_NAME = SCORE.inputs[0].name, SCORE.outputs[0].name
 
 
@@ -33,13 +38,26 @@ class OnnxScore:
         return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
 
 
+class OnnxGraph:
+    """A scoring.graph_tree.GraphModel; load_onnx_graph makes a score policy of one."""
+
+    def __init__(self, model: CheckedModel) -> None:
+        self.name = model.name
+        self._model = model
+
+    def ask(self, inputs: Mapping[str, NDArray[np.float32]]) -> Mapping[str, NDArray[np.float32]]:
+        """See scoring.graph_tree.GraphModel."""
+        return self._model.ask(inputs)
+
+
 def load_score_policy(
     model: str, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[ScorePolicy, str | None]:
     """Choose the score policy of a daemon. Never raises: a bad model must not stop placement.
 
     Args:
-        model: "builtin", "none", or the path of a model with its manifest beside it.
+        model: "builtin", "graph" for the graph model that ships with Roost, "none", or the path of
+            a model of kind score or graph with its manifest beside it.
         clock: see CheckedModel.
 
     Returns:
@@ -47,9 +65,9 @@ def load_score_policy(
     """
     if model == "none":
         return HeuristicScore(), None
-    path = BUILTIN_MODEL if model == "builtin" else Path(model)
+    path = SHIPPED_MODELS.get(model) or Path(model)
     try:
-        return load_onnx_score(path, clock), None
+        return load_any_score(path, clock), None
     except PolicyError as error:
         return HeuristicScore(), f"{path}: {error}; the heuristic answers instead"
 
@@ -61,3 +79,23 @@ def load_onnx_score(path: Path, clock: Callable[[], float]) -> OnnxScore:
         PolicyError: a check failed; the message says which.
     """
     return OnnxScore(load_model(path, SCORE.kind, clock))
+
+
+def load_onnx_graph(path: Path, clock: Callable[[], float]) -> GraphScore:
+    """Load a graph score policy after every check of loader.load_model.
+
+    Raises:
+        PolicyError: a check failed; the message says which.
+    """
+    return GraphScore(OnnxGraph(load_model(path, GRAPH.kind, clock)))
+
+
+def load_any_score(path: Path, clock: Callable[[], float]) -> ScorePolicy:
+    """Load a score policy of the kind that its manifest states.
+
+    Raises:
+        PolicyError: a check failed; the message says which.
+    """
+    if kind_of(path) == GRAPH.kind:
+        return load_onnx_graph(path, clock)
+    return load_onnx_score(path, clock)

@@ -16,6 +16,12 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.run_time_features import COLUMNS as RUN_TIME_COLUMNS
 from roost_engine.prediction.run_time_features import SCHEMA_VERSION as RUN_TIMES_SCHEMA_VERSION
 from roost_engine.prediction.run_times import BAND_COUNT
+from roost_engine.scoring.graph_columns import (
+    GRAPH_SCHEMA_VERSION,
+    INPUT_COLUMNS,
+    INPUT_SIZES,
+    OUTPUT_SIZES,
+)
 
 # Every operator has a shape rule in shapes.py and a reference reading in roost_train.numpy_policy.
 PLAIN_OPERATORS = frozenset(
@@ -241,8 +247,26 @@ RUN_TIMES = Signature(
     budget=Budget(answer_s=0.010),
 )
 
+# One call answers any levels of the tree; levels that are not asked about have no items. Its scores
+# are candidates' scores, so roostd takes such a file wherever it takes one of kind score.
+GRAPH = Signature(
+    kind="graph",
+    title="a graph score policy",
+    schema_version=GRAPH_SCHEMA_VERSION,
+    batch=("gpu", "node", "rack", "pod", "candidate"),
+    inputs=tuple(
+        Tensor(name=name, sizes=sizes, columns=INPUT_COLUMNS.get(name))
+        for name, sizes in INPUT_SIZES.items()
+    ),
+    outputs=tuple(Tensor(name=name, sizes=sizes) for name, sizes in OUTPUT_SIZES.items()),
+    canary_tolerance=1e-5,
+    # Ten thousand GPUs from scratch take 2 ms on one core.
+    budget=Budget(answer_s=0.010),
+    limits=Limits(intermediate_elements=16_384),
+)
+
 KINDS: Mapping[str, Signature] = {
-    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES)
+    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH)
 }
 
 

@@ -11,14 +11,16 @@ from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins import Plugins, Policies, ends_of
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
+from roost_engine.queue.selector import SelectorOrder
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
+from roost_formats.models.order import load_onnx_selector
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
-from roost_sim.catalogue.orders import ORDERS
+from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
@@ -61,7 +63,7 @@ class Composition:
     def regime(self) -> Regime:
         """What it knows about run times: the most that any of its parts knows."""
         parts = (
-            ORDERS[self.order].regime,
+            order_part(self.order).regime,
             PLACEMENTS[self.placement].regime,
             gate_part(self.gate).regime,
             PREEMPTIONS[self.preemption].regime,
@@ -71,7 +73,7 @@ class Composition:
     @property
     def asks_speed(self) -> bool:
         """Whether a part of it depends on how fast jobs run."""
-        parts = ORDERS[self.order], gate_part(self.gate), PREEMPTIONS[self.preemption]
+        parts = order_part(self.order), gate_part(self.gate), PREEMPTIONS[self.preemption]
         return any(part.asks_speed for part in parts)
 
     @property
@@ -92,7 +94,7 @@ class Composition:
     @property
     def source(self) -> str:
         """The definitions of its parts, with the papers."""
-        parts = [ORDERS[self.order].source, PLACEMENTS[self.placement].source]
+        parts = [order_part(self.order).source, PLACEMENTS[self.placement].source]
         if self.gate != "open":
             parts.append(gate_part(self.gate).source)
         if self.preemption != "none":
@@ -101,10 +103,13 @@ class Composition:
 
     def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins: as roostd makes the parts that it has too."""
-        order, placement = ORDERS[self.order], PLACEMENTS[self.placement]
+        order, placement = order_part(self.order), PLACEMENTS[self.placement]
         gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
+        # A selector reads the same predictors as the learned order.
+        kind = order.kind or (OrderKind.LEARNED if order.model else OrderKind.PRIORITY)
         plugins = Plugins(
-            order=order.kind or OrderKind.PRIORITY,
+            order=kind,
+            ends=ends_of(kind),
             placement=placement.kind or PlacementKind.CONSOLIDATION,
             gate=gate.numbers,
             preemption=None if rule.numbers is None else rule.numbers(information),
@@ -120,7 +125,10 @@ class Composition:
             _blend(information),
             _history(information, plugins),
         )
-        if order.kind is None:
+        if order.model is not None and policies.predictors is not None:
+            model = load_onnx_selector(order.model, lambda: 0.0)  # no budget: results repeat
+            policies = replace(policies, order=SelectorOrder(model, policies.predictors))
+        elif order.kind is None:
             policies = replace(policies, order=order.build(information))
         if placement.kind is None:
             policies = replace(policies, candidates=placement.candidates(information))
@@ -140,7 +148,11 @@ class Composition:
         patience_s = default.patience_s if gate.patience_s is None else gate.patience_s
         is_pinned = default.standing_pins and gate.patience_s != 0.0
         return replace(
-            default, patience_s=patience_s, passing=gate.passing, standing_pins=is_pinned
+            default,
+            patience_s=patience_s,
+            passing=gate.passing,
+            standing_pins=is_pinned,
+            agents=max(default.agents, PLACEMENTS[self.placement].agents),
         )
 
 
@@ -268,6 +280,8 @@ POLICIES: Mapping[str, Composition] = {
             Composition(name=f"{order}-strict", order=order, placement="strict")
             for order in ("fifo", "sjf")
         ),
+        # TopDRL with Roost's own selector, which was trained with reservations.
+        Composition(name="topdrl", order=SELECTOR, placement="knn", gate="patient"),
         *(
             Composition(name=f"topdrl-{name}", order=order, placement=placement)
             for name, order, placement in TOPDRL_BASELINES
@@ -300,6 +314,8 @@ def find_policy(name: str) -> Composition:
     for (kind, known), part in zip(_KINDS, parts, strict=False):
         if kind == "gate" and part.startswith(f"{TUNABLE}:"):
             gate_part(part)
+        elif kind == "order" and part.startswith(f"{SELECTOR}:"):
+            order_part(part)
         elif part not in known:
             raise PolicyNameError(_no_such(kind, part, known))
         chosen[kind] = part

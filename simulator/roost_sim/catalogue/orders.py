@@ -6,6 +6,7 @@ Definitions: docs/simulator/policies.md.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 
 from roost_engine.plugins import make_order
 from roost_engine.policies import OrderPolicy
@@ -13,6 +14,7 @@ from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value
 from roost_engine.stacks import OrderKind
+from roost_formats.models.order import BUILTIN_SELECTOR
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import Predictions
 from roost_sim.policies.order.alignment_order import AlignmentOrder
@@ -53,6 +55,7 @@ class OrderPart:
         asks_speed: whether it depends on how fast jobs run.
         kind: of an order that roostd has too: the engine's plug-ins make it, in place of `build`.
         learned: the numbers of the learned order.
+        model: the file of a job selector, which ranks the jobs in place of `build`.
     """
 
     regime: Regime
@@ -61,6 +64,7 @@ class OrderPart:
     asks_speed: bool = False
     kind: OrderKind | None = None
     learned: LearnedOrderConfig | None = None
+    model: Path | None = None
 
 
 def _of_roostd(kind: OrderKind, source: str, asks_speed: bool = False) -> OrderPart:
@@ -100,6 +104,32 @@ def remaining(information: PolicyInformation) -> Remaining:
 
 
 _TOPDRL = "Ayadi et al., JPDC 2025, job selectors"
+
+SELECTOR = "selector"
+"""The job selector that ships with Roost; `selector:FILE` is the one of a file."""
+
+
+def order_part(name: str) -> OrderPart:
+    """Return the order of a name.
+
+    Raises:
+        KeyError: no order has this name.
+    """
+    if not name.startswith(f"{SELECTOR}:"):
+        return ORDERS[name]
+    return _selector(Path(name.partition(":")[2]))
+
+
+def _selector(model: Path) -> OrderPart:
+    """Take the jobs as a trained selector ranks them, by the run times that roostd predicts."""
+    return OrderPart(
+        regime=Regime.PREDICTED,
+        source=f"{_TOPDRL}: the selector {model.name}, by the run times of jobs like each",
+        build=lambda information: make_order(OrderKind.LEARNED),
+        model=model,
+    )
+
+
 _TIRESIAS = "Gu et al., Tiresias, NSDI 2019"
 
 ORDERS: Mapping[str, OrderPart] = {
@@ -169,6 +199,7 @@ ORDERS: Mapping[str, OrderPart] = {
     "learned-unbounded": _learned(
         LearnedOrderConfig(window_s=inf, ageing=1e6), "least expected GPU-seconds first, no ageing"
     ),
+    SELECTOR: _selector(BUILTIN_SELECTOR),
     "themis": OrderPart(
         regime=Regime.ORACLE,
         source="Mahajan et al., Themis, NSDI 2020: worst finish-time fairness first, worst fifth",

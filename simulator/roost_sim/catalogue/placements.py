@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import BUILTIN_MODEL, NO_MODEL, PlacementKind, Stack
+from roost_engine.stacks import BUILTIN_MODEL, GRAPH_MODEL, NO_MODEL, PlacementKind, Stack
 from roost_formats.models import score as models
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
@@ -58,6 +58,7 @@ class PlacementPart:
         kind: of a rule that roostd has too: the engine's plug-ins make it, in place of
             `candidates`.
         model: the model that scores, by its name in roostd.yaml.
+        agents: into how many parts the cluster is split.
     """
 
     source: str
@@ -68,10 +69,11 @@ class PlacementPart:
     regime: Regime = Regime.NONE
     kind: PlacementKind | None = None
     model: str = NO_MODEL
+    agents: int = 1
 
 
 def _of_roostd(
-    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL
+    kind: PlacementKind, source: str, shapes: ShapeRule, model: str = NO_MODEL, agents: int = 1
 ) -> PlacementPart:
     """Take a rule from the engine."""
     return PlacementPart(
@@ -81,7 +83,12 @@ def _of_roostd(
         score=lambda information: _score_of(model),
         kind=kind,
         model=model,
+        agents=agents,
     )
+
+
+def _graph(source: str, shapes: ShapeRule, agents: int = 1) -> PlacementPart:
+    return _of_roostd(PlacementKind.WIDE, source, shapes, GRAPH_MODEL, agents)
 
 
 def _score_of(model: str) -> ScorePolicy:
@@ -93,6 +100,8 @@ def _score_of(model: str) -> ScorePolicy:
     if model == NO_MODEL:
         return HeuristicScore()
     try:
+        if model == GRAPH_MODEL:
+            return models.load_onnx_graph(models.GRAPH_MODEL, lambda: 0.0)
         return models.load_onnx_score(models.BUILTIN_MODEL, lambda: 0.0)
     except PolicyError as error:
         cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
@@ -173,6 +182,7 @@ _DALLY = "Sharma et al., arXiv 2401.16492, as coded"
 DALLY_UNBOUND = frozenset({"resnet50", "resnet18", "bert"})
 _HARMONY = "Bao et al., Harmony, INFOCOM 2019"
 _TETRIS = "Grandl et al., Tetris, SIGCOMM 2014"
+AGENT_COUNTS = (4, 16)
 _PARTS = "in the tightest shape, for which it waits; for each part, of the nodes that hold it"
 _SLURM_NODES = "the best-fitting run of consecutive nodes"
 
@@ -188,6 +198,24 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         every_even_shape,
         BUILTIN_MODEL,
     ),
+    "wide": _of_roostd(
+        PlacementKind.WIDE,
+        "as consolidation, with more nodes to choose from",
+        every_even_shape,
+    ),
+    "graph": _graph(
+        "as wide, scored by the graph model that ships with Roost; after Zhao and Wu, TNSM 2022",
+        every_even_shape,
+    ),
+    "graph-strict": _graph("as graph, on the tightest shape; waits for it", tightest_shapes),
+    **{
+        f"graph-strict-{agents}": _graph(
+            f"as graph-strict, by {agents} agents with a part of the cluster each",
+            tightest_shapes,
+            agents,
+        )
+        for agents in AGENT_COUNTS
+    },
     "strict": _of_roostd(
         PlacementKind.STRICT,
         "Roost's heuristic on the tightest shape; waits for it",

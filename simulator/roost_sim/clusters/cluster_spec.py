@@ -187,7 +187,10 @@ class ClusterSpec:
         return replace(self, tiers=tiers)
 
     def node_specs(self, partition: str) -> tuple[NodeSpec, ...]:
-        """Return the nodes as the engine's node specs, all in one partition."""
+        """Return the nodes as the engine's node specs, all in one partition.
+
+        A rack in a pod is named POD/RACK there.
+        """
         return tuple(
             NodeSpec(
                 name=node.name,
@@ -195,7 +198,7 @@ class ClusterSpec:
                 cpu_count=node.kind.cpu_count,
                 memory_bytes=node.kind.memory_bytes,
                 partitions=(partition,),
-                rack=node.rack,
+                rack=f"{node.pod}/{node.rack}" if node.pod else node.rack,
                 features=(node.kind.gpu_model,) if node.kind.gpu_model else (),
             )
             for node in self.nodes

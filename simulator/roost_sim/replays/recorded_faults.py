@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins import Policies
-from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder, ScorePolicy
+from roost_engine.policies import (
+    ClusterScore,
+    NoPreemption,
+    OpenGate,
+    PriorityOrder,
+    ScorePolicy,
+    ScoreQuestion,
+)
 from roost_engine.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")
@@ -42,12 +49,35 @@ class RecordedScore:
             if isinstance(action, Place)
         ]
 
+    @staticmethod
+    def of(model: ScorePolicy) -> "RecordedScore":
+        """Wrap a model, so that the engine asks the same questions as it asked the model."""
+        if isinstance(model, ClusterScore):
+            return RecordedClusterScore(model)
+        return RecordedScore(model)
+
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See policies.ScorePolicy."""
+        self._fail_as_recorded()
+        return self._model.score(features)
+
+    def _fail_as_recorded(self) -> None:
         reason = self._failures.pop(0) if self._failures else ""
         if reason:
             raise PolicyError(reason)
-        return self._model.score(features)
+
+
+class RecordedClusterScore(RecordedScore):
+    """The same for a model that reads the cluster too."""
+
+    def __init__(self, model: ClusterScore) -> None:
+        super().__init__(model)
+        self._reader = model
+
+    def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
+        """See policies.ClusterScore."""
+        self._fail_as_recorded()
+        return self._reader.score_within(question)
 
 
 # The methods by which the engine asks the policy of each slot.
@@ -63,7 +93,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "movers",
         "approve_move",
     ),
-    "prediction": ("wait_ended", "run_ended"),
+    "prediction": ("wait_ended", "run_ended", "run_times"),
     RUN_TIMES: ("ending_fracs",),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)

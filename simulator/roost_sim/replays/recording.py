@@ -25,7 +25,7 @@ from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
 from roost_formats.models.run_times import load_onnx_run_times
-from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
+from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
 from roost_sim.replays.recorded_faults import (
@@ -141,11 +141,11 @@ class ModelShelf:
     """The models available to replay runs that a model scored.
 
     Args:
-        paths: model files, each with its manifest beside it; the packaged model need not be named.
+        paths: model files, each with its manifest beside it; the packaged models need not be named.
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
-        self._paths = (*paths, BUILTIN_MODEL)
+        self._paths = (*paths, *SHIPPED_MODELS.values())
 
     def score_of(self, run: Run, source: Path) -> ScorePolicy:
         """Load the score policy that a run was recorded with.
@@ -157,7 +157,7 @@ class ModelShelf:
         if name == HeuristicScore.name:
             return HeuristicScore()
         where = f"{source}: run {run.number} was scored by {name}"
-        return self._load(name, where, load_onnx_score)
+        return self._load(name, where, load_any_score)
 
     def run_times_of(self, run: Run, source: Path) -> RunTimeModel | None:
         """Load the model of run times that a run was recorded with; None: it had none.
@@ -210,13 +210,15 @@ def policies_of(
     plugins = recording.plugins(run)
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
-    asked = score if isinstance(score, HeuristicScore) else RecordedScore(score)
     model = models.run_times_of(run, recording.path)
-    if model is None:
-        return plugins.policies(asked)
-    faulty = RecordedFaults.of(RUN_TIMES, model)
-    blend = RunTimeBlend(model=faulty, zero_epoch_s=run.head.epoch_of_zero_s)
-    return plugins.policies(asked, run_times=blend)
+    blend = None
+    if model is not None:
+        faulty = RecordedFaults.of(RUN_TIMES, model)
+        blend = RunTimeBlend(model=faulty, zero_epoch_s=run.head.epoch_of_zero_s)
+    policies = plugins.policies(score, run_times=blend)
+    if isinstance(score, HeuristicScore):
+        return policies
+    return replace(policies, score=RecordedScore.of(score))
 
 
 class RepeatedRun:

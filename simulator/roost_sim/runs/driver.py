@@ -118,6 +118,8 @@ class Driver:
     _results: list[JobResult] = field(default_factory=list)
     _decision_s: list[float] = field(default_factory=list)
     _standing: dict[JobId, Placement] = field(default_factory=dict)
+    _arrivals: Iterator[Arrival] = field(default_factory=lambda: iter(()))
+    _outside: Iterator[Event] = field(default_factory=lambda: iter(()))
     _event_count: int = 0
     _update_count: int = 0
     _standing_count: int = 0
@@ -147,27 +149,75 @@ class Driver:
         Raises:
             ValueError: an arrival comes before its predecessor, or its id is in use.
         """
+        self.begin(cluster, arrivals, outside)
+        moments, advance = self._moments, self._advance
+        while moments or self._advance_idle():
+            advance()
+        return self.finish()
+
+    def begin(
+        self,
+        cluster: Iterable[Event],
+        arrivals: Iterable[Arrival],
+        outside: Iterable[Event] = (),
+    ) -> None:
+        """Prepare a run that is advanced moment by moment; see `run`."""
         for event in cluster:
             self._step(event)
-        queue, events = iter(arrivals), iter(outside)
-        self._schedule_arrival(queue)
-        self._schedule_outside(events)
+        self._arrivals, self._outside = iter(arrivals), iter(outside)
+        self._schedule_arrival(self._arrivals)
+        self._schedule_outside(self._outside)
+
+    def advance(self) -> bool:
+        """Advance a run by one moment. Returns whether there was one."""
+        if self._moments or self._advance_idle():
+            self._advance()
+            return True
+        return False
+
+    def feed(self, event: Event) -> None:
+        """Feed the engine an event at the present time and carry its actions out."""
+        self._step(event)
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether something happens later that does not depend on the engine's next decision."""
+        return bool(self._moments)
+
+    @property
+    def now_s(self) -> float:
+        """Engine time of the run."""
+        return self._now_s
+
+    @property
+    def arrived_count(self) -> int:
+        """How many jobs have arrived."""
+        return len(self._results)
+
+    @property
+    def active_count(self) -> int:
+        """How many jobs have arrived and have not ended."""
+        return len(self._active)
+
+    def _advance(self) -> None:
         moments = self._moments
-        while moments or self._advance_idle():
-            if self._wake_s < moments[0][0]:
-                self._step(Tick(at_s=self._wake_s))
-                continue
-            at_s, kind, number, subject = heappop(moments)
-            self._now_s = at_s
-            if isinstance(subject, _Job):
-                if subject.due == number:
-                    self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
-            elif isinstance(subject, Arrival):
-                self._schedule_arrival(queue)
-                self._arrive(subject, at_s)
-            else:
-                self._schedule_outside(events)
-                self._apply_outside(subject)
+        if self._wake_s < moments[0][0]:
+            self._step(Tick(at_s=self._wake_s))
+            return
+        at_s, kind, number, subject = heappop(moments)
+        self._now_s = at_s
+        if isinstance(subject, _Job):
+            if subject.due == number:
+                self._start(subject, at_s) if kind is _Kind.START else self._end(subject, at_s)
+        elif isinstance(subject, Arrival):
+            self._schedule_arrival(self._arrivals)
+            self._arrive(subject, at_s)
+        else:
+            self._schedule_outside(self._outside)
+            self._apply_outside(subject)
+
+    def finish(self) -> Outcome:
+        """Return the results of a run; jobs that are not finished say why."""
         self._explain_unfinished()
         return Outcome(
             jobs=tuple(self._results),

@@ -12,6 +12,7 @@ import numpy as np
 from roost_engine.domain.events import Event, NodeSeen, TopologySeen
 from roost_engine.domain.model import GpuUuid, JobId, NodeShare
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_sim.catalogue.compositions import Composition
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.metrics import Metrics, Span, measure
@@ -23,6 +24,7 @@ from roost_sim.information.profile_speeds import named_models
 from roost_sim.information.progress import ProgressTable
 from roost_sim.runs.driver import Driver, HoldObserver
 from roost_sim.runs.mechanism import Mechanism
+from roost_sim.traces.arrival import Arrival
 from roost_sim.traces.durations import limits_s
 from roost_sim.traces.trace import Trace
 from roost_sim.traces.workload import arrivals, job_ids
@@ -102,18 +104,68 @@ def simulate(run: Run) -> Report:
         ProfileError: the world excludes a model that does not exist, or all of them.
     """
     began_s = time.perf_counter()
-    trace, cluster, holds = run.trace, run.cluster, Holds()
+    holds = Holds()
+    prepared = prepare(replace(run, on_hold=_both(holds, run.on_hold)))
+    driver, built = prepared.driver, prepared.built
+    outside = () if run.outside is None else run.outside(driver.engine)
+    outcome = driver.run(introduce(run.cluster), prepared.arrivals, outside)
+    metrics = measure(
+        outcome,
+        run.cluster.gpu_count,
+        run.span,
+        holds=holds,
+        compute_frac=built.compute_frac,
+        restart_s=built.restart_s,
+    )
+    wall_s = time.perf_counter() - began_s
+    return Report(
+        outcome=outcome,
+        metrics=metrics,
+        regime=prepared.regime,
+        wall_s=wall_s,
+        mechanism=Mechanism.of(driver.engine.config),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    """A run that has not begun.
+
+    Attributes:
+        driver: with a fresh engine, which knows nothing yet: see `introduce`.
+        arrivals: the jobs, for the driver.
+        built: how fast they run.
+        regime: what the policy knows about run times.
+    """
+
+    driver: Driver
+    arrivals: Iterator[Arrival]
+    built: BuiltWorld
+    regime: Regime
+
+
+def prepare(run: Run, build: Callable[[PolicyInformation], Policies] | None = None) -> PreparedRun:
+    """Prepare a run with a fresh engine.
+
+    Args:
+        run: what to simulate.
+        build: makes the engine's policies; None: as the run's policy is built.
+
+    Raises:
+        ProfileError: the world excludes a model that does not exist, or all of them.
+    """
+    trace, cluster = run.trace, run.cluster
     built = run.world.build(cluster, trace, run.seed)
     config, regime = _engine_config(run), _regime(run)
     information = _information(run, built, regime)
     driver = Driver(
-        Engine(config, run.policy.build(information)),
+        Engine(config, (build or run.policy.build)(information)),
         built.world,
         start_delay_s=run.start_delay_s,
         restart_s=built.restart_s,
         reports_speed=run.policy.asks_speed and run.world.reports_speed,
         progress=information.progress,
-        on_hold=_both(holds, run.on_hold),
+        on_hold=run.on_hold,
     )
     models = named_models(built.profile_of, run.world.named_frac, run.seed)
     jobs = arrivals(
@@ -125,24 +177,7 @@ def simulate(run: Run) -> Report:
         run.policy.shapes_by_job(information),
         information.limits() if run.policy.asks_limits or config.standing_pins else None,
     )
-    outside = () if run.outside is None else run.outside(driver.engine)
-    outcome = driver.run(introduce(cluster), jobs, outside)
-    metrics = measure(
-        outcome,
-        cluster.gpu_count,
-        run.span,
-        holds=holds,
-        compute_frac=built.compute_frac,
-        restart_s=built.restart_s,
-    )
-    wall_s = time.perf_counter() - began_s
-    return Report(
-        outcome=outcome,
-        metrics=metrics,
-        regime=regime,
-        wall_s=wall_s,
-        mechanism=Mechanism.of(config),
-    )
+    return PreparedRun(driver=driver, arrivals=jobs, built=built, regime=regime)
 
 
 def _engine_config(run: Run) -> EngineConfig:

@@ -385,6 +385,18 @@ async def test_a_job_that_was_put_first_before_a_restart_still_is(site: Site) ->
     assert [type(event) for event in site.watch.cluster_events()][-1] is JobQueued
 
 
+async def test_a_job_that_was_moved_past_another_one_before_a_restart_still_is(site: Site) -> None:
+    one, two = (site.slurm.submit(gpus_per_node=8)[0] for _ in range(2))
+    site.state.earlier_waits[one] = WaitSoFar(since_s=90.0, overtakes=(two,))
+    await site.look()
+    assert site.state.engine.record(one).spec.overtakes == (two,)
+    assert site.state.engine.record(one).wait.overtakes == (two,)
+    queued = [
+        event.job.job_id for event in site.watch.cluster_events() if isinstance(event, JobQueued)
+    ]
+    assert queued == [two, one]
+
+
 class WallClock:
     """Engine time and a wall clock that can be set; see ops.clock."""
 

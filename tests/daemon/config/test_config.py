@@ -1,6 +1,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from roostd.config.decisions import (
     PlacementSection,
     PreemptionSection,
 )
+from roostd.config.values import NEVER
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "deploy" / "roostd.yaml"
@@ -298,6 +300,8 @@ def _default(field: FieldInfo) -> object:
     if field.is_required():
         return "none"
     value = field.get_default(call_default_factory=True)
+    if value == inf:
+        return NEVER
     return str(value) if isinstance(value, Path) else value
 
 

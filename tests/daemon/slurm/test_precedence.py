@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roost_engine.domain.model import JobId
 from roost_slurm.scheduling import Scheduling
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.precedence import MOST_OVERTAKEN, SeenPriorities, observe, resumed
@@ -152,8 +153,11 @@ def test_a_task_that_leaves_its_array_keeps_the_arrays_precedence() -> None:
 
 
 def test_what_an_earlier_daemon_knew_holds_at_the_first_dump() -> None:
-    known = observe(resumed(LINE, {"4": 2, "77": 1}), LINE, BASIC)
+    precedences = {JobId("4"): 2, JobId("77"): 1}
+    overtakes = {JobId("2"): (JobId("1"),), JobId("77"): (JobId("1"),)}
+    known = observe(resumed(LINE, precedences, overtakes), LINE, BASIC)
     assert known.precedences == {4: 2}
+    assert known.overtakes == {2: ("1",)}
 
 
 # -- multifactor ---------------------------------------------------------------------------------

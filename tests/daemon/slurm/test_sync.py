@@ -14,8 +14,8 @@ from roost_engine.domain.events import (
     NodeLost,
     NodeSeen,
 )
-from roost_engine.domain.model import NodeName
-from roost_engine.testing.builders import node
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.testing.builders import job, node
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion
 from roostd.slurm.queue_view import QueueView, view
@@ -243,3 +243,25 @@ async def test_nodes_are_seen_changed_and_lost() -> None:
     events = diff_nodes([old, changed], now, 7.0)
     assert [type(event) for event in events] == [NodeLost, NodeSeen, NodeSeen]
     assert diff_nodes([each.spec for each in now], now, 8.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("overtakes", "queued"),
+    [
+        ({}, ["1", "2", "3"]),
+        ({"1": ("3", "77")}, ["3", "1", "2"]),
+        ({"1": ("2", "3"), "2": ("3",)}, ["3", "2", "1"]),
+        ({"1": ("3", "2"), "3": ("2",)}, ["2", "3", "1"]),
+        ({"1": ("2",), "2": ("3",), "3": ("1",)}, ["3", "2", "1"]),  # a circle
+    ],
+)
+def test_a_job_is_queued_after_those_that_it_was_moved_past(
+    overtakes: dict[str, tuple[JobId, ...]], queued: list[str]
+) -> None:
+    waiting = {
+        JobId(name): replace(job(name), overtakes=overtakes.get(name, ()))
+        for name in ("1", "2", "3")
+    }
+    after = QueueView(waiting=waiting, lives=dict.fromkeys(waiting, (0, 0.0, 0)))
+    events = diff(QueueView(), after, 0.0)
+    assert [event.job.job_id for event in events if isinstance(event, JobQueued)] == queued

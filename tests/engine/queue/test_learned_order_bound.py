@@ -127,10 +127,10 @@ def test_a_job_that_waits_again_after_a_run_is_promised_the_window_of_then() -> 
     order = LearnedOrder(config, predictors)
     gang = waiting(expected("1", 1e6, gpus=64))
     before = order.key(gang, 0.0)
-    predictors.holds(JobId("1"), 64)
+    predictors.holds(JobId("1"), 1000, 64, 0.0)
     for number in range(50):
         order.key(waiting(expected(f"2{number}", 1e6, gpus=64)), 100.0)
-    predictors.holds(JobId("1"), 0)
+    predictors.holds(JobId("1"), 1000, 0, 0.0)
     after = order.key(gang, 200.0)
     assert isinstance(after[2], float)
     assert after[2] > float(before[2])
@@ -233,3 +233,70 @@ def test_a_predictor_that_answers_no_number_costs_a_job_its_window_and_no_more()
     assert isinstance(order, LearnedOrder)
     key = order.key(waiting(expected("1", nan, gpus=8, submit_s=5.0)), 5.0)
     assert key[2] == 5.0 + WINDOW_S
+
+
+# -- shares of users -------------------------------------------------------------------------------
+
+
+_comers = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # the user
+        st.integers(1, 64),
+        expectations,
+        st.floats(0.0, 3.0 * WINDOW_S),  # after the one before
+    ),
+    min_size=2,
+    max_size=30,
+)
+
+
+@given(comers=_comers, slack=st.floats(1.0, 3.0), fairness=st.sampled_from(MODES))
+def test_the_next_jobs_of_a_user_over_the_share_go_behind_those_of_others_for_a_window(
+    comers: list[tuple[int, int, float, float]], slack: float, fairness: Fairness
+) -> None:
+    predictors = ToldRunTimes(told)
+    order = LearnedOrder(replace(FIXED, share_slack=slack, fairness=fairness), predictors)
+    at_s, found = 0.0, list[tuple[JobSpec, bool, tuple[int | float | str, ...]]]()
+    for number, (user_id, gpus, run_s, later_s) in enumerate(comers):
+        at_s += later_s
+        spec = expected(str(number), run_s, gpus=gpus, user_id=user_id, submit_s=at_s)
+        gpu_s = gpus * told(spec).rest_s()
+        more_gpu_s = gpu_s if gpu_s == gpu_s else 0.0
+        # Asked before the job is there, and again with it.
+        is_over = predictors.users.is_over(user_id, slack, at_s, more_gpu_s)
+        found.append((spec, is_over, order.key(waiting(spec), at_s)))
+    for spec, is_over, key in found:
+        assert float(key[2]) <= spec.submit_s + (2.0 if is_over else 1.0) * WINDOW_S
+        for other, is_other_over, other_key in found:
+            if is_over and not is_other_over and other.submit_s < spec.submit_s + WINDOW_S:
+                assert other_key < key
+            if other.submit_s > spec.submit_s + 2.0 * WINDOW_S:
+                assert other_key > key
+
+
+@given(comers=_comers, slack=st.floats(1.0, 3.0))
+def test_jobs_that_are_not_behind_need_no_more_than_the_share_that_the_slack_allows(
+    comers: list[tuple[int, int, float, float]], slack: float
+) -> None:
+    predictors = ToldRunTimes(lambda spec: ends_about(min(float(spec.name), 1e6)))
+    order = LearnedOrder(replace(FIXED, share_slack=slack), predictors)
+    wanted, not_behind = dict[int, float](), dict[int, float]()
+    for number, (user_id, gpus, run_s, _) in enumerate(comers):
+        spec = expected(str(number), run_s if run_s == run_s else 1.0, gpus=gpus, user_id=user_id)
+        key = order.key(waiting(spec), 0.0)
+        gpu_s = gpus * ends_about(min(float(spec.name), 1e6)).rest_s()
+        wanted[user_id] = wanted.get(user_id, 0.0) + gpu_s
+        if float(key[2]) <= WINDOW_S:
+            not_behind[user_id] = not_behind.get(user_id, 0.0) + gpu_s
+            share = sum(wanted.values()) / len(wanted)
+            assert not_behind[user_id] <= slack * share * (1.0 + 1e-9)
+
+
+def test_slack_without_end_is_no_rule() -> None:
+    predictors = ToldRunTimes(told)
+    order = LearnedOrder(FIXED, predictors)
+    for number in range(50):
+        order.key(waiting(expected(f"1{number}", 1e5, gpus=64, user_id=1)), 0.0)
+    order.key(waiting(expected("2", 10.0, user_id=2)), 0.0)
+    key = order.key(waiting(expected("3", 10.0, user_id=1)), 0.0)
+    assert float(key[2]) < WINDOW_S

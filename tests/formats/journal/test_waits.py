@@ -25,6 +25,8 @@ WAIT = WaitSoFar(
     not_before_s=80.5,
     pause_reason="pauses after a refusal: node busy",
     runs=EarlierRuns(run_s=7.5, run_s_by_tier=(7.5, 0.0, 0.0), stop_count=2, work_s=6.25),
+    precedence=-1,
+    overtakes=(JobId("2"), JobId("3_7")),
 )
 
 

@@ -157,3 +157,52 @@ def test_jobs_of_a_higher_priority_go_first_as_far_as_the_mode_says(
     assert started_s is not None
     last_s = max(one.spec.submit_s for one in arrivals)
     assert (started_s > last_s) is is_held_back
+
+
+# -- shares of users -------------------------------------------------------------------------------
+
+GREEDY, MODEST = 7, (8, 9)  # users
+_UNTIL_S = 60_000.0
+
+
+def a_stream_of_one_user_against_others() -> Sequence[Arrival]:
+    """One user fills the cluster with short jobs; two others want a third of it each.
+
+    Together they want five thirds of what the cluster has.
+    """
+
+    def of(user_id: int, number: int, submit_s: float, work_s: float) -> Arrival:
+        one = comes(f"{user_id}-{number}", submit_s, work_s, GPUS)
+        return replace(one, spec=replace(one.spec, user_id=user_id))
+
+    stream = [of(GREEDY, n, 75.0 * n, 300.0) for n in range(int(_UNTIL_S / 75.0))]
+    others = [
+        of(user_id, n, 750.0 * n, 1_000.0)
+        for user_id in MODEST
+        for n in range(int(_UNTIL_S / 750.0))
+    ]
+    return [*stream, *others]
+
+
+def had_frac(outcome: Outcome, user_id: int) -> float:
+    """Return the share of the GPU-seconds until the last job comes that a user has had."""
+    had_s = {
+        one.job_id: max(min(one.ended_s or _UNTIL_S, _UNTIL_S) - (one.started_s or _UNTIL_S), 0.0)
+        for one in outcome.jobs
+    }
+    own_s = sum(ran_s for job_id, ran_s in had_s.items() if job_id.startswith(f"{user_id}-"))
+    return own_s / sum(had_s.values())
+
+
+@pytest.mark.parametrize("slack", [1.0, 1.5])
+def test_a_stream_of_short_jobs_gets_no_more_than_the_slack_allows(slack: float) -> None:
+    config = replace(BOUNDED, window_s=10.0 * _UNTIL_S, share_slack=slack)
+    outcome = run(a_stream_of_one_user_against_others(), config)
+    assert had_frac(outcome, GREEDY) <= slack / 3 + 0.05
+    for user_id in MODEST:
+        assert had_frac(outcome, user_id) >= (1.0 - slack / 3) / 2 - 0.05
+
+
+def test_without_a_slack_the_same_stream_takes_two_thirds() -> None:
+    config = replace(BOUNDED, window_s=10.0 * _UNTIL_S)
+    assert had_frac(run(a_stream_of_one_user_against_others(), config), GREEDY) > 0.65

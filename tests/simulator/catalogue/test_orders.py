@@ -1,5 +1,9 @@
 """Orders by name: what each knows, and whether its keys may be kept."""
 
+from pathlib import Path
+
+import pytest
+from tests.formats.models.test_order import installed
 from tests.simulator.simulated import arrival
 
 from roost_engine.cluster.cluster import Cluster
@@ -10,9 +14,13 @@ from roost_sim.catalogue.compositions import (
     ORDERS,
     POLICIES,
     PolicyInformation,
+    PolicyNameError,
     Regime,
     find_policy,
 )
+from roost_sim.clusters.cluster_file import load_cluster
+from roost_sim.runs.simulation import Run, simulate
+from roost_sim.traces.trace import make_trace
 
 # One node of 8 GPUs is busy until 100; then the order decides. (id, submission, work, GPUs)
 LOOKS_AT_ALL = ("themis", "drf", "tetris", "asrpt")
@@ -28,6 +36,18 @@ def test_an_order_keeps_its_keys_or_looks_at_all_jobs_at_once() -> None:
         assert isinstance(order, KeyedOrder) == (name not in LOOKS_AT_ALL), name
         if isinstance(order, KeyedOrder):
             assert order.key(job, 0.0) == order.key(job, 5.0)
+
+
+def test_a_selectors_file_is_an_order(tmp_path: Path) -> None:
+    name = f"selector:{installed(tmp_path)}+consolidation+patient"
+    policy = find_policy(name)
+    assert policy.regime is Regime.PREDICTED
+    assert "selector" in policy.source
+    jobs = make_trace("made up", [0.0, 1.0, 2.0], [100.0, 50.0, 10.0], [4, 4, 4])
+    run = Run(trace=jobs, cluster=load_cluster("small"), policy=policy)
+    assert simulate(run).metrics.completed == 3
+    with pytest.raises(PolicyNameError, match="no order"):
+        find_policy("selektor+consolidation")
 
 
 def test_oracles_say_that_they_are() -> None:

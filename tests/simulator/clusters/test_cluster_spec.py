@@ -43,7 +43,11 @@ def test_uplinks_carry_what_is_below_over_the_oversubscription(sample: Path) -> 
 def test_the_engine_gets_every_node(sample: Path) -> None:
     specs = read_cluster(sample).node_specs("main")
     assert len({spec.name for spec in specs}) == 48
-    assert (specs[0].rack, specs[0].features, specs[0].partitions) == ("r1", ("a100",), ("main",))
+    assert (specs[0].rack, specs[0].features, specs[0].partitions) == (
+        "p1/r1",
+        ("a100",),
+        ("main",),
+    )
     assert specs[0].gpu_count == 8
 
 

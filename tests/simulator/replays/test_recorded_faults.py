@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from tests.simulator.journals import EPOCH_S, WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
-from roost_engine.domain.actions import PolicyFailed
+from roost_engine.domain.actions import Place, PolicyFailed
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.events import JobQueued, NodeSeen
+from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig
@@ -22,11 +24,15 @@ from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
 from roost_engine.prediction.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
+from roost_engine.scoring.graph_score import GraphScore
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import Predictors, name_of
 from roost_engine.stacks import OrderKind
-from roost_engine.testing.builders import shape
+from roost_engine.testing.builders import job, node, shape
+from roost_engine.testing.graph_model import DrawnGraph
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.testing.run_time_models import install_run_times
+from roost_sim.replays.recorded_faults import RecordedClusterScore, RecordedScore
 from roost_sim.replays.recording import (
     ModelShelf,
     Recording,
@@ -86,8 +92,8 @@ class SlowPredictors:
         self._predictors.wait_ended(outcome)
         self._clock.check()
 
-    def holds(self, job_id: JobId, gpu_count: int) -> None:
-        self._predictors.holds(job_id, gpu_count)
+    def holds(self, job_id: JobId, user_id: int, gpu_count: int, at_s: float) -> None:
+        self._predictors.holds(job_id, user_id, gpu_count, at_s)
 
     def run_ended(self, run: RunEnded) -> None:
         self._predictors.run_ended(run)
@@ -300,3 +306,18 @@ def test_faults_among_the_answers_of_one_step_are_repeated(tmp_path: Path) -> No
         for entry in recording.entries(run):
             again.step(entry, recording.event(entry))
         assert again.engine.fault_counts["gate"] == len(failed_questions(list(faults(path))))
+
+
+def test_a_model_that_reads_the_cluster_is_asked_as_it_was() -> None:
+    """The engine asks a graph model within its cluster, also when the run is repeated."""
+    score = RecordedScore.of(GraphScore(DrawnGraph()))
+    engine = Engine(EngineConfig(), Policies(score=score))
+    engine.step(NodeSeen(at_s=0.0, node=node("a", 8)))
+    first = engine.step(JobQueued(at_s=1.0, job=job("1", gpus=2)))
+    assert engine.record(JobId("1")).decision.get().policy == "drawn"  # type: ignore[union-attr]
+    place = next(action for action in first if isinstance(action, Place))
+    failed = replace(place.decision.get(), fallback_reason="too slow")
+    score.expect([replace(place, decision=Lazy.of(failed))])
+    engine.step(JobQueued(at_s=2.0, job=job("2", gpus=2)))
+    assert engine.record(JobId("2")).decision.get().fallback_reason == "too slow"  # type: ignore[union-attr]
+    assert not isinstance(RecordedScore.of(HeuristicScore()), RecordedClusterScore)

@@ -79,6 +79,29 @@ def test_job_without_room_starts_when_room_comes() -> None:
     assert times(outcome) == {"1": (0, 100), "2": (100, 150)}
 
 
+def test_a_run_may_be_advanced_moment_by_moment() -> None:
+    jobs = [arrival("1", 0, 100, 8), arrival("2", 10, 50, 8)]
+    driver = new_driver()
+    driver.begin(cluster(1), jobs)
+    seen = []
+    while driver.advance():
+        seen.append((driver.now_s, driver.arrived_count, driver.active_count))
+    # At 110 s the engine looks whether job 2 has started.
+    assert seen == [(0, 1, 1), (10, 2, 2), (100, 2, 1), (110, 2, 1), (150, 2, 0)]
+    assert not driver.advance()
+    assert times(driver.finish()) == times(simulate(cluster(1), *jobs))
+
+
+def test_an_event_from_the_caller_is_carried_out_at_once() -> None:
+    driver = new_driver()
+    driver.begin(cluster(1), [arrival("1", 0, 100, 8)])
+    while driver.advance():
+        pass
+    driver.feed(Tick(at_s=driver.now_s))
+    alone = simulate(cluster(1), arrival("1", 0, 100, 8))
+    assert driver.finish().event_count == alone.event_count + 1
+
+
 def test_an_end_frees_gpus_for_an_arrival_of_the_same_instant() -> None:
     outcome = simulate(
         cluster(1),

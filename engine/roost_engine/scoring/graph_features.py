@@ -1,0 +1,208 @@
+"""The features of a cluster's tree: what a graph model sees of GPUs, nodes, racks and pods.
+
+They depend only on the cluster and its jobs. A `ClusterGraph` keeps them and computes again what
+has changed; `refresh` says which nodes that were. A fresh ClusterGraph computes everything.
+
+The pod of a rack is what stands before the last "/" in the rack's name: "pod1/rack7" is in pod1.
+All racks without one are in one pod.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.features import LOAD_QUANTITIES
+from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.cluster.node_sets import NO_NODES, nodes_in
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.placement.eligibility import POPCOUNT
+from roost_engine.scoring.graph_columns import (
+    GPU_COLUMNS,
+    GPU_STATE,
+    LINK_TYPES,
+    NODE_COLUMNS,
+    POD_COLUMNS,
+    RACK_COLUMNS,
+)
+from roost_engine.scoring.graph_jobs import Communicates, ResidentJobs, typical
+from roost_engine.scoring.graph_links import KindLinks
+
+_BITS = np.arange(MAX_GPUS)
+_SM = LOAD_QUANTITIES.index("sm")
+_LINKS = [LOAD_QUANTITIES.index("pcie"), LOAD_QUANTITIES.index("nvlink")]
+_HALF_RACK, _HALF_POD = 16.0, 64.0
+
+
+def saturating(value: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Map 0..inf to 0..1: 1 becomes a half."""
+    values = np.asarray(value, dtype=np.float64)
+    return values / (1.0 + values)
+
+
+class ClusterGraph:
+    """The raw features of every level, kept up to date.
+
+    Attributes:
+        residents: the running jobs.
+        duty: float32 [node, gpu], see graph_columns.GPU_STATE; 0 for a free GPU.
+        network: float64 [node], the communication of the jobs on several nodes.
+        kinds: the links of each kind of node.
+        pod_ids: int64 [rack], the number of its pod.
+    """
+
+    def __init__(self, communicates: Communicates = typical) -> None:
+        self.residents = ResidentJobs(communicates)
+        self.kinds: list[KindLinks] = []
+        self.pod_ids = np.zeros(0, dtype=np.int64)
+        self._pod_of_rack: list[int] = []
+        self._pods: dict[str, int] = {}
+        self.duty = np.zeros((0, MAX_GPUS), dtype=np.float32)
+        self.network = np.zeros(0)
+        self._seen = np.zeros((0, 4), dtype=np.int64)  # free mask, kind, rack, usable
+        self._rack_sums = np.zeros((4, 0))  # free GPUs, GPUs, idle nodes, nodes
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods there are."""
+        return len(self._pods)
+
+    def pod_of(self, rack: int) -> int:
+        """Return the number of a rack's pod."""
+        return self._pod_of_rack[rack]
+
+    def refresh(
+        self, cluster: Cluster, spec_of: Callable[[JobId], JobSpec | None]
+    ) -> NDArray[np.int64]:
+        """Read what has changed since the last call; at first everything.
+
+        Returns:
+            The nodes whose features differ, ascending.
+        """
+        count, known = len(cluster), len(self._seen)
+        self._note_racks(cluster)
+        self.kinds += [KindLinks.of(table) for table in cluster.tables[len(self.kinds) :]]
+        seen = np.stack(
+            (
+                cluster.free_mask[:count],
+                cluster.kind[:count],
+                cluster.rack_id[:count],
+                cluster.usable[:count],
+            ),
+            axis=1,
+        )
+        is_other = (seen[:known] != self._seen).any(axis=1)
+        changed = np.ones(count, dtype=np.bool_)
+        changed[:known] = is_other
+        job_ids = dict.fromkeys(cluster.take_changed_jobs())
+        for node in np.flatnonzero(seen[:known, 2] != self._seen[:, 2]).tolist():
+            job_ids.update(dict.fromkeys(self.residents.jobs_on.get(node, ())))
+        if known < count:
+            self.duty = np.pad(self.duty, ((0, count - known), (0, 0)))
+            self.network = np.pad(self.network, (0, count - known))
+        self._seen = np.asarray(seen, dtype=np.int64)
+        touched = self.residents.update(cluster, job_ids, spec_of, self.pod_of)
+        loaded, cluster.loads.changed = cluster.loads.changed, NO_NODES
+        for node in touched:
+            self._set_duty(node)
+        changed[list(touched)] = True
+        changed[nodes_in(loaded)] = True
+        if is_other.any() or known < count:
+            self._sum_racks(cluster)
+        return np.flatnonzero(changed)
+
+    def _note_racks(self, cluster: Cluster) -> None:
+        if len(cluster.rack_names) == len(self._pod_of_rack):
+            return
+        for name in list(cluster.rack_names)[len(self._pod_of_rack) :]:
+            pod = self._pods.setdefault(name.rpartition("/")[0], len(self._pods))
+            self._pod_of_rack.append(pod)
+        if len(self.pod_ids) < len(self._pod_of_rack):
+            self.pod_ids = np.array(self._pod_of_rack, dtype=np.int64)
+
+    def _set_duty(self, node: int) -> None:
+        """Set the duty of a node's GPUs, 0 for a job on one node with NVLink between all."""
+        duty = self.duty[node]
+        duty[:], self.network[node] = 0.0, self.residents.network[node]
+        is_nvlinked = self.kinds[int(self._seen[node, 1])].is_nvlinked
+        for job in self.residents.jobs_on.get(node, {}).values():
+            if not (job.is_alone and is_nvlinked):
+                duty[list(job.gpus_on[node])] = job.here_frac
+
+    # -- rows of each level ----------------------------------------------------------------
+
+    def gpu_rows(
+        self, cluster: Cluster, nodes: NDArray[np.int64], kind: int
+    ) -> NDArray[np.float32]:
+        """Return the GPUs of some nodes of one kind: float32 [node * gpu, column]."""
+        links = self.kinds[kind]
+        size, count, width = links.gpu_count, len(nodes), len(GPU_STATE)
+        free = (self._seen[nodes, 0][:, None] >> _BITS[:size] & 1).astype(np.float32)
+        loads = cluster.loads.by_gpu[nodes, :size]
+        state = np.empty((count, width, size), dtype=np.float32)
+        state[:, 0], state[:, 1] = free, 1 - free
+        state[:, 2] = self.duty[nodes, :size] * (1 - free)
+        state[:, 3] = loads[:, :, _SM]
+        np.maximum(loads[:, :, _LINKS[0]], loads[:, :, _LINKS[1]], out=state[:, 4])
+        types = len(LINK_TYPES)
+        rows = np.empty((count, size, len(GPU_COLUMNS)), dtype=np.float32)
+        rows[:, :, :width] = state.transpose(0, 2, 1)
+        by_type = links.means(state).transpose(0, 3, 1, 2)
+        rows[:, :, width : width * (1 + types)] = by_type.reshape(count, size, types * width)
+        rows[:, :, width * (1 + types) :] = links.pairs_frac
+        return rows.reshape(count * size, len(GPU_COLUMNS))
+
+    def node_rows(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return some nodes: float32 [node, column]."""
+        free, kinds = self._seen[nodes, 0], self._seen[nodes, 1]
+        rows = np.zeros((len(nodes), len(NODE_COLUMNS)), dtype=np.float32)
+        rows[:, 2] = saturating(self.network[nodes])
+        rows[:, 7] = self._seen[nodes, 3]
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            links, at = self.kinds[kind], np.flatnonzero(kinds == kind)
+            rows[at, 0] = POPCOUNT[free[at]] / links.gpu_count
+            rows[at, 1] = self.duty[nodes[at], : links.gpu_count].mean(axis=1)
+            rows[at, 3], rows[at, 4] = links.links_frac, links.is_nvlinked
+            rows[at, 5] = links.potential[free[at]]
+            rows[at, 6] = links.gpu_count / MAX_GPUS
+        return rows
+
+    def rack_rows(self, racks: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return some racks: float32 [rack, column]."""
+        free, whole, idle, nodes = self._rack_sums[:, racks]
+        crossing = self.residents.rack_crossing
+        load = np.array([crossing.get(rack, 0.0) for rack in racks.tolist()])
+        rows = np.empty((len(racks), len(RACK_COLUMNS)), dtype=np.float32)
+        rows[:, 0] = free / np.maximum(whole, 1)
+        rows[:, 1] = idle / np.maximum(nodes, 1)
+        rows[:, 2] = saturating(load / np.maximum(nodes, 1))
+        rows[:, 3] = nodes / (nodes + _HALF_RACK)
+        return rows
+
+    def pod_rows(self) -> NDArray[np.float32]:
+        """Return all pods: float32 [pod, column]."""
+        pod_of, count = self.pod_ids, self.pod_count
+        free, whole, _, nodes = (
+            np.bincount(pod_of, weights=part, minlength=count) for part in self._rack_sums
+        )
+        crossing = self.residents.pod_crossing
+        load = np.array([crossing.get(pod, 0.0) for pod in range(count)])
+        rows = np.empty((count, len(POD_COLUMNS)), dtype=np.float32)
+        rows[:, 0] = free / np.maximum(whole, 1)
+        rows[:, 1] = saturating(load / np.maximum(nodes, 1))
+        rows[:, 2] = nodes / (nodes + _HALF_POD)
+        return rows
+
+    def uplink_frac(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return how busy the uplinks are, by rack and by pod: their column `crossing_frac`."""
+        racks = self.rack_rows(np.arange(len(self.pod_ids)))
+        return racks[:, 2].astype(np.float64), self.pod_rows()[:, 1].astype(np.float64)
+
+    def _sum_racks(self, cluster: Cluster) -> None:
+        count, racks = len(cluster), self._seen[:, 2]
+        whole, free = cluster.gpu_count[:count], POPCOUNT[self._seen[:, 0]]
+        has_gpus = whole > 0
+        parts = (free, whole, (free == whole) & has_gpus, has_gpus)
+        sums = [np.bincount(racks, weights=part, minlength=len(self.pod_ids)) for part in parts]
+        self._rack_sums = np.stack(sums)

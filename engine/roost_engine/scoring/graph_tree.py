@@ -1,0 +1,248 @@
+"""The embeddings of a cluster's tree: mean up from GPU to node, rack and pod.
+
+A model answers every level's embedding from the mean of the level below and the level's own
+columns. Only what has changed is computed again. A few changed nodes take one call: each level gets
+the mean over its unchanged members as a rest, and the weights of the changed ones. Many take one
+call a level.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.link_table import MAX_GPUS
+from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.scoring import graph_columns as names
+from roost_engine.scoring.graph_columns import HIDDEN, INPUT_SIZES
+from roost_engine.scoring.graph_features import ClusterGraph
+from roost_engine.scoring.graph_jobs import Communicates, typical
+
+Array: TypeAlias = NDArray[np.float32]
+
+_Block: TypeAlias = tuple[NDArray[np.int64], int]  # positions of nodes of one kind, their GPUs
+
+_FEW_NODES = 32  # up to so many changed nodes the shares of one call stay small
+
+
+class GraphModel(Protocol):
+    """A network over the tree; see graph_columns for its tensors."""
+
+    @property
+    def name(self) -> str:
+        """What `explain` calls it."""
+
+    def ask(self, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Return every output of graph_columns.OUTPUT_SIZES.
+
+        Args:
+            inputs: every input of INPUT_SIZES; levels that are not asked about have no items.
+
+        Raises:
+            PolicyError: it cannot answer.
+        """
+
+
+def batch_of(parts: Mapping[str, Array]) -> dict[str, Array]:
+    """Complete a call: the inputs that are not given, with as many items as the given ones say."""
+    counts = {"gpu": 0, "node": 0, "rack": 0, "pod": 0, "candidate": 0}
+    for name, array in parts.items():
+        for size, count in zip(INPUT_SIZES[name], array.shape, strict=True):
+            if isinstance(size, str):
+                counts[size] = count
+    return {
+        name: parts[name]
+        if name in parts
+        else np.zeros([counts.get(str(size), size) for size in sizes], dtype=np.float32)  # type: ignore[arg-type]
+        for name, sizes in INPUT_SIZES.items()
+    }
+
+
+class GraphTree:
+    """The embeddings of every GPU, node, rack and pod, by a model.
+
+    Attributes:
+        graph: the features.
+        gpus: float32 [node, gpu, hidden]; 0 behind a node's last GPU.
+        nodes, racks, pods: float32 [item, hidden].
+        cluster: float32 [hidden], the mean of the pods.
+    """
+
+    def __init__(self, model: GraphModel, communicates: Communicates = typical) -> None:
+        self.graph, self._model = ClusterGraph(communicates), model
+        self.gpus = np.zeros((0, MAX_GPUS, HIDDEN), dtype=np.float32)
+        self.nodes, self.racks, self.pods = (
+            np.zeros((0, HIDDEN), dtype=np.float32) for _ in range(3)
+        )
+        self.cluster = np.zeros(HIDDEN, dtype=np.float32)
+        self._pending = np.zeros(0, dtype=np.int64)
+
+    def refresh(self, cluster: Cluster, spec_of: Callable[[JobId], JobSpec | None]) -> None:
+        """Compute again what has changed since the last call.
+
+        Raises:
+            PolicyError: the model could not answer; the next call computes the same nodes again.
+        """
+        changed = self.graph.refresh(cluster, spec_of)
+        # What an earlier call could not compute is still to do.
+        self._pending = np.union1d(self._pending, changed) if len(self._pending) else changed
+        if not len(self._pending):
+            return
+        self._grow(cluster)
+        self.recompute(cluster, self._pending)
+        self._pending = self._pending[:0]
+
+    def recompute(self, cluster: Cluster, nodes: NDArray[np.int64]) -> None:
+        """Compute some nodes again, their racks, and all pods.
+
+        Args:
+            cluster: as it was at the last call of `refresh`.
+            nodes: int64 [node], ascending.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
+        if len(nodes) <= _FEW_NODES < len(cluster):
+            self._update_few(cluster, nodes)
+        else:
+            self._update_all(cluster, nodes)
+        self.cluster = self.pods.mean(axis=0)
+
+    def _grow(self, cluster: Cluster) -> None:
+        missing = len(cluster) - len(self.nodes)
+        if missing:
+            self.gpus = np.pad(self.gpus, ((0, missing), (0, 0), (0, 0)))
+            self.nodes = np.pad(self.nodes, ((0, missing), (0, 0)))
+        for level, count in (("racks", len(self.graph.pod_ids)), ("pods", self.graph.pod_count)):
+            known: Array = getattr(self, level)
+            if len(known) < count:
+                setattr(self, level, np.pad(known, ((0, count - len(known)), (0, 0))))
+
+    def _update_all(self, cluster: Cluster, nodes: NDArray[np.int64]) -> None:
+        """Compute many nodes again, level by level, and every rack and pod."""
+        graph = self.graph
+        blocks, rows = self._gpu_rows(cluster, nodes)
+        answer = self._ask({names.GPUS: rows})
+        means = self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
+        answer = self._ask({names.NODES: graph.node_rows(nodes), names.NODE_REST: means})
+        self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
+        racks = np.arange(len(self.racks))
+        rest = _means(self.nodes, cluster.rack_id[: len(cluster)], len(racks))
+        answer = self._ask({names.RACKS: graph.rack_rows(racks), names.RACK_REST: rest})
+        self.racks = answer[names.RACK_EMBEDDINGS]
+        rest = _means(self.racks, graph.pod_ids, len(self.pods))
+        answer = self._ask({names.PODS: graph.pod_rows(), names.POD_REST: rest})
+        self.pods = answer[names.POD_EMBEDDINGS]
+
+    def _update_few(self, cluster: Cluster, nodes: NDArray[np.int64]) -> None:
+        """Compute a few nodes again, with their racks and all pods, in one call."""
+        graph = self.graph
+        blocks, rows = self._gpu_rows(cluster, nodes)
+        owner = np.concatenate([np.repeat(at, size) for at, size in blocks])
+        shares = np.zeros((len(nodes), len(owner)), dtype=np.float32)
+        shares[owner, np.arange(len(owner))] = 1 / cluster.gpu_count[nodes[owner]]
+        rack_of = cluster.rack_id[: len(cluster)]
+        racks = np.unique(rack_of[nodes])
+        node_shares, rack_rest = _shares(self.nodes, rack_of, racks, nodes)
+        pods = np.arange(len(self.pods))
+        rack_shares, pod_rest = _shares(self.racks, graph.pod_ids, pods, racks)
+        answer = self._ask(
+            {
+                names.GPUS: rows,
+                names.GPU_SHARES: shares,
+                names.NODES: graph.node_rows(nodes),
+                names.NODE_SHARES: node_shares,
+                names.RACKS: graph.rack_rows(racks),
+                names.RACK_REST: rack_rest,
+                names.RACK_SHARES: rack_shares,
+                names.PODS: graph.pod_rows(),
+                names.POD_REST: pod_rest,
+            }
+        )
+        self._put_gpus(nodes, blocks, answer[names.GPU_EMBEDDINGS])
+        self.nodes[nodes] = answer[names.NODE_EMBEDDINGS]
+        self.racks[racks] = answer[names.RACK_EMBEDDINGS]
+        self.pods = answer[names.POD_EMBEDDINGS]
+
+    def _gpu_rows(self, cluster: Cluster, nodes: NDArray[np.int64]) -> tuple[list[_Block], Array]:
+        """Return the GPUs of some nodes, kind by kind: which nodes each block has, and the rows."""
+        blocks, rows, kinds = list[_Block](), [], cluster.kind[nodes]
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            at = np.flatnonzero(kinds == kind)
+            blocks.append((at, self.graph.kinds[kind].gpu_count))
+            rows.append(self.graph.gpu_rows(cluster, nodes[at], kind))
+        return blocks, np.concatenate(rows)
+
+    def _put_gpus(self, nodes: NDArray[np.int64], blocks: list[_Block], answer: Array) -> Array:
+        """Store the embeddings of the GPUs of some nodes; returns the mean of each node."""
+        means, begin = np.empty((len(nodes), HIDDEN), dtype=np.float32), 0
+        for at, size in blocks:
+            each = answer[begin : begin + len(at) * size].reshape(len(at), size, HIDDEN)
+            self.gpus[nodes[at], :size], self.gpus[nodes[at], size:] = each, 0.0
+            means[at] = each.mean(axis=1)
+            begin += len(at) * size
+        return means
+
+    def _ask(self, parts: Mapping[str, Array]) -> Mapping[str, Array]:
+        answer = self._model.ask(batch_of(parts))
+        if set(answer) < set(names.OUTPUT_SIZES):
+            raise PolicyError(f"{self._model.name} answered only {', '.join(answer)}")
+        return answer
+
+    def scores(self, candidates: Array, context: Array) -> Array:
+        """Ask for the scores of candidates.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
+        return self._ask({names.CANDIDATES: candidates, names.CONTEXT: context})[names.SCORE]
+
+
+def _means(values: Array, group: NDArray[np.int64], count: int) -> Array:
+    """Return the mean of each group's values: float32 [group, hidden]; 0 for an empty one."""
+    sizes = np.maximum(np.bincount(group, minlength=count), 1)
+    return np.asarray(_sums(values, group, count) / sizes[:, None], dtype=np.float32)
+
+
+def _sums(values: Array, group: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Return the sum of each group's values, added in the order of the members."""
+    sums = np.zeros((count, values.shape[1]))
+    if len(group):
+        order = np.argsort(group, kind="stable")
+        listed = group[order]
+        begins = np.flatnonzero(np.diff(listed, prepend=-1))
+        sums[listed[begins]] = np.add.reduceat(values[order].astype(np.float64), begins, axis=0)
+    return sums
+
+
+def _shares(
+    values: Array,
+    group: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    changed: NDArray[np.int64],
+) -> tuple[Array, Array]:
+    """Split the mean of some groups into their changed members and the rest.
+
+    Args:
+        values: float32 [member, hidden], as they were.
+        group: int64 [member].
+        groups: those that are wanted, ascending.
+        changed: members, ascending.
+
+    Returns:
+        float32 [wanted group, changed member], each member's part of its group's mean; and
+        float32 [wanted group, hidden], what the other members add to it.
+    """
+    sizes = np.bincount(group, minlength=int(groups[-1]) + 1)[groups]
+    mine = group[changed] == groups[:, None]
+    shares = (mine / sizes[:, None]).astype(np.float32)
+    place = np.full(int(group.max()) + 1, -1)
+    place[groups] = np.arange(len(groups))
+    place_of = place[group]
+    place_of[changed] = -1
+    others = np.flatnonzero(place_of >= 0)
+    rest = _sums(values[others], place_of[others], len(groups))
+    return shares, np.asarray(rest / sizes[:, None], dtype=np.float32)

@@ -1,0 +1,23 @@
+"""Episodes are drawn by their seeds alone."""
+
+import numpy as np
+from tests.training.environments.small_episodes import cluster, episodes
+
+
+def test_a_seed_always_draws_the_same_episode() -> None:
+    drawn = episodes(clusters=(cluster(1), cluster(2)), loads=(0.9, 1.3))
+    first, again, other = drawn.run(1), drawn.run(1), drawn.run(2)
+    assert first.cluster is again.cluster
+    assert np.array_equal(first.trace.submit_s, again.trace.submit_s)
+    assert not np.array_equal(first.trace.submit_s, other.trace.submit_s)
+
+
+def test_episodes_have_the_load_that_was_asked_for() -> None:
+    drawn = episodes(loads=(1.3,)).run(5)
+    assert abs(drawn.trace.load(drawn.cluster.gpu_count) - 1.3) < 0.05
+
+
+def test_several_clusters_and_loads_are_drawn() -> None:
+    drawn = episodes(clusters=(cluster(1), cluster(2)), loads=(0.9, 1.3))
+    sizes = {drawn.run(seed).cluster.gpu_count for seed in range(12)}
+    assert sizes == {4, 8}

@@ -1,0 +1,160 @@
+"""A paused run is the same simulation, decided job by job."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.training.environments.small_episodes import cluster, episodes
+
+from roost_sim.catalogue.compositions import find_policy
+from roost_sim.figures.outcome import Outcome
+from roost_sim.runs.simulation import Run, simulate
+from roost_sim.traces.trace import Trace, make_trace
+from roost_sim.worlds.world_spec import Speed, WorldSpec
+from roost_train.environments.paused_run import Choices, PausedRun
+
+AT_TRACED_SPEED = WorldSpec(speed=Speed.TRACE)
+
+
+def run_of(jobs: Trace, policy: str = "fifo+consolidation+open") -> Run:
+    return Run(
+        trace=jobs, cluster=cluster(1), policy=find_policy(policy), world=AT_TRACED_SPEED, seed=0
+    )
+
+
+def played(paused: PausedRun, choose: Callable[[Choices], int]) -> tuple[float, Outcome]:
+    """Decide until the end; return the sum of the rewards and the outcome."""
+    total = 0.0
+    while (choices := paused.next_choices()) is not None:
+        total += choices.reward
+        paused.choose(choose(choices))
+        paused.driver.engine.check_invariants()
+    return total + paused.take_reward(), paused.finish()
+
+
+def completion_s(outcome: Outcome) -> float:
+    return sum(job.ended_s - job.submit_s for job in outcome.jobs if job.ended_s is not None)
+
+
+def three_jobs() -> Trace:
+    """One job holds the node; a wide and a narrow one wait for it."""
+    return make_trace("made up", [0.0, 1.0, 2.0], [100.0, 50.0, 10.0], [4, 4, 1])
+
+
+def test_the_agent_decides_which_job_is_next() -> None:
+    starts = []
+    for wanted in ("2", "3"):
+        paused = PausedRun(run_of(three_jobs()))
+        _, outcome = played(
+            paused,
+            lambda choices, wanted=wanted: (  # type: ignore[misc]
+                choices.seen.job_ids.index(wanted) if wanted in choices.seen.job_ids else 0
+            ),
+        )
+        starts.append([job.started_s for job in outcome.jobs])
+    assert starts == [[0.0, 100.0, 150.0], [0.0, 110.0, 100.0]]
+
+
+def test_the_rewards_sum_to_less_the_total_completion_time() -> None:
+    for seed in range(3):
+        paused = episodes().begin(seed)
+        rng = np.random.default_rng(seed)
+        total, outcome = played(
+            paused,
+            lambda choices, rng=rng: int(rng.choice(np.flatnonzero(choices.mask))),  # type: ignore[misc]
+        )
+        assert all(job.ended_s is not None for job in outcome.jobs)
+        assert total == pytest.approx(-completion_s(outcome))
+
+
+def test_the_teachers_choices_give_the_teachers_run() -> None:
+    jobs = episodes(teacher="sjf+consolidation+open").run(1)
+    paused = PausedRun(jobs)
+    _, outcome = played(paused, paused.teachers_choice)
+    usual = simulate(jobs).outcome
+    assert [job.started_s for job in outcome.jobs] == [job.started_s for job in usual.jobs]
+
+
+def test_with_reservations_the_teachers_run_is_as_good() -> None:
+    ratios = []
+    for seed in range(4):
+        jobs = episodes(teacher="sjf+consolidation+patient", job_count=80).run(seed)
+        paused = PausedRun(jobs)
+        _, outcome = played(paused, paused.teachers_choice)
+        ratios.append(completion_s(outcome) / completion_s(simulate(jobs).outcome))
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
+
+
+def test_none_lets_a_job_wait_until_something_happens() -> None:
+    paused = PausedRun(run_of(three_jobs()), may_wait=True)
+    first = paused.next_choices()
+    assert first is not None
+    assert first.mask.tolist() == [True, True]
+    paused.choose(first.none)
+    second = paused.next_choices()
+    assert second is not None
+    assert (second.at_s, second.seen.job_ids) == (1.0, ("1", "2"))
+
+
+def test_none_is_not_offered_where_nothing_else_would_happen() -> None:
+    paused = PausedRun(run_of(make_trace("made up", [0.0], [5.0], [1])), may_wait=True)
+    choices = paused.next_choices()
+    assert choices is not None
+    assert choices.mask.tolist() == [True, False]
+
+
+def test_a_job_that_does_not_fit_is_not_offered_before_its_patience_is_spent() -> None:
+    jobs = make_trace("made up", [0.0, 1.0, 2.0], [100.0, 50.0, 10.0], [3, 4, 1])
+    choices = [PausedRun(run_of(jobs, "fifo+consolidation+patient"))]
+    paused = choices[0]
+    masks = {}
+    while (found := paused.next_choices()) is not None:
+        masks[found.at_s] = dict(zip(found.seen.job_ids, found.mask.tolist(), strict=False))
+        paused.choose(int(np.argmax(found.mask)))
+    assert masks[2.0] == {"2": False, "3": True}
+
+
+def test_an_impatient_job_may_be_chosen_and_later_jobs_must_not_delay_it() -> None:
+    # Job 1 leaves one GPU free until 5000 s. Job 2 wants the node and has waited long when 3 comes.
+    jobs = make_trace("made up", [0.0, 1.0, 2_000.0], [5_000.0, 50.0, 9_000.0], [3, 4, 1])
+    paused = PausedRun(run_of(jobs, "fifo+consolidation+patient"))
+    seen = []
+    while (found := paused.next_choices()) is not None:
+        seen.append((found.at_s, found.seen.job_ids, found.mask.tolist()))
+        wanted = "2" if "2" in found.seen.job_ids and len(found.seen.job_ids) == 2 else None
+        action = found.seen.job_ids.index(wanted) if wanted else int(np.argmax(found.mask))
+        paused.choose(action)
+    assert (2_000.0, ("2", "3"), [True, True, False]) in seen
+    starts = [job.started_s for job in paused.finish().jobs]
+    assert starts == [0.0, 5_000.0, 5_050.0]
+
+
+def test_decisions_before_the_run_is_warm_are_the_teachers() -> None:
+    paused = episodes(warm_count=30).begin(0)
+    choices = paused.next_choices()
+    assert choices is not None
+    assert paused.driver.arrived_count >= 30
+    assert choices.reward == 0.0
+
+
+def test_a_masked_action_is_refused() -> None:
+    paused = PausedRun(run_of(three_jobs()))
+    choices = paused.next_choices()
+    assert choices is not None
+    with pytest.raises(ValueError, match="action 1 may not be chosen now"):
+        paused.choose(choices.none)
+    paused.choose(0)
+    with pytest.raises(ValueError, match="may not be chosen"):
+        paused.choose(0)
+
+
+def test_a_large_queue_shows_the_jobs_that_fit_first() -> None:
+    jobs = make_trace("made up", [0.0] + [1.0] * 9, [100.0] * 10, [3] + [4] * 8 + [1])
+    paused = PausedRun(run_of(jobs), window_count=3)
+    first = paused.next_choices()
+    assert first is not None
+    paused.choose(0)
+    second = paused.next_choices()
+    assert second is not None
+    assert second.seen.job_ids == ("2", "3", "10")
+    assert second.mask.tolist() == [False, False, True, False]

@@ -1,0 +1,97 @@
+"""Decisions of the order slot as training reads them: what could be chosen, and what was.
+
+Whatever knows such decisions can train a selector on them: an environment, a journal, accounting.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One decision.
+
+    Attributes:
+        jobs: float32 [job, JOB_COLUMNS], as selector_features.SelectorFeatures gave them.
+        cluster: float32 [CLUSTER_COLUMNS].
+        mask: bool [job + 1], what could be chosen; the last is "none".
+        action: what was chosen: the position of a job, or behind the last job for none.
+    """
+
+    jobs: NDArray[np.float32]
+    cluster: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    action: int
+
+    def __post_init__(self) -> None:
+        """Check the sizes.
+
+        Raises:
+            ValueError: the sizes differ from the columns, or the action was not allowed.
+        """
+        wanted = (len(self.jobs), len(JOB_COLUMNS)), (len(CLUSTER_COLUMNS),), (len(self.jobs) + 1,)
+        if (self.jobs.shape, self.cluster.shape, self.mask.shape) != wanted:
+            raise ValueError(f"a decision among {len(self.jobs)} jobs has other sizes than these")
+        if not self.mask[self.action]:
+            raise ValueError(f"action {self.action} was not allowed")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecisionBatch:
+    """Decisions as tensors; lines behind the last job of a decision are 0 and masked.
+
+    Attributes:
+        jobs: [decision, job, JOB_COLUMNS].
+        cluster: [decision, CLUSTER_COLUMNS].
+        mask: bool [decision, job + 1]; "none" is the last of each line.
+        present: bool [decision, job].
+        actions: int64 [decision], positions in the mask.
+    """
+
+    jobs: torch.Tensor
+    cluster: torch.Tensor
+    mask: torch.Tensor
+    present: torch.Tensor
+    actions: torch.Tensor
+
+    @classmethod
+    def of(cls, decisions: Sequence[Decision]) -> "DecisionBatch":
+        """Put decisions together."""
+        counts = np.array([len(one.jobs) for one in decisions])
+        most = int(counts.max())
+        jobs = np.zeros((len(decisions), most, len(JOB_COLUMNS)), dtype=np.float32)
+        mask = np.zeros((len(decisions), most + 1), dtype=np.bool_)
+        actions = np.array([one.action for one in decisions])
+        for place, one in enumerate(decisions):
+            jobs[place, : len(one.jobs)] = one.jobs
+            mask[place, : len(one.jobs)], mask[place, -1] = one.mask[:-1], one.mask[-1]
+        return cls(
+            jobs=torch.from_numpy(jobs),
+            cluster=torch.from_numpy(np.stack([one.cluster for one in decisions])),
+            mask=torch.from_numpy(mask),
+            present=torch.from_numpy(np.arange(most) < counts[:, None]),
+            actions=torch.from_numpy(np.where(actions == counts, most, actions)),
+        )
+
+
+def batches(
+    decisions: Sequence[Decision], batch_count: int, generator: torch.Generator
+) -> Sequence[Sequence[Decision]]:
+    """Return the decisions in batches drawn at random, each decision once.
+
+    Decisions among about as many jobs share a batch, so that few lines are padding.
+    """
+    order = torch.randperm(len(decisions), generator=generator).tolist()
+    chunk = 8 * batch_count
+    found = []
+    for begin in range(0, len(order), chunk):
+        near = sorted(order[begin : begin + chunk], key=lambda one: len(decisions[one].jobs))
+        found += [near[at : at + batch_count] for at in range(0, len(near), batch_count)]
+    shuffled = torch.randperm(len(found), generator=generator).tolist()
+    return [[decisions[one] for one in found[place]] for place in shuffled]

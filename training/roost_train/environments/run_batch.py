@@ -1,0 +1,111 @@
+"""Many simulations side by side, whose decisions one call of a network makes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_train.environments.episodes import Episodes
+from roost_train.environments.paused_run import Choices, PausedRun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChoiceBatch:
+    """Decisions as arrays; lines behind the last job of a decision are 0 and masked.
+
+    Attributes:
+        jobs: float32 [decision, job, JOB_COLUMNS].
+        cluster: float32 [decision, CLUSTER_COLUMNS].
+        mask: bool [decision, job + 1]; the last is "none".
+        present: bool [decision, job], where there is a job.
+    """
+
+    jobs: NDArray[np.float32]
+    cluster: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, choices: Sequence[Choices]) -> "ChoiceBatch":
+        """Put decisions together."""
+        counts = [len(one.seen.jobs) for one in choices]
+        count, most = len(choices), max(counts)
+        jobs = np.zeros((count, most, len(JOB_COLUMNS)), dtype=np.float32)
+        cluster = np.empty((count, len(CLUSTER_COLUMNS)), dtype=np.float32)
+        mask = np.zeros((count, most + 1), dtype=np.bool_)
+        for place, (one, jobs_here) in enumerate(zip(choices, counts, strict=True)):
+            jobs[place, :jobs_here] = one.seen.jobs
+            cluster[place] = one.seen.cluster
+            mask[place, :jobs_here], mask[place, -1] = one.mask[:-1], one.mask[-1]
+        present = np.arange(most) < np.array(counts)[:, None]
+        return cls(jobs, cluster, mask, present)
+
+    def action(self, place: int, position: int) -> int:
+        """Return the action of one decision for a position in its line of the mask."""
+        if position == self.mask.shape[1] - 1:
+            return int(self.present[place].sum())
+        return position
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What followed one decision.
+
+    Attributes:
+        reward: until the next decision of the same run, or its end.
+        is_last: whether the episode ended.
+    """
+
+    reward: float
+    is_last: bool
+
+
+class RunBatch:
+    """See the module. An episode that ends is followed by one with the next seed.
+
+    Args:
+        episodes: what is simulated.
+        seeds: of the first episode of each simulation; the next seed of one is its last plus their
+            number.
+    """
+
+    def __init__(self, episodes: Episodes, seeds: Sequence[int]) -> None:
+        self._episodes, self._stride = episodes, len(seeds)
+        self.seeds = list(seeds)
+        self._runs: list[PausedRun] = []
+        self.choices: list[Choices] = []
+        for place in range(len(seeds)):
+            run, choices = self._begin(place)
+            self._runs.append(run)
+            self.choices.append(choices)
+
+    def step(self, actions: Sequence[int]) -> list[Step]:
+        """Carry one decision of each simulation out, and advance each to its next one."""
+        steps = []
+        for place, action in enumerate(actions):
+            run = self._runs[place]
+            run.choose(action)
+            found = run.next_choices()
+            if found is None:
+                steps.append(Step(run.take_reward(), True))
+                self.seeds[place] += self._stride
+                self._runs[place], found = self._begin(place)
+            else:
+                steps.append(Step(found.reward, False))
+            self.choices[place] = found
+        return steps
+
+    def teachers_choices(self) -> list[int]:
+        """Return what the teacher would do."""
+        pairs = zip(self._runs, self.choices, strict=True)
+        return [run.teachers_choice(choices) for run, choices in pairs]
+
+    def _begin(self, place: int) -> tuple[PausedRun, Choices]:
+        while True:
+            run = self._episodes.begin(self.seeds[place])
+            choices = run.next_choices()
+            if choices is not None:
+                return run, choices
+            self.seeds[place] += self._stride

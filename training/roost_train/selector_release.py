@@ -1,0 +1,129 @@
+"""Turning a trained job selector into the two files that a daemon loads: model and manifest."""
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+
+from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS, SCHEMA_VERSION
+from roost_formats.models.loader import open_session
+from roost_formats.models.manifest import Manifest, manifest_path
+from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.order import load_onnx_selector
+from roost_formats.models.signature import ORDER
+from roost_train.decisions import Decision
+from roost_train.errors import TrainError
+from roost_train.numpy_policy import run_all
+from roost_train.onnx_export import OPSET
+from roost_train.selector_net import (
+    CLUSTER_NAME,
+    JOBS_NAME,
+    RANK_NAME,
+    SelectorNet,
+    export_selector,
+)
+
+MODEL_FILE = "selector.onnx"
+TOLERANCE = 1e-5
+_CANARY_JOBS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """How far torch, numpy and ONNX Runtime differ on decisions.
+
+    Attributes:
+        rank_count: ranks compared.
+        worst_difference: between any two of the three.
+    """
+
+    rank_count: int
+    worst_difference: float
+
+
+def write_selector(
+    net: SelectorNet, saved: Sequence[Decision], card: Mapping[str, object], folder: Path
+) -> Path:
+    """Write selector.onnx and selector.json, and load them as the daemon would.
+
+    Args:
+        net: the selector.
+        saved: decisions on which the readings must agree; one of them becomes the canary.
+        card: what the manifest says of data, training and results.
+        folder: made if it is missing.
+
+    Raises:
+        TrainError: the readings differ by more than TOLERANCE, or no decision is saved.
+        PolicyError: the daemon would refuse the model.
+        OSError: the folder cannot be written.
+    """
+    net.eval()
+    model = export_selector(net)
+    readings = compare_readings(net, model, saved)
+    if readings.worst_difference > TOLERANCE:
+        raise TrainError(f"torch, numpy and ONNX differ by {readings.worst_difference:.2g}")
+    canary = max(saved, key=lambda one: min(len(one.jobs), _CANARY_JOBS))
+    jobs = canary.jobs[:_CANARY_JOBS]
+    manifest = Manifest(
+        kind=ORDER.kind,
+        schema_version=ORDER.schema_version,
+        columns={JOBS_NAME: JOB_COLUMNS, CLUSTER_NAME: CLUSTER_COLUMNS},
+        sha256=hashlib.sha256(model).hexdigest(),
+        size_bytes=len(model),
+        canary_inputs={JOBS_NAME: jobs, CLUSTER_NAME: canary.cluster},
+        canary_outputs={RANK_NAME: net.ranks(jobs, canary.cluster)},
+        card={**card, **_provenance(readings)},
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MODEL_FILE
+    path.write_bytes(model)
+    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    load_onnx_selector(path, lambda: 0.0)
+    return path
+
+
+def compare_readings(net: SelectorNet, model: bytes, saved: Sequence[Decision]) -> Readings:
+    """Compare what torch, numpy and ONNX Runtime answer to decisions.
+
+    Raises:
+        TrainError: there is no decision.
+    """
+    if not saved:
+        raise TrainError("no decision to compare the readings on: take more jobs")
+    graph, session = read_onnx(model, ORDER), open_session(model, ORDER)
+    count, worst = 0, 0.0
+    for one in saved:
+        inputs = {JOBS_NAME: one.jobs, CLUSTER_NAME: one.cluster}
+        answers = (
+            net.ranks(one.jobs, one.cluster),
+            run_all(graph, inputs)[graph.outputs[0].name].reshape(-1),
+            session.run(inputs)[RANK_NAME].reshape(-1),
+        )
+        count += len(one.jobs)
+        worst = max(worst, *(float(np.abs(a - b).max()) for a, b in combinations(answers, 2)))
+    return Readings(rank_count=count, worst_difference=worst)
+
+
+def _provenance(readings: Readings) -> Mapping[str, object]:
+    return {
+        "features_version": SCHEMA_VERSION,
+        "readings": {
+            "ranks": readings.rank_count,
+            "worst_difference": round(readings.worst_difference, 9),
+        },
+        "opset": OPSET,
+        "versions": {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "torch": torch.__version__,
+            "onnx": onnx.__version__,
+            "onnxruntime": onnxruntime.__version__,
+        },
+    }
