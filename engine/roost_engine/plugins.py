@@ -31,9 +31,11 @@ from roost_engine.policies import (
     TunableTimers,
 )
 from roost_engine.prediction.foreseen_ends import EndsConfig
+from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time_model import RunTimeBlend
-from roost_engine.prediction.speed import SpeedPredictor, SpeedTable
+from roost_engine.prediction.run_time import RunTimeState
+from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
+from roost_engine.prediction.speed import SpeedPredictor, SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -54,6 +56,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
@@ -67,6 +70,7 @@ HEURISTICS: Mapping[str, str] = MappingProxyType(
         "gate": OpenGate.name,
         "score": HeuristicScore.name,
         "preemption": NoPreemption.name,
+        RUN_TIMES: HISTORY_NAME,
     }
 )
 """By slot: the name of the heuristic that answers when the policy fails."""
@@ -200,6 +204,7 @@ class Plugins:
         table: SpeedTable | None = None,
         run_times: RunTimeBlend | None = None,
         models: Models | None = None,
+        history: RunTimeHistory | None = None,
     ) -> Policies:
         """Make the policies of a fresh engine.
 
@@ -208,6 +213,7 @@ class Plugins:
             table: the speeds of models; None: `speeds`.
             run_times: a model of run times; None: the history of run times answers alone.
             models: other models; without the one of the order slot, `order` decides there.
+            history: of run times, in place of an empty one.
         """
         models, predictors = models or Models(), None
         if self.reads_predictors:
@@ -215,6 +221,7 @@ class Plugins:
                 TableOfSpeeds(self.speeds) if table is None else table,
                 self.learned_order.reads_limits,
                 run_times,
+                history,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
@@ -381,11 +388,32 @@ def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:
 
     Open waits are left out: JobQueued brings them to a fresh engine.
     """
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        found = replace(found, predictors=policies.predictors.state())
+    return found
+
+
+def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge:
+    """Return the same less what the predictors keep in tables, which may be much."""
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        return replace(found, predictors=policies.predictors.state_without_tables())
+    if found.predictors is not None:
+        others = replace(
+            found.predictors,
+            speed=SpeedState(stretches=found.predictors.speed.stretches),
+            run_time=RunTimeState(),
+            history=HistoryState(),
+        )
+        return replace(found, predictors=others)
+    return found
+
+
+def _without_predictors(policies: Policies, before: Knowledge) -> Knowledge:
     learned, found = policies.learned, before
     if learned.gate is not None:
         found = replace(found, gate=replace(learned.gate.state(), waits=()))
-    if policies.predictors is not None:
-        found = replace(found, predictors=policies.predictors.state())
     if learned.preemption is not None:
         found = replace(found, preemption=learned.preemption.state())
     return found

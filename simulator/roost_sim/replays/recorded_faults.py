@@ -23,7 +23,7 @@ from roost_engine.policies import (
     ScorePolicy,
     ScoreQuestion,
 )
-from roost_engine.slots import name_of
+from roost_engine.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")
 _FAILED = b'"$":"PolicyFailed"'
@@ -101,6 +101,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "approve_move",
     ),
     "prediction": ("wait_ended", "run_ended", "run_times"),
+    RUN_TIMES: ("ending_fracs",),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)
 
@@ -162,7 +163,8 @@ class FaultReplay:
     """The policies of a run with their recorded faults.
 
     Args:
-        policies: those that roostd made for the run; a model is a RecordedScore.
+        policies: those that roostd made for the run; a model that scores is a RecordedScore, and
+            one of run times a RecordedFaults.
 
     Attributes:
         policies: the same, each able to fail as recorded.
@@ -181,6 +183,7 @@ class FaultReplay:
             "gate": self.policies.gate,
             "preemption": self.policies.preemption,
             "prediction": self.policies.predictors,
+            RUN_TIMES: policies.predictors and policies.predictors.run_time_model,
         }
 
     def expect(self, recorded: Sequence[Action]) -> None:
