@@ -34,7 +34,7 @@ def shortest_first(count: int = 1_500) -> Preferences:
 def test_it_learns_the_teachers_order_and_keeps_a_tenth_to_judge_by() -> None:
     net, report = imitate(shortest_first(), "made", PARAMETERS)
     assert report.pair_count == 1_350
-    assert report.agreement_frac > 0.95
+    assert report.agreement_frac > 0.9
     again, _ = imitate(shortest_first(), "made", PARAMETERS)
     jobs = torch.rand(4, len(JOB_COLUMNS))
     with torch.no_grad():

@@ -36,6 +36,7 @@ def test_a_new_file_has_the_tables_and_syncs_every_write(tmp_path: Path) -> None
         "memo",
         "memo_entry",
         "wait",
+        "shadow",
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2}
 
