@@ -15,7 +15,7 @@ from roost_proto.v1.operator_pb2_grpc import AdminStub, OperatorStub
 DEFAULT_ADDRESS = "unix:/run/roost/operator.sock"
 DEFAULT_TIMEOUT_S = 5.0
 
-_CHANNEL_OPTIONS = (
+CHANNEL_OPTIONS = (
     # 10,000 nodes with 8 GPUs each are about 10 MB; gRPC's own limit is 4 MB.
     ("grpc.max_receive_message_length", 256 << 20),
     ("grpc.enable_http_proxy", 0),
@@ -86,7 +86,7 @@ class OperatorClient:
         method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
         request: _Request,
     ) -> _Response:
-        return _called(method, request, self._address, self._timeout_s, "--daemon or ROOST_DAEMON")
+        return called(method, request, self._address, self._timeout_s, "--daemon or ROOST_DAEMON")
 
 
 class AdminClient:
@@ -108,16 +108,28 @@ class AdminClient:
     def _call(
         self, method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]", request: _Request
     ) -> _Response:
-        return _called(method, request, self._address, self._timeout_s, "--admin or ROOST_ADMIN")
+        return called(method, request, self._address, self._timeout_s, "--admin or ROOST_ADMIN")
 
 
-def _called(
+def called(
     method: "grpc.UnaryUnaryMultiCallable[_Request, _Response]",
     request: _Request,
     address: str,
     timeout_s: float,
     setting: str,
 ) -> _Response:
+    """Return the answer to a call.
+
+    Args:
+        method: of a stub.
+        request: what is asked.
+        address: of the daemon.
+        timeout_s: deadline.
+        setting: by which the address was given, for the error.
+
+    Raises:
+        CallFailed: the daemon did not answer, or it refused the call.
+    """
     try:
         return method(request, timeout=timeout_s)
     except grpc.RpcError as error:
@@ -134,14 +146,14 @@ def connect(
         address: `unix:/PATH` or `HOST:PORT`.
         timeout_s: deadline of each call.
     """
-    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         yield OperatorClient(channel, address, timeout_s)
 
 
 @contextmanager
 def connect_admin(address: str, timeout_s: float) -> Iterator[AdminClient]:
     """Open a channel to the daemon's socket for changes; see `connect`."""
-    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         yield AdminClient(channel, address, timeout_s)
 
 

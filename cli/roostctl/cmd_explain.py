@@ -8,6 +8,7 @@ from rich.text import Text
 
 from roost_engine.stacks import DEFAULT
 from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import policy_pb2 as policy_pb
 from roostctl.cmd_job import allocated
 from roostctl.cmd_jobs import place, planned, user
 from roostctl.cmd_status import slot_fault
@@ -15,6 +16,7 @@ from roostctl.complete import job_ids
 from roostctl.documents.explain import explain_document
 from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, listing, new_console, pairs, print_document, prose, show
+from roostctl.policy_client import connect_policies
 from roostctl.quantities import (
     ABSENT,
     counted,
@@ -46,8 +48,33 @@ def explain(options: Options, job_id: str, features: bool, as_json: bool) -> Non
     if as_json:
         print_document(explain_document(found))
         return
+    with connect_policies(options.daemon, options.timeout_s) as policies:
+        beside = policies.explain_shadow(found.job.job_id)
     console = new_console()
-    show(console, *_sections(console, found, features))
+    show(console, *_sections(console, found, features), *_beside(beside))
+
+
+def _beside(found: policy_pb.ExplainShadowResponse) -> Iterator[RenderableType]:
+    """Tell what the policy in shadow would have chosen, where it differs."""
+    if not found.is_known or not found.differs:
+        return
+    name = safe_text(found.policy)
+    if not found.HasField("shadow"):
+        yield prose(f"In shadow, {name} would not have placed it yet: {safe_text(found.reason)}.")
+        return
+    yield prose(
+        f"In shadow, {name} would have placed it on {safe_text(found.shadow.place)},"
+        f" {duration(found.shadow.ago_s)} ago{_expected(found)}."
+    )
+
+
+def _expected(found: policy_pb.ExplainShadowResponse) -> str:
+    active, shadow = found.active, found.shadow
+    if not (active.HasField("expected_s") and shadow.HasField("expected_s")):
+        return ""
+    mine, theirs = active.expected_s - active.ago_s, shadow.expected_s - shadow.ago_s
+    word = "earlier" if theirs < mine else "later"
+    return f", and expects it to end {duration(abs(theirs - mine))} {word}"
 
 
 def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:

@@ -1,23 +1,17 @@
 """`roostctl timers`: how long jobs wait for better GPUs, and setting that by hand."""
 
-import getpass
-import os
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
+from roostctl.admin import admin_address, admin_option, caller_name
 from roostctl.client import connect_admin
 from roostctl.documents.timers import TimersDocument, timer_document
-from roostctl.options import Options, check_address, json_option, pass_options
+from roostctl.options import Options, json_option, pass_options
 from roostctl.output import Cell, listing, new_console, print_document, prose, show
 from roostctl.quantities import ABSENT, duration, or_absent, percent, safe_text
 
 _HEADS = ("CLASS", "NODE", "RACK", "SPELLS", "CENSORED", "TUNED", "DALLY")
-_SOCKET, _ADMIN_SOCKET = "operator.sock", "admin.sock"
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @click.group(
@@ -52,58 +46,33 @@ def timers(options: Options, ctx: click.Context, as_json: bool) -> None:
     show(console, *([table] if found.timers else []), prose(_summary(found), "dim"))
 
 
-def _admin_option(command: _Command) -> _Command:
-    return click.option(
-        "--admin",
-        callback=lambda ctx, param, text: check_address(ctx, param, text) if text else "",
-        default="",
-        envvar="ROOST_ADMIN",
-        metavar="ADDRESS",
-        show_envvar=True,
-        help="Where roostd takes changes: unix:/PATH; admin.sock beside the daemon's socket if not "
-        "given.",
-    )(command)
-
-
 @timers.command(epilog="Example: roostctl timers pin 8/high 300")
 @click.argument("name", metavar="CLASS")
 @click.argument("seconds", type=click.FloatRange(min=0, max=30 * 86400))
-@_admin_option
+@admin_option
 @pass_options
 def pin(options: Options, name: str, seconds: float, admin: str) -> None:
     """Set both timers of a class by hand, in seconds; for administrators.
 
     The gate's caps hold all the same. 0: such jobs never wait.
     """
-    address = admin or _admin_address(options.daemon)
+    address = admin_address(options, admin)
     with connect_admin(address, options.timeout_s) as administrator:
-        timer = administrator.pin_timer(name, seconds, _caller())
+        timer = administrator.pin_timer(name, seconds, caller_name())
     show(new_console(), prose(f"{safe_text(timer.name)} is pinned to {duration(timer.pinned_s)}."))
 
 
 @timers.command(epilog="Example: roostctl timers unpin 8/high")
 @click.argument("name", metavar="CLASS")
-@_admin_option
+@admin_option
 @pass_options
 def unpin(options: Options, name: str, admin: str) -> None:
     """Let the gate tune the timers of a class again; for administrators."""
-    address = admin or _admin_address(options.daemon)
+    address = admin_address(options, admin)
     with connect_admin(address, options.timeout_s) as administrator:
-        timer = administrator.unpin_timer(name, _caller())
+        timer = administrator.unpin_timer(name, caller_name())
     timers_text = f"NODE {duration(timer.node_timer_s)}, RACK {duration(timer.rack_timer_s)}"
     show(new_console(), prose(f"{safe_text(timer.name)} is tuned again: {timers_text}."))
-
-
-def _admin_address(daemon: str) -> str:
-    """Return the address of the admin socket that lies beside an operator socket."""
-    if daemon.startswith("unix:") and daemon.endswith(f"/{_SOCKET}"):
-        return daemon.removesuffix(_SOCKET) + _ADMIN_SOCKET
-    return f"unix:/run/roost/{_ADMIN_SOCKET}"
-
-
-def _caller() -> str:
-    """Return the caller's login name for the audit log; under sudo, of the user who called sudo."""
-    return os.environ.get("SUDO_USER") or getpass.getuser()
 
 
 def _row(timer: pb.Timer) -> tuple[Cell, ...]:

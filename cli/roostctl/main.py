@@ -14,6 +14,7 @@ from roostctl.cmd_job import job
 from roostctl.cmd_jobs import jobs
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
+from roostctl.cmd_policy import policy
 from roostctl.cmd_status import status
 from roostctl.cmd_timers import timers
 from roostctl.cmd_topology import topology
@@ -78,7 +79,20 @@ def cli(ctx: click.Context, daemon: str, timeout_s: float) -> None:
     ctx.obj = Options(daemon, timeout_s)
 
 
-for _command in (nodes, node, topology, jobs, job, explain, eta, timers, status, completion):
+_COMMANDS = (
+    nodes,
+    node,
+    topology,
+    jobs,
+    job,
+    explain,
+    eta,
+    timers,
+    policy,
+    status,
+    completion,
+)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

@@ -3,14 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from roost_engine.canary import Slot
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_formats.journal.shadow import ShadowChoice
 from roostd.config.config import Config
 from roostd.ops.clock import Clock
+from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.telemetry.board import ProbeBoard
 
@@ -54,6 +57,30 @@ class BeyondSlurm:
 
 
 @dataclass(slots=True, kw_only=True)
+class ShadowFigures:
+    """What the policy in shadow has chosen so far.
+
+    Attributes:
+        decision_count: placements of the active policies.
+        elsewhere_count: those that the shadow would have made on other GPUs.
+        waiting_count: those that the shadow would not have made yet.
+        gain_sum_s, gain_count: expected completion, shadow less active, of jobs that both placed.
+        backlog: events that the shadow has not seen yet.
+        fault: why it stands still; empty while it does not.
+        choices: the newest of each job.
+    """
+
+    decision_count: int = 0
+    elsewhere_count: int = 0
+    waiting_count: int = 0
+    gain_sum_s: float = 0.0
+    gain_count: int = 0
+    backlog: int = 0
+    fault: str = ""
+    choices: dict[JobId, ShadowChoice] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
 class DaemonState:
     """What the tasks of the daemon's event loop share; no task keeps a part of it across an await.
 
@@ -89,6 +116,10 @@ class DaemonState:
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
         beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
+        promotions: the policies that were promoted, evaluated and taken out.
+        promotions_fault: why what was promoted before is not known; empty where it is.
+        promotion_faults: by slot, why its promoted policy does not decide.
+        shadow: what the policy in shadow has chosen; None: there is none.
     """
 
     version: str
@@ -119,6 +150,10 @@ class DaemonState:
     forecast_fault: str = ""
     policy_failures: dict[str, str] = field(default_factory=dict)
     beyond_slurm: BeyondSlurm | None = None
+    promotions: Promotions = field(default_factory=Promotions)
+    promotions_fault: str = ""
+    promotion_faults: dict[Slot, str] = field(default_factory=dict)
+    shadow: ShadowFigures | None = None
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""

@@ -460,10 +460,11 @@ class Engine:
     ) -> None:
         job_id = record.job_id
         record.decision, record.placement = decision, placement
-        self._table.queue.remove(job_id)
         if record.is_binding:
             self._table.unqueue(job_id)
             self._table.begin_placing(job_id, record, placement, at_s)
+        else:
+            self._table.queue.remove(job_id)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
 
     def _ask_gate(self, record: JobRecord, candidates: Candidates, at_s: float) -> GateVerdict:

@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
+from roost_engine.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
+from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
@@ -49,6 +51,7 @@ from roost_engine.preemption.rules import (
     leases,
 )
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
+from roost_engine.queue.model_order import ModelOrder, OrderModel
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
@@ -115,6 +118,38 @@ class Knowledge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """A second policy in one slot, for a share of the users.
+
+    Attributes:
+        slot: order, gate or score.
+        share_frac: of the users, 0 to 1.
+        order, gate: the candidate, in its slot.
+        model: the candidate, if it is a model: "onnx:" and twelve digits of its sha256.
+    """
+
+    slot: Slot
+    share_frac: float
+    order: OrderKind = OrderKind.PRIORITY
+    gate: GateNumbers = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """What an engine's policies ask that was read from files; None: there is none.
+
+    Attributes:
+        order: takes the place of Plugins.order.
+        canary_order, canary_score: the canary's candidate.
+    """
+
+    order: OrderModel | None = None
+    canary_order: OrderModel | None = None
+    canary_score: ScorePolicy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plugins:
     """The choice of policies.
 
@@ -131,6 +166,9 @@ class Plugins:
         learned_order: the numbers of the order `learned`.
         ends: how predictions take part in reservations; None, as in journals of earlier versions:
             time limits alone do.
+        order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
+            `order` decides.
+        canary: a second policy in one slot, for some users; None: there is none.
     """
 
     stack: str = ""
@@ -143,13 +181,20 @@ class Plugins:
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
     ends: EndsConfig | None = None
+    order_model: str = ""
+    canary: Canary | None = None
 
     @property
     def reads_predictors(self) -> bool:
         """Whether a policy asks what is expected of jobs."""
+        canary = self.canary or Canary(slot=Slot.ORDER, share_frac=0.0)
+        is_asking = (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
         return (
-            self.order in (OrderKind.S_RANK, OrderKind.LEARNED, OrderKind.LEARNED_LEFT)
+            self.order in is_asking
+            or canary.order in is_asking
+            or bool(self.order_model or canary.model)
             or isinstance(self.gate, DelayConfig)
+            or isinstance(canary.gate, DelayConfig)
             or isinstance(self.preemption, NetworkPreemptionConfig | LearnedMovesConfig)
         )
 
@@ -158,6 +203,7 @@ class Plugins:
         score: ScorePolicy,
         table: SpeedTable | None = None,
         run_times: RunTimeBlend | None = None,
+        models: Models | None = None,
         history: RunTimeHistory | None = None,
     ) -> Policies:
         """Make the policies of a fresh engine.
@@ -166,9 +212,10 @@ class Plugins:
             score: scores the candidates.
             table: the speeds of models; None: `speeds`.
             run_times: a model of run times; None: the history of run times answers alone.
+            models: other models; without the one of the order slot, `order` decides there.
             history: of run times, in place of an empty one.
         """
-        predictors = None
+        models, predictors = models or Models(), None
         if self.reads_predictors:
             predictors = Predictors(
                 TableOfSpeeds(self.speeds) if table is None else table,
@@ -178,18 +225,47 @@ class Plugins:
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
-        if isinstance(score, GraphScore):
-            speeds = TableOfSpeeds(self.speeds) if table is None else table
-            speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
-            score.expect(partial(communication, speed, speeds))
+        for graph in (score, models.canary_score):
+            if isinstance(graph, GraphScore):
+                speeds = TableOfSpeeds(self.speeds) if table is None else table
+                speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
+                graph.expect(partial(communication, speed, speeds))
         policies = Policies(
-            order=make_order(self.order, predictors, self.learned_order),
+            order=self._order(self.order, models.order, predictors),
             candidates=make_candidates(self.placement, self.any_gpus),
             score=score,
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
         )
-        return self._with_preemption(self._with_gate(policies))
+        policies = self._with_preemption(self._with_gate(policies))
+        return self._with_canary(policies, models)
+
+    def _order(
+        self, kind: OrderKind, model: OrderModel | None, predictors: Predictors | None
+    ) -> OrderPolicy:
+        if model is not None:
+            return ModelOrder(model, predictors or Predictors())
+        return make_order(kind, predictors, self.learned_order)
+
+    def _with_canary(self, policies: Policies, models: Models) -> Policies:
+        canary, predictors = self.canary, policies.predictors
+        if canary is None:
+            return policies
+        share = UserShare(canary.share_frac)
+        match canary.slot:
+            case Slot.ORDER:
+                order = self._order(canary.order, models.canary_order, predictors)
+                return replace(policies, order=CanaryOrder(policies.order, order, share))
+            case Slot.GATE:
+                gate = replace(self, gate=canary.gate)._with_gate(policies).gate
+                return replace(policies, gate=CanaryGate(policies.gate, gate, share))
+            case Slot.SCORE:
+                score = models.canary_score or HeuristicScore()
+                return replace(policies, score=CanaryScore(policies.score, score, share))
+            case Slot.PLACEMENT | Slot.PREEMPTION:
+                raise PolicyError(f"slot {canary.slot} has no canary")
+            case _:
+                assert_never(canary.slot)
 
     def _with_gate(self, policies: Policies) -> Policies:
         match self.gate:

@@ -293,6 +293,7 @@ class PreemptionSlot(_Slot):
     def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
         super().__init__("preemption", policy, faults)
         self._policy, self._heuristic = policy, NoPreemption()
+        self.stops_none = type(policy) is NoPreemption  # it need not be asked
         # By the class: an isinstance would read `renews_leases`, which may fail.
         self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None

@@ -52,6 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
+    _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
+    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser
 
 
@@ -88,6 +90,46 @@ def _add_graph(graph: argparse.ArgumentParser) -> None:
     )
     graph.add_argument("--output", type=Path, required=True, help="folder for the two files")
     graph.set_defaults(command=_graph)
+
+
+def _add_warmstart(warmstart: argparse.ArgumentParser) -> None:
+    source = warmstart.add_mutually_exclusive_group(required=True)
+    source.add_argument("--sacct", type=Path, metavar="FILE", help="text of sacct -P: real starts")
+    source.add_argument("--journal", type=Path, metavar="FILE", help="roostd's journal: the same")
+    source.add_argument("--trace", type=Path, metavar="FILE", help="any trace of roost-sim")
+    warmstart.add_argument(
+        "--teacher",
+        metavar="POLICY",
+        help="imitate this policy of roost-sim, simulated on the jobs; without it, the real starts",
+    )
+    warmstart.add_argument(
+        "--cluster", default="small", metavar="NAME", help="of the simulations (default small)"
+    )
+    warmstart.add_argument("--out", type=Path, required=True, metavar="DIR", help="for the files")
+    warmstart.add_argument("--jobs", type=int, metavar="N", help="the first N jobs only")
+    warmstart.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
+    warmstart.set_defaults(command=_warmstart)
+
+
+def _warmstart(arguments: argparse.Namespace) -> int:
+    from roost_train.warmstart_run import warm_start
+
+    trace = _load(arguments)
+    words = _source_words(arguments)
+    if arguments.teacher:
+        words += ["--teacher", arguments.teacher, "--cluster", arguments.cluster]
+    command = ["roost-train", "warmstart", *words, "--seed", str(arguments.seed), "--out", "DIR"]
+    found = warm_start(
+        trace,
+        arguments.teacher,
+        arguments.cluster,
+        arguments.out,
+        seed=arguments.seed,
+        command=shlex.join(command),
+        progress=lambda total: ProgressBar(total, sys.stderr),
+    )
+    print(json.dumps({"version": 1, **found}))
+    return 0
 
 
 def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
@@ -257,12 +299,17 @@ def _load(arguments: argparse.Namespace) -> Trace:
 
 def _repeated(arguments: argparse.Namespace) -> list[str]:
     """Return the options that repeat a training; of the file the name only."""
+    words = _source_words(arguments)
+    if arguments.epochs != _DEFAULT_EPOCHS:
+        words += ["--epochs", str(arguments.epochs)]
+    return [*words, "--seed", str(arguments.seed)]
+
+
+def _source_words(arguments: argparse.Namespace) -> list[str]:
     words = list[str]()
     for option in ("sacct", "journal", "trace"):
         if (path := getattr(arguments, option)) is not None:
             words += [f"--{option}", path.name]
     if arguments.jobs is not None:
         words += ["--jobs", str(arguments.jobs)]
-    if arguments.epochs != _DEFAULT_EPOCHS:
-        words += ["--epochs", str(arguments.epochs)]
-    return [*words, "--seed", str(arguments.seed)]
+    return words

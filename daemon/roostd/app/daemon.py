@@ -20,6 +20,7 @@ from roost_formats.journal.journal import Limits
 from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
+from roostd.app.eta_comments import EtaComments
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
@@ -27,6 +28,9 @@ from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
+from roostd.app.policy_desk import PolicyDesk
+from roostd.app.policy_evaluator import ProcessEvaluator
+from roostd.app.policy_shadow import PolicyShadow
 from roostd.app.recorder import Recorder
 from roostd.app.shadow_questions import ShadowQuestions
 from roostd.app.slurm_watch import SlurmWatch
@@ -165,7 +169,18 @@ class Daemon:
             earlier_waits=read_waits(opened.journal),
         )
         self.knowledge = KnowledgeKeeper.resume(opened.journal, self.state, self.recorder)
-        self._engines = EngineRuns(self.state, self.knowledge, self.recorder, speeds)
+        self.desk = PolicyDesk(
+            self.state,
+            config,
+            ProcessEvaluator(),
+            self._replace_engine,
+            self._settle,
+            lambda: self._engines.speeds,
+        )
+        self._engines = EngineRuns(
+            self.state, self.knowledge, self.recorder, speeds, self.desk.extended
+        )
+        self.shadow = PolicyShadow(self.state, self.recorder)
         self._links = LinkMeter(self.state, self._emit)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
 
@@ -190,7 +205,11 @@ class Daemon:
             self._adopt,
         )
         self.forecast_worker = ForecastWorker()
-        self.forecaster = Forecaster(self.state, self.forecast_worker.compute)
+        self.forecaster = Forecaster(
+            self.state,
+            self.forecast_worker.compute,
+            EtaComments(self.state, lambda *what: self.applier.foretell(*what)).update,
+        )
         self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
         self.applier = Applier(
             slurm,
@@ -203,7 +222,13 @@ class Daemon:
             config.slurm.concurrent_pin_count,
         )
         self.decisions = DecisionLoop(
-            self.state, self.recorder, self.applier, self.metrics, self._beat_s(), self._beat
+            self.state,
+            self.recorder,
+            self.applier,
+            self.metrics,
+            self._beat_s(),
+            self._beat,
+            (self.desk.watch.observe, self.shadow.observe),
         )
         self.servers = Servers(
             self.state,
@@ -212,6 +237,7 @@ class Daemon:
             config.operator_socket,
             config.admin_socket,
             self._report,
+            self.desk,
         )
 
     def _emit(self, event: Event) -> None:
@@ -220,6 +246,10 @@ class Daemon:
     async def _report(self, event: Event) -> None:
         """Report an event to the engine, and return once its effect is on disk."""
         await self.decisions.report(event)
+        await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait until the journal has every step so far."""
         await self.recorder.wait_durable(self.knowledge.write())
 
     def _release_needless(self, job_ids: Sequence[JobId]) -> None:
@@ -240,7 +270,7 @@ class Daemon:
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
             await self.watch.first_poll()
-            self._engines.begin()  # now that Slurm's release is known
+            self._begin_engine()  # now that Slurm's release is known
             self.state.earlier_decisions = await self.recorder.places(self.watch.job_ids())
             running = [
                 tasks.create_task(work)
@@ -249,6 +279,7 @@ class Daemon:
                     self.watch.run(),
                     self.questions.run(),
                     self.forecaster.run(),
+                    self.shadow.run(),
                     self._renew_leases(),
                     self._renew_first_leases(),
                     self._announce(),
@@ -286,6 +317,8 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self.forecast_worker.stop()
+        await self.shadow.stop()
+        self.desk.keep_evidence()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
@@ -329,8 +362,9 @@ class Daemon:
             is_due = self.recorder.wants_new_run or self._engines.is_outdated
             if is_due and self.applier.is_idle and not state.slurm_fault:
                 await self.knowledge.read_late()
-                self._engines.begin()
-                self.decisions.restart(self.watch.cluster_events())
+                self._replace_engine()
+            if not state.slurm_fault:
+                self.desk.poll()
             await asyncio.sleep(UPKEEP_S)
 
     def _beat_s(self) -> float:
@@ -345,6 +379,15 @@ class Daemon:
         self._heartbeat.write(self.state.config)
 
     # -- engines and configurations ----------------------------------------------------------
+
+    def _begin_engine(self) -> None:
+        self._engines.begin()
+        self.shadow.begin(self._engines.plugins, self._engines.speeds)
+
+    def _replace_engine(self) -> None:
+        """Replace the engine by a fresh one, which gets the world as Slurm shows it."""
+        self._begin_engine()
+        self.decisions.restart(self.watch.cluster_events())
 
     async def _reload_when_asked(self) -> None:
         while True:
@@ -364,10 +407,10 @@ class Daemon:
             self.metrics.config_ok.set(0)
             _log.error("config_not_reloaded", error=str(error))
             return
-        self.state.config, self._engines.speeds = config, speeds
+        self._engines.speeds = speeds
+        self.desk.configure(config)
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
-        self._engines.begin()
-        self.decisions.restart(self.watch.cluster_events())
+        self._replace_engine()
         self.metrics.config_ok.set(1)
         _log.info("config_reloaded")
 

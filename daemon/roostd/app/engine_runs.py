@@ -1,11 +1,14 @@
 """Begins runs of the journal, each with a fresh engine and the RunHead that a replay needs."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import structlog
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Models, Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
@@ -24,6 +27,13 @@ from roostd.state import DaemonState
 _log = structlog.get_logger(__name__)
 
 
+Extend: TypeAlias = Callable[[Plugins], tuple[Plugins, Models]]
+
+
+def _as_configured(plugins: Plugins) -> tuple[Plugins, Models]:
+    return plugins, Models()
+
+
 class EngineRuns:
     """Makes engines from the configuration in effect.
 
@@ -32,6 +42,10 @@ class EngineRuns:
         knowledge: what the policies of a fresh engine know.
         recorder: the journal.
         speeds: of the models that users may name; see `read_speeds`.
+        extend: adds to the configured choice of policies what was promoted.
+
+    Attributes:
+        plugins: the choice of policies of the engine in service.
     """
 
     def __init__(
@@ -40,7 +54,9 @@ class EngineRuns:
         knowledge: KnowledgeKeeper,
         recorder: Recorder,
         speeds: tuple[ModelSpeeds, ...],
+        extend: Extend = _as_configured,
     ) -> None:
+        self._extend, self.plugins = extend, Plugins()
         self._state, self._knowledge, self._recorder = state, knowledge, recorder
         self.speeds = speeds
 
@@ -61,8 +77,13 @@ class EngineRuns:
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
-        state.engine = Engine(config, plugins.policies(score, run_times=run_times))
+        plugins, models = self._extend(plugins)
+        policies = plugins.policies(score, run_times=run_times, models=models)
+        state.engine = Engine(config, policies)
         state.policy_failures.clear()
+        for slot, fault in state.promotion_faults.items():
+            state.policy_failures[slot.value] = fault
+        self.plugins = plugins
         self._recorder.begin_run(
             RunHead(
                 version=state.version,
@@ -92,6 +113,7 @@ class EngineRuns:
             standing_pins_are_final=not state.can_pin_again,
             standing_pin_if_overtaken=not state.can_pin_again,
             standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
+            standing_pin_margin_s=PIN_MARGIN_S,
         )
 
     def _load_score(self) -> ScorePolicy:

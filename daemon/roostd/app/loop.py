@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import structlog
 
@@ -44,6 +44,9 @@ _log = structlog.get_logger(__name__)
 _TURN_EVENTS = 200  # after this many, the other tasks, among them the gRPC services, may run
 
 
+StepObserver: TypeAlias = Callable[[Event, Sequence[Action]], None]
+
+
 class ActionSink(Protocol):
     """Carries out the engine's actions."""
 
@@ -72,6 +75,7 @@ class DecisionLoop:
         metrics: counts.
         beat_s: seconds between two heartbeats.
         beat: called at each heartbeat; only this loop calls it, so it stops when the loop does.
+        observers: called with each step's event and actions; they must return at once.
     """
 
     def __init__(
@@ -82,9 +86,10 @@ class DecisionLoop:
         metrics: Metrics,
         beat_s: float,
         beat: Callable[[], None],
+        observers: Sequence[StepObserver] = (),
     ) -> None:
         self._state, self._recorder, self._sink, self._metrics = state, recorder, sink, metrics
-        self._beat_s, self._beat = beat_s, beat
+        self._beat_s, self._beat, self._observers = beat_s, beat, observers
         self._events: deque[Event] = deque()
         self._awaited: deque[tuple[Event, asyncio.Event]] = deque()  # in the order of the events
         self._wake = asyncio.Event()
@@ -164,6 +169,8 @@ class DecisionLoop:
             failpoint.reach("after_decide")
         waits = changed_waits(event, actions, self._state.engine)
         ticket = self._recorder.append(event, actions, waits)
+        for observe in self._observers:
+            observe(event, actions)
         if isinstance(event, JobQueued) and is_requeue:
             self._sink.requeued(event.job.job_id)
         for action in actions:

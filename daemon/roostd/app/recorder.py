@@ -14,6 +14,7 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.database import DamagedJournal
 from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step, TableKey
+from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange
 
 _log = structlog.get_logger(__name__)
@@ -107,6 +108,12 @@ class Recorder:
         if self._is_torn:
             return self._written_count
         return self._take(memo)
+
+    def note_shadow(self, choices: Iterable[ShadowChoice]) -> None:
+        """Record what the policy in shadow chose."""
+        if not self._is_torn:
+            for choice in choices:
+                self._take(choice)
 
     async def wait_durable(self, ticket: int) -> None:
         """Return when the ticket's record is on disk, or the disk has failed."""

@@ -228,6 +228,43 @@ class Eta(Section):
         default=1.0,
         description="seconds of a core for one forecast; with a long queue there are fewer draws",
     )
+    admin_comment: bool = Field(
+        default=False,
+        description="whether each waiting job's admin comment says when it is expected to start",
+    )
+    comments_per_minute: Annotated[int, Field(ge=1, le=6_000)] = Field(
+        default=30, description="admin comments written in a minute at most, with two commands each"
+    )
+
+
+Frac: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class PoliciesSection(Section):
+    """How one policy takes over from another; docs/policies.md."""
+
+    min_job_count: Annotated[int, Field(ge=10)] = Field(
+        default=100, description="a policy compared on fewer jobs is not promoted"
+    )
+    average_margin_frac: Frac = Field(
+        default=0.01,
+        description="the average completion time may be this much longer, at 95 % confidence",
+    )
+    p99_margin_frac: Frac = Field(
+        default=0.05, description="the same for the 99th percentile of completion times"
+    )
+    canary_job_count: Annotated[int, Field(ge=1)] = Field(
+        default=30,
+        description="jobs of canary users that end before the policy may decide for all users",
+    )
+    loss_margin_frac: Frac = Field(
+        default=0.1,
+        description="a promoted policy is taken out when jobs lose more of their completion time to"
+        " waits and slow places than was predicted, and this much more",
+    )
+    evaluation_max_age_s: Seconds = Field(
+        default=2 * 86_400.0, description="an older comparison allows no promotion"
+    )
 
 
 class JournalSection(Section):
@@ -274,6 +311,7 @@ class Config(Section):
     telemetry: Telemetry = Telemetry()
     engine: EngineSection = EngineSection()
     eta: Eta = Eta()
+    policies: PoliciesSection = PoliciesSection()
     journal: JournalSection = JournalSection()
     log: Log = Log()
 

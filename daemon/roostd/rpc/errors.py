@@ -11,6 +11,7 @@ from roost_engine.domain.errors import (
     ConfigError,
     JournalError,
     PolicyError,
+    PolicyRefused,
     ProbeError,
     RoostError,
     SlurmError,
@@ -19,6 +20,7 @@ from roost_engine.domain.errors import (
     TopologyError,
     UnknownJob,
     UnknownNode,
+    UnknownPolicy,
 )
 
 _log = structlog.get_logger(__name__)
@@ -40,6 +42,8 @@ class UnknownTopology(RoostError):
 STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
+    (UnknownPolicy, grpc.StatusCode.NOT_FOUND),
+    (PolicyRefused, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownTopology, grpc.StatusCode.FAILED_PRECONDITION),
     (NoForecast, grpc.StatusCode.FAILED_PRECONDITION),
     (NoTimers, grpc.StatusCode.FAILED_PRECONDITION),

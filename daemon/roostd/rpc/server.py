@@ -17,6 +17,8 @@ from roost_proto.v1 import (
     operator_pb2_grpc,
     placement_pb2,
     placement_pb2_grpc,
+    policy_pb2,
+    policy_pb2_grpc,
     telemetry_pb2,
     telemetry_pb2_grpc,
 )
@@ -30,6 +32,7 @@ from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.placement import PlacementService
+from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
 from roostd.rpc.telemetry import TelemetryService
 from roostd.state import DaemonState
 
@@ -37,6 +40,8 @@ TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
 PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
 OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
+POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
 
 _CALLS_BESIDE_STREAMS = 1_000  # hooks of jobs that start at the same time
 
@@ -51,6 +56,8 @@ class Servers:
         operator_socket: the UNIX socket for people.
         admin_socket: the UNIX socket for administrators.
         report: reports an event to the engine; see AdminService.
+        desk: lets one policy take over from another; None: the services about policies are not
+            served.
 
     Attributes:
         telemetry: the service for probes.
@@ -66,10 +73,11 @@ class Servers:
         operator_socket: Path,
         admin_socket: Path,
         report: ReportEvent,
+        desk: PolicyDesk | None = None,
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
         self._operator_socket, self._admin_socket = operator_socket, admin_socket
-        self._report, self._front = report, AdminFront(admin_socket)
+        self._report, self._front, self._desk = report, AdminFront(admin_socket), desk
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
@@ -122,7 +130,7 @@ class Servers:
         """Set the answer to health checks of every service: SERVING or NOT_SERVING."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN):
+        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN, POLICIES, POLICY_ADMIN):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
@@ -135,15 +143,23 @@ class Servers:
 
     def _add_services(self) -> None:
         state = self._state
+        if self._desk is not None:
+            self._add_policies(self._desk)
         telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
         placement = PlacementService(state, self._metrics)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
-        self._add_standard(self._operators, (OPERATOR,))
+        self._add_standard(self._operators, (OPERATOR, POLICIES))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
-        self._add_standard(self._admins, (ADMIN,))
+        self._add_standard(self._admins, (ADMIN, POLICY_ADMIN))
+
+    def _add_policies(self, desk: PolicyDesk) -> None:
+        policies = PoliciesService(self._state, desk)
+        policy_pb2_grpc.add_PoliciesServicer_to_server(policies, self._operators)
+        admin = PolicyAdminService(self._state, desk)
+        policy_pb2_grpc.add_PolicyAdminServicer_to_server(admin, self._admins)
 
     def _add_standard(self, server: grpc.aio.Server, services: Iterable[str]) -> None:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

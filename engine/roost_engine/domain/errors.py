@@ -4,6 +4,8 @@
     ├── ConfigError        the configuration is wrong; carries every problem found
     ├── TopologyError      a text is no link matrix; carries source and line
     ├── PolicyError        a model or its answer is unusable
+    │   ├── UnknownPolicy  a request names a policy that is not known
+    │   └── PolicyRefused  a policy may not take over from another; says why
     ├── SlurmError         Slurm did not do what it was asked
     │   ├── SlurmTimeout   a command did not answer in time
     │   └── SlurmRefused   a command failed; carries argv, exit code and stderr
@@ -41,6 +43,14 @@ class TopologyError(RoostError):
 
 class PolicyError(RoostError):
     """A model or its answer cannot be used; the heuristic answers instead."""
+
+
+class UnknownPolicy(PolicyError):
+    """A request names a policy that is not known; the text says which there are."""
+
+
+class PolicyRefused(PolicyError):
+    """A policy may not take over from another one; the text has the figures."""
 
 
 class SlurmError(RoostError):

@@ -272,15 +272,21 @@ class _LifeTable:
         return rest_s
 
 
+_PRIOR_MEANS_S = [max(_PRIOR_RUN_S, age_s) for age_s in AGES_S]
+_PRIOR_PASSES = [
+    exp(-length_s / mean_s) for length_s, mean_s in zip(_LENGTHS_S, _PRIOR_MEANS_S, strict=True)
+]
+_PRIOR_STAYS_S = [
+    mean_s * (1.0 - frac) for mean_s, frac in zip(_PRIOR_MEANS_S, _PRIOR_PASSES, strict=True)
+]
+
+
 def _copied(sums: RunSums) -> RunSums:
     return replace(sums, ended=[*sums.ended], spent_s=[*sums.spent_s])
 
 
 def _prior_table() -> _LifeTable:
-    means_s = [max(_PRIOR_RUN_S, age_s) for age_s in AGES_S]
-    passes = [exp(-length_s / mean_s) for length_s, mean_s in zip(_LENGTHS_S, means_s, strict=True)]
-    stays_s = [mean_s * (1.0 - frac) for mean_s, frac in zip(means_s, passes, strict=True)]
-    return _LifeTable(passes, stays_s)
+    return _LifeTable(_PRIOR_PASSES.copy(), _PRIOR_STAYS_S.copy())
 
 
 def _band(age_s: float) -> int:

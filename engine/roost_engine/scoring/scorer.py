@@ -7,6 +7,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.canary import CanaryScore
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
@@ -48,11 +49,16 @@ class Scorer:
         """
         self.policy, self._faults = policy, faults or FaultLog()
         self._cluster, self._spec_of = cluster, spec_of
-        self._within = policy if isinstance(policy, ClusterScore) else None
         self.decision_count = self.fallback_count = 0
         self._heuristic = HeuristicScore()
-        self._rowwise = policy if isinstance(policy, RowwiseScore) else None
         self._scores: dict[object, tuple[float, int]] = {}  # by key: the best score, its subset
+        self._canary: Scorer | None = None
+        active = policy
+        if isinstance(policy, CanaryScore):
+            active = policy.active
+            self._canary = Scorer(policy.candidate, self._faults, cluster, spec_of)
+        self._rowwise = active if isinstance(active, RowwiseScore) else None
+        self._within = active if isinstance(active, ClusterScore) else None
 
     def choose(
         self, candidates: Candidates, at_s: float, job: JobSpec | None = None
@@ -62,13 +68,17 @@ class Scorer:
         Args:
             candidates: one or more.
             at_s: engine time.
-            job: the job that would run there.
+            job: the job that would run there; its user decides between two score policies.
 
         Returns:
             The choice and, computed when it is read, how it was made; the decision's first
             candidate is the choice.
         """
         self.decision_count += 1
+        if self._canary is not None and self._is_candidate(job):
+            found = self._canary.choose(candidates, at_s, job)
+            self.fallback_count += self._canary.take_fallbacks()
+            return found
         if self._rowwise is not None and candidates.is_load_free:
             try:
                 placement = self._best_by_option(self._rowwise, candidates)
@@ -85,6 +95,15 @@ class Scorer:
             _decision, candidates, scores, at_s=at_s, policy=policy, fallback_reason=fallback
         )
         return placement, Lazy(explain)
+
+    def _is_candidate(self, job: JobSpec | None) -> bool:
+        assert isinstance(self.policy, CanaryScore)
+        return job is not None and self.policy.is_candidate(job.user_id)
+
+    def take_fallbacks(self) -> int:
+        """Return how often the heuristic answered since this was last asked."""
+        count, self.fallback_count = self.fallback_count, 0
+        return count
 
     def _best_by_option(self, policy: RowwiseScore, candidates: Candidates) -> Placement:
         """Return the best candidate; ties go to the first in the listing of candidates.

@@ -46,6 +46,13 @@ CREATE TABLE IF NOT EXISTS run_policies (
     policy TEXT NOT NULL,
     PRIMARY KEY (run, slot)
 );
+CREATE TABLE IF NOT EXISTS shadow (
+    number INTEGER PRIMARY KEY,
+    run INTEGER NOT NULL,
+    job_id TEXT NOT NULL,
+    choice BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS shadow_run ON shadow (run);
 CREATE TABLE IF NOT EXISTS memo (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     knowledge BLOB NOT NULL

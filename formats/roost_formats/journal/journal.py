@@ -31,6 +31,7 @@ from roost_formats.journal.database import (
     is_damage,
     put_aside,
 )
+from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange, forget_waits, read_waits, write_waits
 
 FILE_NAME = "journal.sqlite"
@@ -96,7 +97,7 @@ class Step:
     waits: tuple[WaitChange, ...] = ()
 
 
-Record: TypeAlias = RunHead | Step | Memo
+Record: TypeAlias = RunHead | Step | Memo | ShadowChoice
 
 _NO_HEAD = RunHead(
     version="",
@@ -238,6 +239,8 @@ class Journal:
                             self._write_head(record)
                         case Memo():
                             self._write_memo(record)
+                        case ShadowChoice():
+                            self._write_shadow(record.job_id, encode(record))
         except sqlite3.Error as error:
             raise failure(error) from error
 
@@ -318,6 +321,7 @@ class Journal:
                     self._db.execute("DELETE FROM run WHERE run = ?", (run,))
                     self._db.execute("DELETE FROM run_plugins WHERE run = ?", (run,))
                     self._db.execute("DELETE FROM run_policies WHERE run = ?", (run,))
+                    self._db.execute("DELETE FROM shadow WHERE run = ?", (run,))
                     self._forget_places()
                     forget_waits(self._db)
             self._db.execute("PRAGMA incremental_vacuum").fetchall()
@@ -385,6 +389,12 @@ class Journal:
             ((*key, record) for key, record in memo.entries.items() if record is not None),
         )
 
+    def _write_shadow(self, job_id: JobId, choice: bytes) -> None:
+        self._db.execute(
+            "INSERT INTO shadow (run, job_id, choice) VALUES (?, ?, ?)", (self._run, job_id, choice)
+        )
+        self.run_bytes += len(choice)
+
     def _write_step(self, step: Step) -> None:
         event, actions = encode(step.event), encode(step.actions)
         cursor = self._db.execute(
@@ -432,6 +442,7 @@ class Journal:
             self._db.execute("INSERT INTO entry (run, event, actions) VALUES (0, x'', x'')")
             self._db.execute("INSERT OR REPLACE INTO place VALUES ('', 0, x'')")
             write_waits(self._db, 0, [(JobId(""), WaitSoFar(since_s=0.0))])
+            self._write_shadow(JobId(""), b"")
             self._write_memo(Memo(b"", {("", ""): b""}))
             self._db.execute("SELECT action FROM place WHERE job_id = ''").fetchall()
             self._db.execute("SELECT part, name, record FROM memo_entry LIMIT 1").fetchall()

@@ -16,6 +16,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_formats.journal.codec import FORMAT, decode
 from roost_formats.journal.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
+from roost_formats.journal.shadow import ShadowChoice
 
 _T = TypeVar("_T")
 _MAGIC = b"SQLite format 3\x00"
@@ -164,6 +165,17 @@ class JournalReader:
             JournalError: the record cannot be read; the text names it.
         """
         return self._decode(entry, entry.actions, ACTIONS)
+
+    def shadow_choices(self, run: Run) -> Iterator[ShadowChoice]:
+        """Yield what the policy in shadow chose in a run, oldest first.
+
+        Raises:
+            JournalError: the file is damaged.
+        """
+        what = "the choices of the policy in shadow"
+        for number, choice in self._later_rows("shadow", "run, choice", what):
+            if number == run.number:
+                yield decode(choice, ShadowChoice)
 
     def close(self) -> None:
         """Close the file."""

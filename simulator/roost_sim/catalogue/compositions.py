@@ -123,7 +123,7 @@ class Composition:
             placement.score(information),
             information.speed_table(),
             _blend(information),
-            _history(information, plugins),
+            history=_history(information, plugins),
         )
         if order.model is not None and policies.predictors is not None:
             model = load_onnx_selector(order.model, lambda: 0.0)  # no budget: results repeat

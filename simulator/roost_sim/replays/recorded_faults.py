@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.plugins import Policies
@@ -35,26 +36,32 @@ def may_hold_fault(actions: bytes) -> bool:
 
 
 class RecordedScore:
-    """A run's model, which fails to score where it failed then."""
+    """A run's model, which fails to score where it failed then.
 
-    def __init__(self, model: ScorePolicy) -> None:
+    Args:
+        model: the model.
+        beside: the other model of a canary: the placements of a step are scored by both in turn,
+            so they share the record of what failed.
+    """
+
+    def __init__(self, model: ScorePolicy, beside: "RecordedScore | None" = None) -> None:
         self._model, self.name = model, model.name
-        self._failures: list[str] = []
+        self._failures: list[str] = [] if beside is None else beside._failures
 
     def expect(self, recorded: Sequence[Action]) -> None:
         """Fail in the next step where these actions, recorded of it, say that the model failed."""
-        self._failures = [
+        self._failures[:] = [
             action.decision.get().fallback_reason
             for action in recorded
             if isinstance(action, Place)
         ]
 
     @staticmethod
-    def of(model: ScorePolicy) -> "RecordedScore":
+    def of(model: ScorePolicy, beside: "RecordedScore | None" = None) -> "RecordedScore":
         """Wrap a model, so that the engine asks the same questions as it asked the model."""
         if isinstance(model, ClusterScore):
-            return RecordedClusterScore(model)
-        return RecordedScore(model)
+            return RecordedClusterScore(model, beside)
+        return RecordedScore(model, beside)
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See policies.ScorePolicy."""
@@ -70,8 +77,8 @@ class RecordedScore:
 class RecordedClusterScore(RecordedScore):
     """The same for a model that reads the cluster too."""
 
-    def __init__(self, model: ClusterScore) -> None:
-        super().__init__(model)
+    def __init__(self, model: ClusterScore, beside: RecordedScore | None = None) -> None:
+        super().__init__(model, beside)
         self._reader = model
 
     def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
@@ -184,8 +191,11 @@ class FaultReplay:
 
         The questions of a step have numbers of their own, so nothing is left for a later step.
         """
-        if isinstance(self.policies.score, RecordedScore):
-            self.policies.score.expect(recorded)
+        score = self.policies.score
+        if isinstance(score, CanaryScore):
+            score = score.active if isinstance(score.active, RecordedScore) else score.candidate
+        if isinstance(score, RecordedScore):
+            score.expect(recorded)
         for action in recorded:
             if isinstance(action, PolicyFailed):
                 policy = self._slots.get(action.slot)

@@ -11,19 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from roost_engine.canary import CanaryScore, Slot
 from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins import Models, Plugins, Policies
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
+from roost_engine.queue.model_order import OrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import RUN_TIMES
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
@@ -153,11 +156,44 @@ class ModelShelf:
         Raises:
             RecordingError: its model is not available, or does not load.
         """
-        name = run.head.policy
+        where = f"{source}: run {run.number} was scored by {run.head.policy}"
+        return self.score(run.head.policy, where)
+
+    def score(self, name: str, where: str) -> ScorePolicy:
+        """Load the score policy of a name.
+
+        Args:
+            name: "heuristic", or "onnx:" and twelve digits of a model's sha256.
+            where: who has it, for the error.
+
+        Raises:
+            RecordingError: its model is not available, or does not load.
+        """
         if name == HeuristicScore.name:
             return HeuristicScore()
-        where = f"{source}: run {run.number} was scored by {name}"
         return self._load(name, where, load_any_score)
+
+    def models_of(self, plugins: Plugins, where: str) -> Models:
+        """Load the other models of a choice of policies.
+
+        Raises:
+            RecordingError: a model is not available, or does not load.
+        """
+        canary = plugins.canary
+        if canary is None or not canary.model:
+            return Models(order=self._order(plugins.order_model, where))
+        if canary.slot is Slot.SCORE:
+            found = self.score(canary.model, where)
+            return Models(order=self._order(plugins.order_model, where), canary_score=found)
+        return Models(
+            order=self._order(plugins.order_model, where),
+            canary_order=self._order(canary.model, where),
+        )
+
+    def _order(self, name: str, where: str) -> OrderModel | None:
+        if not name:
+            return None
+        return self._load(name, where, load_onnx_order)
 
     def run_times_of(self, run: Run, source: Path) -> RunTimeModel | None:
         """Load the model of run times that a run was recorded with; None: it had none.
@@ -210,15 +246,22 @@ def policies_of(
     plugins = recording.plugins(run)
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
+    loaded = models.models_of(plugins, f"{recording.path}: run {run.number}")
     model = models.run_times_of(run, recording.path)
     blend = None
     if model is not None:
         faulty = RecordedFaults.of(RUN_TIMES, model)
         blend = RunTimeBlend(model=faulty, zero_epoch_s=run.head.epoch_of_zero_s)
-    policies = plugins.policies(score, run_times=blend)
-    if isinstance(score, HeuristicScore):
-        return policies
-    return replace(policies, score=RecordedScore.of(score))
+    policies = plugins.policies(score, run_times=blend, models=loaded)
+    return replace(policies, score=_as_recorded(policies.score))
+
+
+def _as_recorded(score: ScorePolicy) -> ScorePolicy:
+    """Let what a score slot holds fail where it failed."""
+    if isinstance(score, CanaryScore):
+        active = RecordedScore.of(score.active)
+        return CanaryScore(active, RecordedScore.of(score.candidate, active), score.share)
+    return score if isinstance(score, HeuristicScore) else RecordedScore.of(score)
 
 
 class RepeatedRun:

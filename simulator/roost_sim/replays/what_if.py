@@ -22,7 +22,7 @@ from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.restart_cost import RestartRule, restart_s
-from roost_sim.worlds.world import FullSpeed
+from roost_sim.worlds.world import FullSpeed, World
 
 Shapes = Callable[[tuple[Shape, ...]], tuple[Shape, ...]]
 _Bind = Callable[[JobSpec], JobSpec]
@@ -111,6 +111,8 @@ def simulate_history(
     may_stop_any: bool = False,
     start_delay_s: float = 0.0,
     progress: ProgressTable | None = None,
+    world: World | None = None,
+    work_s: Mapping[JobId, float] | None = None,
 ) -> Simulated:
     """Run a journal's jobs through a fresh engine.
 
@@ -122,10 +124,12 @@ def simulate_history(
         may_stop_any: whether jobs that state no checkpoint may be stopped too.
         start_delay_s: from a placement to the start.
         progress: the table that the policies read; None: they read none.
+        world: how fast jobs run where they are; None: everywhere as in the record.
+        work_s: the run time of each job at full speed in that world; None: `work_of`.
     """
     record_count = len(history.jobs) + len(history.outside)  # all records are read at the end
     engine = Engine(replace(config, ended_job_count=record_count), policies)
-    work_s = work_of(history)
+    work_s = work_of(history) if work_s is None else work_s
     jobs = [job for job in history.jobs if _takes_part(job)]
 
     def bound(spec: JobSpec) -> JobSpec:
@@ -137,7 +141,7 @@ def simulate_history(
     outside = sorted((*history.outside, *_job_events(jobs, bound)), key=_at_s)
     driver = Driver(
         engine,
-        FullSpeed(),
+        world or FullSpeed(),
         start_delay_s=start_delay_s,
         restart_s=measured_restart_s,
         progress=progress or ProgressTable(),

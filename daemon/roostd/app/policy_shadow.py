@@ -1,0 +1,214 @@
+"""Feeds the policy in shadow, and keeps its choices: the daemon's side of `policy_shadow_worker`.
+
+The decision loop only appends to a list. A task of its own sends what has gathered, a few hundred
+events at a time, and reads the answer. A shadow that falls too far behind or dies begins anew with
+the next engine; the daemon's decisions never wait for it.
+"""
+
+import asyncio
+import contextlib
+import pickle
+import sys
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from roost_engine.canary import Slot
+from roost_engine.domain.actions import Action, Place
+from roost_engine.domain.errors import PolicyError, RoostError
+from roost_engine.domain.events import Event
+from roost_engine.plugins import Plugins
+from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_formats.journal.shadow import ShadowChoice
+from roost_formats.models.score import BUILTIN_MODEL
+from roostd.app import policy_shadow_worker
+from roostd.app.policy_shadow_worker import LENGTH, Request, ShadowTask, Step
+from roostd.app.promoted_policies import plugins_with
+from roostd.app.recorder import Recorder
+from roostd.config.config import Config
+from roostd.config.policy_names import PolicyName
+from roostd.ops.promotions import ShadowRequest
+from roostd.state import DaemonState, ShadowFigures
+
+_log = structlog.get_logger(__name__)
+
+# Not by -m: pickles name classes of the module, which would then not be those of __main__.
+_WORKER = f"from {policy_shadow_worker.__name__} import main; main()"
+_EVERY_S = 0.25
+_BATCH_COUNT = 200  # events; pickling one takes about 20 us
+_BACKLOG_LIMIT = 50_000
+_REMEMBERED_COUNT = 20_000
+_ANSWER_LIMIT_S = 60.0
+
+
+class ShadowFailed(RoostError):
+    """The process died, took too long, or its policy cannot be used."""
+
+
+class PolicyShadow:
+    """See the module.
+
+    Args:
+        state: receives the figures.
+        recorder: the journal.
+    """
+
+    def __init__(self, state: DaemonState, recorder: Recorder) -> None:
+        self._state, self._recorder = state, recorder
+        self._process: asyncio.subprocess.Process | None = None
+        self._pending: deque[Request | Step] = deque()
+        self._is_on = False
+
+    def begin(self, plugins: Plugins, speeds: tuple[ModelSpeeds, ...]) -> None:
+        """Begin anew beside a fresh engine, if a policy is in shadow.
+
+        Args:
+            plugins: of that engine.
+            speeds: of the models that users may name.
+        """
+        self._pending.clear()
+        request, before = self._state.promotions.shadow, self._state.shadow
+        self._is_on = request is not None
+        if request is None:
+            self._state.shadow = None
+            return
+        self._state.shadow = before or ShadowFigures()
+        self._state.shadow.fault = ""
+        try:
+            self._pending.append(_task(request, plugins, speeds, self._state))
+        except PolicyError as error:
+            self._fail(str(error))
+
+    def observe(self, event: Event, actions: Sequence[Action]) -> None:
+        """Take note of a step of the engine. Called after each."""
+        if not self._is_on:
+            return
+        if len(self._pending) >= _BACKLOG_LIMIT:
+            self._fail(f"it is {_BACKLOG_LIMIT} events behind")
+            return
+        places = tuple(
+            (action.job_id, action.placement) for action in actions if isinstance(action, Place)
+        )
+        self._pending.append((event, places))
+
+    async def run(self) -> None:
+        """Feed the shadow until cancelled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            if self._is_on:
+                await self.turn()
+
+    async def turn(self) -> None:
+        """Send what has gathered, and take note of the answers."""
+        try:
+            while self._is_on and (request := self._next()):
+                choices = await self._ask(request)
+                self._keep(choices)
+                await asyncio.sleep(0)
+        except (ShadowFailed, OSError, EOFError, pickle.PickleError, TimeoutError) as error:
+            await self.stop()
+            self._fail(str(error) or type(error).__name__)
+
+    async def stop(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    def _next(self) -> Request | None:
+        if not self._pending:
+            return None
+        if isinstance(self._pending[0], ShadowTask):
+            task = self._pending.popleft()
+            assert isinstance(task, ShadowTask)
+            return task
+        batch: list[Step] = []
+        while self._pending and len(batch) < _BATCH_COUNT:
+            step = self._pending[0]
+            if isinstance(step, ShadowTask):
+                break
+            self._pending.popleft()
+            batch.append(step)  # type: ignore[arg-type]
+        return tuple(batch)
+
+    def _keep(self, choices: Sequence[ShadowChoice]) -> None:
+        figures = self._state.shadow
+        if figures is None:
+            return
+        figures.backlog = len(self._pending)
+        self._recorder.note_shadow(choices)
+        for choice in choices:
+            figures.decision_count += 1
+            figures.waiting_count += choice.shadow is None
+            figures.elsewhere_count += choice.shadow is not None and choice.differs
+            if (gain_s := choice.expected_gain_s) is not None:
+                figures.gain_sum_s += gain_s
+                figures.gain_count += 1
+            figures.choices.pop(choice.job_id, None)
+            figures.choices[choice.job_id] = choice
+            if len(figures.choices) > _REMEMBERED_COUNT:
+                figures.choices.pop(next(iter(figures.choices)))
+
+    def _fail(self, reason: str) -> None:
+        self._is_on = False
+        self._pending.clear()
+        if self._state.shadow is not None:
+            self._state.shadow.fault, self._state.shadow.backlog = reason, 0
+        _log.warning("policy_shadow_stopped", error=reason)
+
+    async def _ask(self, request: Request) -> tuple[ShadowChoice, ...]:
+        message = pickle.dumps(request)
+        async with asyncio.timeout(_ANSWER_LIMIT_S):
+            if self._process is None:
+                self._process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-c",
+                    _WORKER,
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                )
+            process = self._process
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(LENGTH.pack(len(message)) + message)
+            await process.stdin.drain()
+            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
+            answer = pickle.loads(await process.stdout.readexactly(length))
+        if isinstance(answer, str):
+            raise ShadowFailed(answer)
+        found: tuple[ShadowChoice, ...] = answer
+        return found
+
+
+def _task(
+    request: ShadowRequest, plugins: Plugins, speeds: tuple[ModelSpeeds, ...], state: DaemonState
+) -> ShadowTask:
+    """Return the choice of policies of a shadow: the engine's own, with another one in its slot."""
+    policy = PolicyName(request.slot, request.name, request.path)
+    changed, _ = plugins_with(policy, state.config, speeds, replace(plugins, canary=None))
+    promoted = state.promotions.promoted.get(Slot.ORDER)
+    order_path = promoted.path if promoted is not None and changed.order_model else ""
+    score = _score_path(state.config)
+    if request.slot is Slot.ORDER:
+        order_path = request.path
+    if request.slot is Slot.SCORE:
+        score = request.path or (str(BUILTIN_MODEL) if request.name == "builtin" else "")
+    return ShadowTask(
+        slot=request.slot,
+        policy=str(policy),
+        plugins=changed,
+        config=state.engine.config,
+        order_path=order_path,
+        score_path=score,
+    )
+
+
+def _score_path(config: Config) -> str:
+    model = config.choice.in_effect.model
+    if model == "builtin":
+        return str(BUILTIN_MODEL)
+    return "" if model == "none" else model

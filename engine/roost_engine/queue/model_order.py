@@ -1,0 +1,182 @@
+"""The order that a model makes: it reads features of all waiting jobs and ranks them at once.
+
+What an operator has put first or last stays so, and a job that has waited longer than `DUE_S` goes
+before every job that has not, whatever the model says. Page: docs/policies.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log1p
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.model import JobId
+from roost_engine.job_record import JobRecord
+from roost_engine.policies import QueueMark, QueueView, SortKey, submission_key
+from roost_engine.prediction.predictors import Predictors
+
+JOB_COLUMNS = (
+    "gpu_log",
+    "node_log",
+    "waited_log",
+    "limit_log",
+    "has_limit",
+    "expected_log",
+    "service_log",
+    "attained_log",
+    "known_frac",
+    "turn_frac",
+    "waited_days",
+    "service_days",
+)
+"""What a model may read of a job, see `job_features`."""
+CLUSTER_COLUMNS = ("free_frac", "queued_log", "demand_log")
+"""What a model may read of the cluster, see `cluster_features`."""
+
+DUE_S = 6 * 86_400.0
+_DAY_S = 86_400.0
+_REFRESH_S = 60.0
+_MOST_REMEMBERED = 20_000
+
+Floats = NDArray[np.float32]
+
+
+class OrderModel(Protocol):
+    """A model of kind `order`."""
+
+    @property
+    def name(self) -> str:
+        """What operators call it: "onnx:" and twelve digits of the sha256."""
+
+    @property
+    def job_columns(self) -> Sequence[str]:
+        """What it reads of a job, of JOB_COLUMNS."""
+
+    @property
+    def cluster_columns(self) -> Sequence[str]:
+        """What it reads of the cluster, of CLUSTER_COLUMNS."""
+
+    def rank(self, jobs: Floats, cluster: Floats) -> Floats:
+        """Return a number for each job; the highest is served first.
+
+        Args:
+            jobs: [job, column].
+            cluster: [column].
+
+        Raises:
+            PolicyError: the model cannot answer.
+        """
+
+
+class ModelOrder:
+    """See the module.
+
+    Args:
+        model: ranks.
+        predictors: what is expected of jobs.
+    """
+
+    def __init__(self, model: OrderModel, predictors: Predictors) -> None:
+        self.name, self._model, self._predictors = model.name, model, predictors
+        self._jobs = [JOB_COLUMNS.index(name) for name in model.job_columns]
+        self._cluster = [CLUSTER_COLUMNS.index(name) for name in model.cluster_columns]
+        self._expected: dict[JobId, tuple[float, float, float]] = {}
+
+    def rank(self, view: QueueView) -> Sequence[JobId]:
+        """See OrderPolicy."""
+        if not view.jobs:
+            return ()
+        jobs = job_features(view, self._known_of)[:, self._jobs]
+        cluster = cluster_features(view)[self._cluster]
+        ranks = self._model.rank(jobs, cluster).tolist()
+        keyed = sorted(
+            (_key(job, rank, view.at_s), job.job_id)
+            for job, rank in zip(view.jobs, ranks, strict=True)
+        )
+        return [job_id for _, job_id in keyed]
+
+    def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
+        """See RefreshedOrder: ranks depend on time and on the cluster."""
+        return now.at_s - ranked.at_s >= _REFRESH_S
+
+    def _known_of(self, job: JobRecord, at_s: float) -> tuple[float, float]:
+        """Return the expected run time, and how many similar jobs ended; read once a minute."""
+        known = self._expected.get(job.job_id)
+        if known is not None and at_s - known[2] < _REFRESH_S:
+            return known[0], known[1]
+        if len(self._expected) >= _MOST_REMEMBERED:
+            self._expected.clear()
+        times = self._predictors.expected_times(job, at_s)
+        expected_s, job_count = times.rest_s(), times.job_count
+        self._expected[job.job_id] = expected_s, job_count, at_s
+        return expected_s, job_count
+
+
+def _key(job: JobRecord, rank: float, at_s: float) -> SortKey:
+    is_due = at_s - job.queued_s > DUE_S
+    place = (0, job.queued_s) if is_due else (1, -rank)
+    return -job.spec.precedence, *place, *submission_key(job.spec)
+
+
+class _Known(Protocol):
+    def __call__(self, job: JobRecord, at_s: float) -> tuple[float, float]: ...
+
+
+def job_features(view: QueueView, known: _Known) -> Floats:
+    """Return float32 [job, JOB_COLUMNS], all finite.
+
+    gpu_log and node_log are log2 of GPUs and nodes. waited_log, limit_log, expected_log (run time),
+    service_log (GPU-seconds) and attained_log are a tenth of log(1 + seconds): an hour is 0.82.
+    has_limit is 0 or 1. known_frac is n / (n + 1) for n similar jobs that ended. turn_frac is the
+    job's place in Slurm's order, from 0 (first) to 1. waited_days and service_days (GPU-days) are
+    the same times as above, not as logarithms: some orders weigh one against the other.
+
+    Args:
+        view: the queue.
+        known: returns the expected run time in seconds and the number of similar jobs.
+    """
+    found = np.zeros((len(view.jobs), len(JOB_COLUMNS)), dtype=np.float32)
+    turns = _turns(view.jobs)
+    for number, job in enumerate(view.jobs):
+        spec = job.spec
+        expected_s, job_count = known(job, view.at_s)
+        gpu_count, limit_s = max(spec.gpu_count, 1), spec.time_limit_s or 0.0
+        found[number] = (
+            np.log2(gpu_count),
+            np.log2(max(min(shape.node_count for shape in spec.shapes), 1)),
+            _log(view.at_s - job.queued_s),
+            _log(limit_s),
+            1.0 if limit_s else 0.0,
+            _log(expected_s),
+            _log(expected_s * gpu_count),
+            _log(job.attained_gpu_s(view.at_s)),
+            job_count / (job_count + 1.0),
+            turns[job.job_id],
+            max(view.at_s - job.queued_s, 0.0) / _DAY_S,
+            expected_s * gpu_count / _DAY_S,
+        )
+    return found
+
+
+def cluster_features(view: QueueView) -> Floats:
+    """Return float32 [CLUSTER_COLUMNS].
+
+    free_frac is the share of GPUs that are free; queued_log and demand_log are log(1 + n) / 10 of
+    the waiting jobs and of the GPUs that they ask for.
+    """
+    cluster = view.cluster
+    gpu_count = sum(cluster.table(row).gpu_count for row in cluster.index_of.values())
+    wanted_count = sum(job.spec.gpu_count for job in view.jobs)
+    free_frac = cluster.free_count() / gpu_count if gpu_count else 0.0
+    return np.array([free_frac, _log(len(view.jobs)), _log(wanted_count)], dtype=np.float32)
+
+
+def _turns(jobs: Sequence[JobRecord]) -> Mapping[JobId, float]:
+    ordered = sorted((submission_key(job.spec), job.job_id) for job in jobs)
+    most = max(len(ordered) - 1, 1)
+    return {job_id: turn / most for turn, (_, job_id) in enumerate(ordered)}
+
+
+def _log(value: float) -> float:
+    return log1p(max(value, 0.0)) / 10.0

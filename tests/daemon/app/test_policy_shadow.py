@@ -1,0 +1,97 @@
+"""policy_shadow: fed in batches, given up when it falls behind, never in the loop's way."""
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.daemon.app.parts import Parts, no_disk
+
+from roost_engine.canary import Slot
+from roost_engine.domain.actions import Place
+from roost_engine.domain.events import JobQueued, NodeSeen, Tick
+from roost_engine.plugins import Plugins
+from roost_engine.testing.builders import job, node
+from roostd.app import policy_shadow
+from roostd.app.policy_shadow import PolicyShadow
+from roostd.ops.promotions import Promotions, ShadowRequest
+
+LAS = ShadowRequest(slot=Slot.ORDER, name="las")
+
+
+@pytest.fixture
+async def parts() -> Parts:
+    found = Parts("a")
+    found.state.promotions = Promotions(shadow=LAS)
+    return found
+
+
+@pytest.fixture
+async def shadow(parts: Parts) -> AsyncIterator[PolicyShadow]:
+    found = PolicyShadow(parts.state, no_disk())
+    yield found
+    await found.stop()
+
+
+async def test_it_decides_in_a_process_of_its_own(parts: Parts, shadow: PolicyShadow) -> None:
+    shadow.begin(Plugins(), ())
+    seen = NodeSeen(at_s=100.0, node=node("a"))
+    shadow.observe(seen, ())
+    queued = JobQueued(at_s=101.0, job=job("1"))
+    actions = parts.state.engine.step(queued)
+    assert any(isinstance(action, Place) for action in actions)
+    shadow.observe(queued, actions)
+    await shadow.turn()
+    figures = parts.state.shadow
+    assert figures is not None
+    assert (figures.decision_count, figures.elsewhere_count, figures.fault) == (1, 0, "")
+
+
+async def test_without_a_request_nothing_is_kept(parts: Parts, shadow: PolicyShadow) -> None:
+    parts.state.promotions = Promotions()
+    shadow.begin(Plugins(), ())
+    shadow.observe(Tick(at_s=100.0), ())
+    await shadow.turn()
+    assert parts.state.shadow is None
+
+
+async def test_a_process_that_fails_stands_still_until_the_next_engine(
+    parts: Parts, shadow: PolicyShadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_shadow, "_WORKER", "raise SystemExit(3)")
+    shadow.begin(Plugins(), ())
+    await shadow.turn()
+    figures = parts.state.shadow
+    assert figures is not None
+    assert figures.fault
+    monkeypatch.undo()
+    shadow.begin(Plugins(), ())
+    assert figures.fault == ""
+
+
+async def test_a_shadow_too_far_behind_is_given_up(
+    parts: Parts, shadow: PolicyShadow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_shadow, "_BACKLOG_LIMIT", 10)
+    shadow.begin(Plugins(), ())
+    for _ in range(20):
+        shadow.observe(Tick(at_s=100.0), ())
+    assert parts.state.shadow is not None
+    assert parts.state.shadow.fault == "it is 10 events behind"
+
+
+async def test_a_model_that_is_gone_is_told(parts: Parts, shadow: PolicyShadow) -> None:
+    gone = ShadowRequest(slot=Slot.ORDER, name="gone", path="/no/such.onnx")
+    parts.state.promotions = Promotions(shadow=gone)
+    shadow.begin(Plugins(), ())
+    assert parts.state.shadow is not None
+    assert "cannot be read: No such file" in parts.state.shadow.fault
+
+
+async def test_the_decision_loop_pays_a_few_microseconds_an_event(
+    parts: Parts, shadow: PolicyShadow
+) -> None:
+    shadow.begin(Plugins(), ())
+    event, began_s = Tick(at_s=100.0), time.perf_counter()
+    for _ in range(10_000):
+        shadow.observe(event, ())
+    assert (time.perf_counter() - began_s) / 10_000 < 50e-6

@@ -1,0 +1,91 @@
+"""promoted_policies: what is promoted decides in a fresh engine, unless its file was changed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.daemon.app.parts import Parts
+from tests.formats.models.test_model_order import install
+
+from roost_engine.canary import Slot
+from roost_engine.domain.errors import PolicyError
+from roost_engine.gate.dally import DallyConfig
+from roost_engine.plugins import Plugins
+from roost_engine.scoring.heuristic import HeuristicScore
+from roostd.app.promoted_policies import (
+    configured_with,
+    extended,
+    identity_of,
+    plugins_with,
+    score_of,
+)
+from roostd.config.config import Config
+from roostd.config.policy_names import PolicyName
+from roostd.ops.promotions import Promotion, Promotions
+
+DALLY = Promotion(slot=Slot.GATE, name="dally", share_frac=0.5)
+
+
+def test_promotions_for_all_are_put_into_the_configuration() -> None:
+    faults: dict[Slot, str] = {}
+    promoted = {
+        Slot.ORDER: Promotion(slot=Slot.ORDER, name="las"),
+        Slot.SCORE: Promotion(slot=Slot.SCORE, name="none"),
+    }
+    found = configured_with(Config(), Promotions(promoted=promoted), faults)
+    assert (found.choice.in_effect.order, found.choice.in_effect.model) == ("las", "none")
+    assert not faults
+
+
+def test_a_canary_is_added_to_the_choice() -> None:
+    parts = Parts("a")
+    parts.state.promotions = Promotions(canary=DALLY)
+    plugins, _ = extended(Plugins(), parts.state)
+    assert plugins.canary is not None
+    assert isinstance(plugins.canary.gate, DallyConfig)
+    assert extended(Plugins(), parts.state, has_canary=False)[0].canary is None
+
+
+def test_a_score_canary_brings_its_policy() -> None:
+    parts = Parts("a")
+    parts.state.promotions = Promotions(canary=replace(DALLY, slot=Slot.SCORE, name="none"))
+    _, models = extended(Plugins(), parts.state)
+    assert isinstance(models.canary_score, HeuristicScore)
+
+
+def test_a_model_that_was_swapped_does_not_decide(tmp_path: Path) -> None:
+    path = str(install(tmp_path))
+    name = PolicyName(Slot.ORDER, "mine", path)
+    mine = Promotion(slot=Slot.ORDER, name="mine", path=path, identity=identity_of(name))
+    parts = Parts("a")
+    parts.state.promotions = Promotions(promoted={Slot.ORDER: mine})
+    plugins, models = extended(Plugins(), parts.state)
+    assert plugins.order_model == mine.identity
+    assert models.order is not None
+
+    other = replace(mine, identity="onnx:000000000000")
+    faults: dict[Slot, str] = {}
+    configured_with(Config(), Promotions(promoted={Slot.ORDER: other}), faults)
+    assert "onnx:000000000000 was promoted" in faults[Slot.ORDER]
+    parts.state.promotions = Promotions(canary=replace(other, share_frac=0.1))
+    assert extended(Plugins(), parts.state)[0].canary is None
+    assert parts.state.promotion_faults[Slot.ORDER].startswith("canary: ")
+
+
+def test_another_policy_in_one_slot_leaves_the_others(tmp_path: Path) -> None:
+    path = str(install(tmp_path))
+    ours, models = plugins_with(PolicyName(Slot.ORDER, "mine", path), Config(), (), Plugins())
+    assert models.order is not None
+    assert ours.order_model == models.order.name
+    gate, _ = plugins_with(PolicyName(Slot.GATE, "dally"), Config(), (), ours)
+    assert gate.order_model == ours.order_model
+    back, _ = plugins_with(PolicyName(Slot.ORDER, "las"), Config(), (), ours)
+    assert (back.order_model, back.order) == ("", "las")
+
+
+def test_scores_by_name(tmp_path: Path) -> None:
+    assert score_of(PolicyName(Slot.SCORE, "none")).name == "heuristic"
+    assert score_of(PolicyName(Slot.SCORE, "builtin")).name.startswith("onnx:")
+    assert identity_of(PolicyName(Slot.SCORE, "builtin")).startswith("onnx:")
+    with pytest.raises(PolicyError):
+        score_of(PolicyName(Slot.SCORE, "mine", str(install(tmp_path))))
