@@ -18,12 +18,14 @@ from roost_engine.plugins import Knowledge, Plugins, delay_policies, knowledge_o
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.speed import SeenRuns
+from roost_engine.prediction.user_service import UserServiceState
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, waiting
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import Journal, Memo, TableKey
+from roost_formats.journal.learned_tables import encode_entry
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 
@@ -318,3 +320,13 @@ def test_damaged_entries_lose_the_tables_and_nothing_else(tmp_path: Path) -> Non
     assert keeper.up_to_now().preemption == KNOWN.preemption
     assert [entry["event"] for entry in logs] == ["knowledge_lost"]
     journal.close()
+
+
+def test_what_users_have_had_is_kept_beside_the_tables(tmp_path: Path) -> None:
+    users = UserServiceState(((7, 500.0, 10.0),))
+    journal = journal_with(tmp_path, encode(Knowledge(predictors=PredictorsState(users=users))))
+    seen = encode_entry("speed", SeenRuns(run_count=3), 1)
+    journal.write([Memo(journal.memo() or b"", {("speed", "7 1 x"): seen})])
+    journal.close()
+    known = after_a_restart(tmp_path)
+    assert (known.users, known.speed.seen) == (users, (("7 1 x", SeenRuns(run_count=3)),))
