@@ -13,6 +13,7 @@ from pathlib import Path
 from roost_engine.domain.errors import ConfigError, RoostError
 from roostd.config.config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.speed_file import load_speeds
+from roostd.config.values import NO_MODEL
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 
@@ -33,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return EXIT_CONFIG
     if arguments.command == "check-config":
+        if (fault := _model_fault(loaded)) is not None:
+            print(fault, file=sys.stderr)
+            return EXIT_CONFIG
         if arguments.show:
             _show(loaded)
         for note in loaded.config.choice.notes():
@@ -55,6 +59,24 @@ def _check_slurm_conf(loaded: LoadedConfig) -> None:
     except OSError as error:
         source = loaded.sources.get(("slurm", "conf"), "default")
         raise ConfigError([f"{source}: slurm.conf: {conf}: {error.strerror}"]) from error
+
+
+def _model_fault(loaded: LoadedConfig) -> str | None:
+    """Return why the model of run times cannot be loaded; None where it can, or there is none.
+
+    The daemon itself starts without it, with the history of run times alone.
+    """
+    model, key = loaded.config.order.run_time_model, ("order", "run_time_model")
+    if model == NO_MODEL:
+        return None
+    # Imported here: the check of a file without a model needs no onnxruntime, and is quicker.
+    from roost_formats.models.run_times import load_run_time_model
+
+    _, fault = load_run_time_model(model)
+    if fault is None:
+        return None
+    source = loaded.sources.get(key, "default")
+    return f"{source}: {'.'.join(key)}: {fault}; name another model, or none"
 
 
 def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int:

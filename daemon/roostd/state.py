@@ -93,6 +93,8 @@ class DaemonState:
         started_s: engine time at which this daemon started.
         policy_model: the model that the configuration names, or "heuristic" when none was loaded.
         policy_fault: why the heuristic answers instead of the model; empty when it does not.
+        run_times_fault: why the history answers instead of the model of run times; empty when it
+            does not.
         cluster: Slurm's ClusterName.
         slurm_version: empty until Slurm has answered.
         can_pin_again: whether this release of Slurm accepts a new pin for a job pinned before.
@@ -128,6 +130,7 @@ class DaemonState:
     started_s: float = 0.0
     policy_model: str = "heuristic"
     policy_fault: str = ""
+    run_times_fault: str = ""
     cluster: str = ""
     slurm_version: str = ""
     can_pin_again: bool = False

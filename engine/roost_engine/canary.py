@@ -130,22 +130,21 @@ class CanaryScore:
 
     Attributes:
         is_split: tells `Scorer` that there are two.
+        active: scores for all other users.
+        candidate: scores for the users of the share.
+        share: of the users.
     """
 
     is_split: Literal[True] = True
 
     def __init__(self, active: ScorePolicy, candidate: ScorePolicy, share: UserShare) -> None:
-        self.active, self.candidate, self._share = active, candidate, share
+        self.active, self.candidate, self.share = active, candidate, share
         self.name = active.name
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See ScorePolicy: the active policy's answer, where no user is known."""
         return self.active.score(features)
 
-    def with_policies(self, active: ScorePolicy, candidate: ScorePolicy) -> "CanaryScore":
-        """Return the same share with other policies, as a replay wraps them."""
-        return CanaryScore(active, candidate, self._share)
-
     def is_candidate(self, user_id: int) -> bool:
         """Return whether the candidate scores for a user's jobs."""
-        return self._share.has(user_id)
+        return self.share.has(user_id)

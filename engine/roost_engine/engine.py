@@ -52,7 +52,14 @@ from roost_engine.queue.job_queue import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
-from roost_engine.slots import FaultLog, GateSlot, OrderSlot, PredictorSlot, PreemptionSlot
+from roost_engine.slots import (
+    RUN_TIMES,
+    FaultLog,
+    GateSlot,
+    OrderSlot,
+    PredictorSlot,
+    PreemptionSlot,
+)
 from roost_engine.standing_pins import StandingPins
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
@@ -68,6 +75,7 @@ class Engine:
         self._preempt = PreemptionSlot(policies.preemption, self._faults)
         predictors = policies.predictors
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)
+        self._run_times = None if slot is None else slot.run_times_name
         self._table = JobTable(
             config, self._order, self._gate, slot, policies.timers, policies.ends
         )
@@ -103,13 +111,14 @@ class Engine:
 
     @property
     def policy_names(self) -> Mapping[str, str]:
-        """The policy in each slot, by slot: order, gate, score, preemption."""
-        return {
+        """The policy in each slot, by slot; run-times only where a policy asks for them."""
+        names = {
             "order": self._order.name,
             "gate": self._gate.name,
             "score": self.policies.score.name,
             "preemption": self._preempt.name,
         }
+        return names if self._run_times is None else {**names, RUN_TIMES: self._run_times}
 
     @property
     def fault_counts(self) -> Mapping[str, int]:
@@ -451,10 +460,11 @@ class Engine:
     ) -> None:
         job_id = record.job_id
         record.decision, record.placement = decision, placement
-        self._table.queue.remove(job_id)
         if record.is_binding:
             self._table.unqueue(job_id)
             self._table.begin_placing(job_id, record, placement, at_s)
+        else:
+            self._table.queue.remove(job_id)
         actions.append(Place(job_id=job_id, placement=placement, decision=decision))
 
     def _ask_gate(self, record: JobRecord, candidates: Candidates, at_s: float) -> GateVerdict:

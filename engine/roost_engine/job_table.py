@@ -351,8 +351,9 @@ class JobTable:
     ) -> None:
         """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
-        self.cluster.hold(job_id, shares_of(placement))
-        self.quotas.hold(record.spec, shares_of(placement))
+        shares = shares_of(placement)
+        self.cluster.hold(job_id, shares)
+        self.quotas.hold(record.spec, shares)
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s

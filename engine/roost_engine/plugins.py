@@ -31,9 +31,11 @@ from roost_engine.policies import (
     TunableTimers,
 )
 from roost_engine.prediction.foreseen_ends import EndsConfig
+from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time_model import RunTimeBlend
-from roost_engine.prediction.speed import SpeedPredictor, SpeedTable
+from roost_engine.prediction.run_time import RunTimeState
+from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
+from roost_engine.prediction.speed import SpeedPredictor, SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
@@ -54,6 +56,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
@@ -67,6 +70,7 @@ HEURISTICS: Mapping[str, str] = MappingProxyType(
         "gate": OpenGate.name,
         "score": HeuristicScore.name,
         "preemption": NoPreemption.name,
+        RUN_TIMES: HISTORY_NAME,
     }
 )
 """By slot: the name of the heuristic that answers when the policy fails."""
@@ -160,11 +164,11 @@ class Plugins:
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
         learned_order: the numbers of the order `learned`.
+        ends: how predictions take part in reservations; None, as in journals of earlier versions:
+            time limits alone do.
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
             `order` decides.
         canary: a second policy in one slot, for some users; None: there is none.
-        ends: how predictions take part in reservations; None, as in journals of earlier versions:
-            time limits alone do.
     """
 
     stack: str = ""
@@ -176,9 +180,9 @@ class Plugins:
     knowledge: Knowledge = Knowledge()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
+    ends: EndsConfig | None = None
     order_model: str = ""
     canary: Canary | None = None
-    ends: EndsConfig | None = None
 
     @property
     def reads_predictors(self) -> bool:
@@ -200,6 +204,7 @@ class Plugins:
         table: SpeedTable | None = None,
         run_times: RunTimeBlend | None = None,
         models: Models | None = None,
+        history: RunTimeHistory | None = None,
     ) -> Policies:
         """Make the policies of a fresh engine.
 
@@ -208,6 +213,7 @@ class Plugins:
             table: the speeds of models; None: `speeds`.
             run_times: a model of run times; None: the history of run times answers alone.
             models: other models; without the one of the order slot, `order` decides there.
+            history: of run times, in place of an empty one.
         """
         models, predictors = models or Models(), None
         if self.reads_predictors:
@@ -215,14 +221,15 @@ class Plugins:
                 TableOfSpeeds(self.speeds) if table is None else table,
                 self.learned_order.reads_limits,
                 run_times,
+                history,
             )
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
-        for asked in (score, models.canary_score):
-            if isinstance(asked, GraphScore):
+        for graph in (score, models.canary_score):
+            if isinstance(graph, GraphScore):
                 speeds = TableOfSpeeds(self.speeds) if table is None else table
                 speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
-                asked.expect(partial(communication, speed, speeds))
+                graph.expect(partial(communication, speed, speeds))
         policies = Policies(
             order=self._order(self.order, models.order, predictors),
             candidates=make_candidates(self.placement, self.any_gpus),
@@ -381,11 +388,32 @@ def knowledge_of(policies: Policies, before: Knowledge) -> Knowledge:
 
     Open waits are left out: JobQueued brings them to a fresh engine.
     """
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        found = replace(found, predictors=policies.predictors.state())
+    return found
+
+
+def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge:
+    """Return the same less what the predictors keep in tables, which may be much."""
+    found = _without_predictors(policies, before)
+    if policies.predictors is not None:
+        return replace(found, predictors=policies.predictors.state_without_tables())
+    if found.predictors is not None:
+        others = replace(
+            found.predictors,
+            speed=SpeedState(stretches=found.predictors.speed.stretches),
+            run_time=RunTimeState(),
+            history=HistoryState(),
+        )
+        return replace(found, predictors=others)
+    return found
+
+
+def _without_predictors(policies: Policies, before: Knowledge) -> Knowledge:
     learned, found = policies.learned, before
     if learned.gate is not None:
         found = replace(found, gate=replace(learned.gate.state(), waits=()))
-    if policies.predictors is not None:
-        found = replace(found, predictors=policies.predictors.state())
     if learned.preemption is not None:
         found = replace(found, preemption=learned.preemption.state())
     return found

@@ -2,7 +2,8 @@
 
 A policy may raise anything and answer anything. No fault of one escapes `Engine.step` or stops a
 pass: the fault is counted, reported once a step by a PolicyFailed action, and the heuristic's
-answer is used. The score slot is in `scoring.scorer`; its faults are told in the Decision.
+answer is used. The score slot is in `scoring.scorer`; its faults are told in the Decision. The
+run-times slot is in `prediction.run_time_model`.
 
 | slot       | heuristic                                  |
 |------------|--------------------------------------------|
@@ -10,6 +11,7 @@ answer is used. The score slot is in `scoring.scorer`; its faults are told in th
 | gate       | every offer is taken                       |
 | score      | the linear heuristic                       |
 | preemption | no job is stopped                          |
+| run-times  | the history of run times                   |
 """
 
 from collections import Counter
@@ -48,6 +50,9 @@ from roost_engine.policies import (
     WaitEnded,
     submission_key,
 )
+
+RUN_TIMES = "run-times"
+"""The slot of the model of run times, where a policy asks for run times."""
 
 _T = TypeVar("_T")
 _LONGEST_REASON = 200
@@ -257,6 +262,11 @@ class PredictorSlot(_Slot):
         if (report_faults_to := getattr(predictors, "report_faults_to", None)) is not None:
             report_faults_to(faults)
 
+    @property
+    def run_times_name(self) -> str | None:
+        """The name of what predicts run times; None: nothing does."""
+        return getattr(self._predictors, "run_times_name", None)
+
     def wait_ended(self, outcome: WaitEnded) -> None:
         """Report how a wait came out."""
         self.ask(lambda: self._predictors.wait_ended(outcome), lambda: None)
@@ -283,6 +293,7 @@ class PreemptionSlot(_Slot):
     def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
         super().__init__("preemption", policy, faults)
         self._policy, self._heuristic = policy, NoPreemption()
+        self.stops_none = type(policy) is NoPreemption  # it need not be asked
         # By the class: an isinstance would read `renews_leases`, which may fail.
         self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None

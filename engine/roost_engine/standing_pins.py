@@ -123,7 +123,12 @@ class StandingPins:
         record.standing, self._head = pin, record.job_id
         if self.is_final:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
-        return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
+        return self._reservation(pin, record.job_id)
+
+    def _reservation(self, pin: StandingPin, job_id: JobId) -> Reservation:
+        """Return the nodes of a pin, and when jobs that pass its job must have ended there."""
+        margin_s = self._table.config.standing_pin_margin_s
+        return Reservation(self._nodes([pin.placement]), pin.start_s - margin_s, job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
@@ -157,7 +162,7 @@ class StandingPins:
             is_late = self._is_late(pin, at_s)
             if pin.freed_count != self._table.cluster.freed_count or is_late:
                 pin = record.standing = self._foreseen(pin, at_s)
-            return Reservation(self._nodes([pin.placement]), pin.start_s, record.job_id)
+            return self._reservation(pin, record.job_id)
         why = (
             f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
         )

@@ -5,6 +5,7 @@ that it replaced, in the same call that replaces it, so that an operator can res
 """
 
 import contextlib
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,7 +13,9 @@ from roost_slurm.limits import LAST_EPOCH_S, whole_number
 
 LEASE = "roost:lease"
 ADVICE = "roost:advice"
+ETA = "roost:eta"
 LET_GO = "roost:let-go"  # not a lease: released to Slurm for good
+_ETA = re.compile(rf"(?<!\S){ETA}\[[^\[\]]*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,22 @@ def advice(admin_comment: str, text: str) -> str:
     """Write advice into an admin comment, in place of older advice and after anything else."""
     before = admin_comment.partition(ADVICE)[0].rstrip()
     return f"{before} {ADVICE} {text}".strip()
+
+
+def with_eta(admin_comment: str, text: str) -> str:
+    """Write a forecast into an admin comment: `roost:eta[TEXT]`, in place of an older one.
+
+    Everything else stays as it is. A new one stands before advice, which continues to the end.
+
+    Args:
+        admin_comment: any.
+        text: without square brackets, and without `=`: that would look like a key of scontrol's.
+    """
+    part = f"{ETA}[{text}]"
+    if _ETA.search(admin_comment):
+        return _ETA.sub(lambda _: part, admin_comment, count=1)
+    before, advice_word, after = admin_comment.partition(ADVICE)
+    return f"{before.rstrip()} {part} {advice_word}{after}".strip()
 
 
 def _begin_epoch_s(text: str) -> int | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from roost_formats.testing.run_time_models import install_run_times
 from roostd.cli import EXIT_CONFIG, EXIT_LOCKED, EXIT_OK, main
 
 START_S = 30.0
@@ -108,6 +109,40 @@ def test_check_config_names_every_problem_and_exits_with_2(
         f"{file}:1: mode: want off, shadow, advise or enforce, got enforcee; "
         f"{file}:2: slurm.lease: unknown key, did you mean slurm.lease_s?\n"
     )
+
+
+def test_check_config_loads_the_model_of_run_times_and_names_the_line_of_one_that_cannot_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, model = tmp_path / "a.yaml", install_run_times(tmp_path / "model")
+    file.write_text(f"order:\n  kind: learned\n  run_time_model: {model}\n")
+    assert main(["check-config", str(file)]) == EXIT_OK
+    assert capsys.readouterr().err == ""
+
+    model.write_bytes(model.read_bytes()[:-1])
+    assert main(["check-config", str(file)]) == EXIT_CONFIG
+    told = capsys.readouterr().err
+    assert told.startswith(f"{file}:3: order.run_time_model: {model}: the file has sha256 ")
+    assert told.endswith("; name another model, or none\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ("kind: learned\n  run_time_model: builtin", "no model of run times ships with Roost"),
+        ("kind: learned\n  run_time_model: model.onnx", "want none, or the absolute path"),
+        ("kind: priority\n  run_time_model: /m.onnx", "kind priority does not have it; remove it"),
+    ],
+)
+def test_check_config_refuses_what_is_no_model_of_run_times_in_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: str, complaint: str
+) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(f"order:\n  {settings}\n")
+    assert main(["check-config", str(file)]) == EXIT_CONFIG
+    told = capsys.readouterr().err
+    assert told.startswith(f"{file}:3: order.run_time_model: ")
+    assert complaint in told
 
 
 def test_check_config_shows_every_value_and_its_source(

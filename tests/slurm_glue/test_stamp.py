@@ -3,7 +3,7 @@
 import pytest
 
 from roost_slurm.limits import LAST_EPOCH_S
-from roost_slurm.stamp import LET_GO, Stamp, advice, parse_stamp
+from roost_slurm.stamp import LET_GO, Stamp, advice, parse_stamp, with_eta
 
 WAS = (("TresPerJob", "gres:gpu:2"), ("Features", ""))
 
@@ -55,3 +55,21 @@ def test_advice_replaces_older_advice_and_nothing_else() -> None:
     assert once == "roost:lease begin=5 roost:advice n1: GPUs 0-1"
     assert advice(once, "n2: GPU 3") == "roost:lease begin=5 roost:advice n2: GPU 3"
     assert parse_stamp(once) == Stamp(begin_epoch_s=5)
+
+
+def test_a_forecast_replaces_an_older_one_and_nothing_else() -> None:
+    once = with_eta("roost:lease begin=5", "start 14:20")
+    assert once == "roost:lease begin=5 roost:eta[start 14:20]"
+    assert with_eta(once, "start 15:00") == "roost:lease begin=5 roost:eta[start 15:00]"
+    assert parse_stamp(once) == Stamp(begin_epoch_s=5)
+    advised = advice(once, "n1: GPUs 0-1")
+    assert advised == f"{once} roost:advice n1: GPUs 0-1"
+    assert with_eta(advised, "x") == "roost:lease begin=5 roost:eta[x] roost:advice n1: GPUs 0-1"
+    assert with_eta("roost:lease roost:advice a", "x") == "roost:lease roost:eta[x] roost:advice a"
+
+
+def test_a_forecast_leaves_the_words_of_others() -> None:
+    assert with_eta("", "x") == "roost:eta[x]"
+    assert with_eta("charge to 17", "x") == "charge to 17 roost:eta[x]"
+    assert with_eta("charge roost:eta[x] to 17", r"y\1") == r"charge roost:eta[y\1] to 17"
+    assert with_eta("no-roost:eta[x]", "y") == "no-roost:eta[x] roost:eta[y]"

@@ -4,8 +4,9 @@ from tests.training.run_time_traces import repeating
 
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_features import COLUMNS
+from roost_sim.information.trace_history import job_specs
 from roost_sim.traces.trace import Labels, make_trace
-from roost_train.run_time_jobs import job_specs, replay
+from roost_train.run_time_jobs import replay
 
 
 def test_a_job_is_described_before_anything_of_itself_is_known() -> None:

@@ -51,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.set_defaults(command=_verify)
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
+    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser

@@ -267,6 +267,18 @@ class Applier:
                 with self._logging_failures("announce"):
                     await self._slurm.announce(waiting)
 
+    def foretell(self, job_id: JobId, text: str) -> None:
+        """Write when a waiting job is expected to start into Slurm, after all else for the job."""
+        if not self._is_draining:
+            self._enqueue(job_id, lambda: self._foretell(job_id, text))
+
+    async def _foretell(self, job_id: JobId, text: str) -> None:
+        with contextlib.suppress(UnknownJob):
+            if self._state.engine.record(job_id).state is not JobState.WAITING:
+                return
+            with self._logging_failures("foretell"):
+                await self._slurm.foretell(job_id, text)
+
     def _submit_place(self, action: Place, ticket: int) -> None:
         record = self._state.engine.record(action.job_id)
         if record.spec.binding:

@@ -20,6 +20,7 @@ from roost_formats.journal.journal import Limits
 from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
+from roostd.app.eta_comments import EtaComments
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
@@ -204,7 +205,11 @@ class Daemon:
             self._adopt,
         )
         self.forecast_worker = ForecastWorker()
-        self.forecaster = Forecaster(self.state, self.forecast_worker.compute)
+        self.forecaster = Forecaster(
+            self.state,
+            self.forecast_worker.compute,
+            EtaComments(self.state, lambda *what: self.applier.foretell(*what)).update,
+        )
         self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
         self.applier = Applier(
             slurm,

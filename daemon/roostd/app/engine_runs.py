@@ -6,14 +6,16 @@ from typing import TypeAlias
 
 import structlog
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Models, Plugins
 from roost_engine.policies import ScorePolicy
+from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import RunHead
+from roost_formats.models.run_times import load_run_time_model
 from roost_formats.models.score import load_score_policy
 from roostd.app.earlier_waits import waits_of
 from roostd.app.knowledge_keeper import KnowledgeKeeper
@@ -64,7 +66,8 @@ class EngineRuns:
         The old engine's placements can still be explained.
         """
         state = self._state
-        score = self._load_score()
+        zero_epoch_s = state.clock.to_epoch_s(0.0)
+        score, run_times = self._load_score(), self._load_run_times(zero_epoch_s)
         choice, config = state.config.choice, self._engine_config()
         for job_id, record in state.engine.records():
             place = state.place(job_id, record)
@@ -75,7 +78,8 @@ class EngineRuns:
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
         plugins, models = self._extend(plugins)
-        state.engine = Engine(config, plugins.policies(score, models=models))
+        policies = plugins.policies(score, run_times=run_times, models=models)
+        state.engine = Engine(config, policies)
         state.policy_failures.clear()
         for slot, fault in state.promotion_faults.items():
             state.policy_failures[slot.value] = fault
@@ -84,7 +88,7 @@ class EngineRuns:
             RunHead(
                 version=state.version,
                 policy=score.name,
-                epoch_of_zero_s=state.clock.to_epoch_s(0.0),
+                epoch_of_zero_s=zero_epoch_s,
                 began_s=state.clock.now_s(),
                 config=encode(config),
                 plugins=encode(plugins),
@@ -109,6 +113,7 @@ class EngineRuns:
             standing_pins_are_final=not state.can_pin_again,
             standing_pin_if_overtaken=not state.can_pin_again,
             standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
+            standing_pin_margin_s=PIN_MARGIN_S,
         )
 
     def _load_score(self) -> ScorePolicy:
@@ -119,6 +124,14 @@ class EngineRuns:
         if fault:
             _log.error("policy_not_loaded", error=fault)
         return score
+
+    def _load_run_times(self, zero_epoch_s: float) -> RunTimeBlend | None:
+        state = self._state
+        model, fault = load_run_time_model(state.config.order.run_time_model)
+        state.run_times_fault = fault or ""
+        if fault:
+            _log.error("policy_not_loaded", error=fault)
+        return None if model is None else RunTimeBlend(model=model, zero_epoch_s=zero_epoch_s)
 
 
 def read_speeds(config: Config) -> tuple[ModelSpeeds, ...]:

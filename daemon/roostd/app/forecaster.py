@@ -25,12 +25,16 @@ class Forecaster:
     Args:
         state: the daemon's; receives the forecast.
         compute: plays the queue forward elsewhere.
+        on_forecast: called after each new forecast.
     """
 
     def __init__(
-        self, state: DaemonState, compute: Callable[[ForecastTask], Awaitable[Forecast]]
+        self,
+        state: DaemonState,
+        compute: Callable[[ForecastTask], Awaitable[Forecast]],
+        on_forecast: Callable[[Forecast], None] = lambda _: None,
     ) -> None:
-        self._state, self._compute = state, compute
+        self._state, self._compute, self._on_forecast = state, compute, on_forecast
         self._log = ArrivalLog(state.clock.now_s())
         self._seed = 0
 
@@ -67,6 +71,7 @@ class Forecaster:
             state.forecast_fault = f"{type(error).__name__}: {error}"
         else:
             state.forecast_fault = ""
+            self._on_forecast(state.forecast)
 
 
 async def _with_pauses(steps: Generator[None, None, _Result]) -> _Result:

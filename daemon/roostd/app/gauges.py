@@ -28,12 +28,12 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
     metrics.journal_fault.set(bool(state.journal_fault))
     metrics.journal_dropped.set(recorder.dropped_count)
     metrics.slurm_fault.set(bool(state.slurm_fault))
-    metrics.policy_fault.set(bool(state.policy_fault))
+    metrics.policy_fault.set(bool(state.policy_fault or state.run_times_fault))
 
 
 def status_line(state: DaemonState) -> str:
     """Return how many jobs wait and were placed, and the faults."""
-    faults = [state.slurm_fault, state.policy_fault, state.journal_fault]
+    faults = [state.slurm_fault, state.policy_fault, state.run_times_fault, state.journal_fault]
     waiting = len(state.engine.waiting())
     counts = f"{waiting} jobs wait, {state.engine.decision_count} placed"
     return "; ".join(filter(None, [counts, *faults]))

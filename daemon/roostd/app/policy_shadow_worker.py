@@ -43,7 +43,7 @@ from roost_engine.prediction.speed_table import TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.shadow import Choice, ShadowChoice
 from roost_formats.models.model_order import load_onnx_order
-from roost_formats.models.score import load_onnx_score
+from roost_formats.models.score import load_any_score
 
 LENGTH = struct.Struct(">Q")
 _NICENESS = 10
@@ -190,7 +190,7 @@ def begin(task: ShadowTask) -> ShadowEngine:
     """
     score: ScorePolicy = HeuristicScore()
     if task.score_path:
-        score = load_onnx_score(Path(task.score_path), time.perf_counter)
+        score = load_any_score(Path(task.score_path), time.perf_counter)
     models = Models()
     if task.order_path:
         models = Models(order=load_onnx_order(Path(task.order_path), time.perf_counter))

@@ -17,7 +17,7 @@ from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.model_order import load_onnx_order
-from roost_formats.models.score import BUILTIN_MODEL, load_onnx_score
+from roost_formats.models.score import BUILTIN_MODEL, load_any_score
 from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName, with_policy
 from roostd.ops.promotions import Promotion, Promotions
@@ -38,13 +38,13 @@ def identity_of(policy: PolicyName) -> str:
         PolicyError: it is a model that fails a check of the loader.
     """
     if policy.slot is Slot.SCORE and policy.name == "builtin":
-        return load_onnx_score(BUILTIN_MODEL, time.perf_counter).name
+        return load_any_score(BUILTIN_MODEL, time.perf_counter).name
     if not policy.path:
         return ""
     path = Path(policy.path)
     if policy.slot is Slot.ORDER:
         return load_onnx_order(path, time.perf_counter).name
-    return load_onnx_score(path, time.perf_counter).name
+    return load_any_score(path, time.perf_counter).name
 
 
 def configured_with(config: Config, promotions: Promotions, faults: dict[Slot, str]) -> Config:
@@ -151,7 +151,7 @@ def score_of(policy: PolicyName) -> ScorePolicy:
     """
     if policy.path or policy.name == "builtin":
         path = Path(policy.path) if policy.path else BUILTIN_MODEL
-        return load_onnx_score(path, time.perf_counter)
+        return load_any_score(path, time.perf_counter)
     return HeuristicScore()
 
 

@@ -13,7 +13,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.database import DamagedJournal
-from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step
+from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step, TableKey
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange
 
@@ -45,6 +45,7 @@ class Recorder:
     Attributes:
         fault: why the journal is not written at present; empty when it is.
         dropped_count: records that were not written.
+        tear_count: how often records were dropped since the start.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Recorder:
         self._needs_probe = False
         self.fault = fault
         self.dropped_count = 0
+        self.tear_count = 0
 
     @property
     def wants_new_run(self) -> bool:
@@ -75,6 +77,11 @@ class Recorder:
             return not self.fault
         too_old = time.monotonic() - self._run_began_s > _RUN_AGE_S
         return too_old or self._open_journal().run_bytes > self._run_bytes_limit
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether records are queued for the disk, not dropped."""
+        return not self._is_torn
 
     def begin_run(self, head: RunHead) -> None:
         """Begin the run of a fresh engine: the steps from now on are this engine's."""
@@ -128,6 +135,14 @@ class Recorder:
             JournalError: the journal cannot be read.
         """
         return await self._call(lambda: self._open_journal().memo())
+
+    async def memo_entries(self) -> dict[TableKey, bytes]:
+        """Return the entries of the tables of the policies' knowledge, as they were written last.
+
+        Raises:
+            JournalError: the journal cannot be read.
+        """
+        return await self._call(lambda: self._open_journal().memo_entries())
 
     async def run(self) -> None:
         """Write until `close`; one task runs this."""
@@ -191,6 +206,7 @@ class Recorder:
         if not self.fault:
             _log.error("journal_stopped", error=reason, cure="free space or fix the disk")
         self._is_torn, self.fault = True, reason
+        self.tear_count += 1
 
     async def _probe(self) -> None:
         """Check whether the disk takes writes again; pruning may free the space for them."""

@@ -228,6 +228,13 @@ class Eta(Section):
         default=1.0,
         description="seconds of a core for one forecast; with a long queue there are fewer draws",
     )
+    admin_comment: bool = Field(
+        default=False,
+        description="whether each waiting job's admin comment says when it is expected to start",
+    )
+    comments_per_minute: Annotated[int, Field(ge=1, le=6_000)] = Field(
+        default=30, description="admin comments written in a minute at most, with two commands each"
+    )
 
 
 Frac: TypeAlias = Annotated[float, Field(ge=0, le=1)]

@@ -22,7 +22,15 @@ from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
 from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
-from roostd.config.values import AbsolutePath, FactorOrNever, Seconds, SecondsOrNever, Section
+from roostd.config.values import (
+    NO_MODEL,
+    AbsolutePath,
+    FactorOrNever,
+    RunTimeModelPath,
+    Seconds,
+    SecondsOrNever,
+    Section,
+)
 
 _ENDS = {"passing_frac", "most_delay_s"}
 
@@ -67,6 +75,11 @@ class OrderSection(Section):
         default=True,
         description="whether the time limits that users give tell something about run times",
     )
+    run_time_model: RunTimeModelPath = Field(
+        default=NO_MODEL,
+        description="none (the history of run times alone), or the path of an ONNX file that is"
+        " asked too; roost-train runtimes makes one; orders learned and learned-left",
+    )
     share_slack: FactorOrNever = Field(
         default=inf,
         description="a user whose jobs have had lately and still want more than so many times an"
@@ -85,7 +98,7 @@ class OrderSection(Section):
 
     def to_core(self) -> LearnedOrderConfig:
         """Return the numbers of the learned order as plain data for the core."""
-        return LearnedOrderConfig(**self.model_dump(exclude={"kind", *_ENDS}))
+        return LearnedOrderConfig(**self.model_dump(exclude={"kind", "run_time_model", *_ENDS}))
 
     def ends(self, kind: OrderKind) -> EndsConfig | None:
         """Return how predictions take part in reservations; None: they do not."""

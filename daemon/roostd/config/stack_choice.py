@@ -30,7 +30,9 @@ _FREQUENT = (
     PreemptionKind.LEARNED_MOVES,
     PreemptionKind.LEASES,
 )
-_OF_LEARNED_LEFT = ("reads_limits", "passing_frac", "most_delay_s")  # of the keys of `order`
+_PREDICTED = PreemptionKind.LEARNED_MOVES  # the rule that asks for run times
+# Of the keys of `order`.
+_OF_LEARNED_LEFT = ("reads_limits", "run_time_model", "passing_frac", "most_delay_s")
 _NETWORK_ONLY = ("patience_s", "restart_s", "cooldown_s", "budget_per_hour", "moves")
 
 
@@ -161,6 +163,8 @@ class StackChoice:
             if name == "kind" or getattr(order, name) == field.default:
                 continue
             if kind is OrderKind.LEARNED_LEFT and name in _OF_LEARNED_LEFT:
+                continue
+            if name == "run_time_model" and self.in_effect.preemption is _PREDICTED:
                 continue
             if kind is not OrderKind.LEARNED:
                 cure = "remove it, or set order.kind: learned"

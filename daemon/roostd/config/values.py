@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 NEVER = "never"  # in place of a number of seconds
+NO_MODEL = "none"  # in place of the path of a model
 
 
 def _host_port(text: str) -> str:
@@ -38,6 +39,16 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _run_time_model(text: str) -> str:
+    if text == NO_MODEL or Path(text).is_absolute():
+        return text
+    none_ships = "no model of run times ships with Roost: " if text == "builtin" else ""
+    raise ValueError(
+        f"{none_ships}want none, or the absolute path of a model that roost-train runtimes has"
+        f" written, got {text}"
+    )
+
+
 def _or_never(value: object) -> object:
     return inf if value == NEVER else value
 
@@ -45,6 +56,7 @@ def _or_never(value: object) -> object:
 HostPort = Annotated[str, AfterValidator(_host_port)]
 LoopbackPort = Annotated[str, AfterValidator(_loopback)]
 AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_absolute)]
+RunTimeModelPath = Annotated[str, AfterValidator(_run_time_model)]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 LogFormat: TypeAlias = Literal["logfmt", "json"]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -35,7 +35,7 @@ class Metrics:
         )
         self.policy_faults = self._counter(
             "policy_faults",
-            "Faults of the order, gate and preemption policies, answered by the heuristic",
+            "Faults in slots order, gate, preemption and run-times; the heuristic answered",
             ["slot"],
         )
         self.policies = self._gauge(

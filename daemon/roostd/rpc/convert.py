@@ -58,7 +58,7 @@ def status(state: DaemonState) -> pb.Status:
         ],
         policy_model=state.policy_model,
         policy_sha256=policy.removeprefix("onnx:") if policy.startswith("onnx:") else "",
-        policy_fault=state.policy_fault,
+        policy_fault="; ".join(filter(None, (state.policy_fault, state.run_times_fault))),
         node_count=sum(spec is not None for spec in cluster.specs),
         probe_count=state.board.count_since(now_s - config.telemetry.stale_after_s),
         gpu_count=int(cluster.gpu_count[: len(cluster)][usable].sum()),

@@ -27,7 +27,7 @@ from roost_slurm.scontrol import (
 )
 from roost_slurm.shadow_question import FirstStart, parse_answer
 from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
-from roost_slurm.stamp import advice, parse_stamp
+from roost_slurm.stamp import advice, parse_stamp, with_eta
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
@@ -209,6 +209,9 @@ class SlurmPort(Protocol):
 
     async def advise(self, job_id: JobId, text: str) -> None:
         """Write advice into the job's admin comment, after the lease stamp."""
+
+    async def foretell(self, job_id: JobId, text: str) -> None:
+        """Write when a job is expected to start into its admin comment, beside everything else."""
 
     async def first_start(self, question: Argv) -> FirstStart | None:
         """Ask when plain Slurm could start a job; see roost_slurm.shadow_question.
@@ -433,6 +436,13 @@ class SlurmCli:
         detail = await self._waiting(job_id)
         comment = advice(detail.admin_comment, text)
         await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def foretell(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort. The comment is read just before: a pin may have saved a request in it."""
+        detail = await self._waiting(job_id)
+        comment = with_eta(detail.admin_comment, text)
+        if comment != detail.admin_comment:
+            await self._run(commands.set_admin_comment([job_id], comment))
 
     async def first_start(self, question: Argv) -> FirstStart | None:
         """See SlurmPort."""

@@ -23,7 +23,7 @@ from roost_slurm.scontrol import AllocatedNode, Settings
 from roost_slurm.shadow_question import FirstStart
 from roost_slurm.spool import Ended, SpoolEvent, Started, Submitted
 from roost_slurm.squeue import SlurmJobState
-from roost_slurm.stamp import advice
+from roost_slurm.stamp import advice, with_eta
 from roost_slurm.versions import SlurmVersion, traits_of
 from roostd.slurm.port import JobNotWaiting, QueueSnapshot, SlurmNode
 from roostd.slurm.queue import begins_of, by_begin, comments_of
@@ -276,6 +276,11 @@ class SlurmStandIn:
         """See SlurmPort."""
         comment = advice(self._waiting(job_id).admin_comment, text)
         self._update("advise", commands.set_admin_comment([job_id], comment))
+
+    async def foretell(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort."""
+        comment = with_eta(self._waiting(job_id).admin_comment, text)
+        self._update("foretell", commands.set_admin_comment([job_id], comment))
 
     async def announce(self, reasons: Mapping[JobId, str]) -> None:
         """See SlurmPort."""

@@ -23,6 +23,7 @@ from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeS
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 
 _GPU_COUNTS = range(1, MAX_GPUS + 1)
+_USABLE = "nodes that Slurm would use"
 
 
 class Cluster:
@@ -312,7 +313,9 @@ class Cluster:
 
     def free_count(self) -> int:
         """Return how many healthy GPUs are free on nodes that Slurm would use."""
-        usable = node_set_where(self.usable[: len(self)])
+        usable = self.memo.get(_USABLE)
+        if not isinstance(usable, int):
+            usable = self.memo[_USABLE] = node_set_where(self.usable[: len(self)])
         # A node with 3 free GPUs counts once each for at least 1, 2 and 3.
         counts = ((self.gpu_free.at_least[gpus] & usable).bit_count() for gpus in _GPU_COUNTS)
         return sum(counts)

@@ -112,7 +112,6 @@ class LinkTable:
         self._around = _around(links)
         self._choices: dict[tuple[int, int], SubsetChoice] = {}
         self._parts: dict[tuple[int, int], tuple[NDArray[np.float32], int]] = {}
-        self._static_scores = np.full(self.best_scores.shape, np.nan, dtype=np.float32)
 
     @cached_property
     def score_by_set(self) -> list[int]:
@@ -181,24 +180,6 @@ class LinkTable:
                 weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None]).max()
             ),
         )
-
-    def static_scores(self, free_masks: NDArray[np.int64], gpu_count: int) -> NDArray[np.float32]:
-        """Best load-free heuristic score of each free set, filled in as free sets come up.
-
-        Args:
-            free_masks: [node], each holding at least gpu_count GPUs.
-            gpu_count: how many of them to take.
-
-        Returns:
-            float32 [node].
-        """
-        known = self._static_scores[gpu_count]
-        scores: NDArray[np.float32] = known[free_masks]
-        if np.isnan(scores).any():
-            for mask in np.unique(free_masks[np.isnan(scores)]).tolist():
-                known[mask] = self.choice(mask, gpu_count).best_static_score
-            scores = known[free_masks]
-        return scores
 
     def _choose(self, free_mask: int, gpu_count: int) -> SubsetChoice:
         best = self.best_scores[gpu_count, free_mask]

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Slurm's backfill counts in steps of bf_resolution, 60 s where the site sets no other: it keeps
+# jobs off the nodes of a waiting job that would end up to a step before that job starts.
+PIN_MARGIN_S = 60.0
 FINAL_PIN_AFTER_S = 10.0  # by then most jobs that fit at all have been placed
 
 
@@ -41,6 +44,8 @@ class EngineConfig:
             `patience_s` where that is shorter. Pins that can move need no wait
             (docs/results/pins.md), final ones FINAL_PIN_AFTER_S.
         agents: into how many parts the cluster is split, each with a queue of its own.
+        standing_pin_margin_s: a job may pass one that waits by such a pin only if it ends this long
+            before the foreseen start: Slurm would keep it off these nodes, and its GPUs would idle.
     """
 
     passing: Passing = Passing.EASY
@@ -57,3 +62,4 @@ class EngineConfig:
     standing_pin_if_overtaken: bool = False
     standing_pin_after_s: float = 0.0
     agents: int = 1
+    standing_pin_margin_s: float = 0.0

@@ -53,7 +53,7 @@ class ForecastConfig:
 
     kind_frac: float = 0.3
     user_frac: float = 0.1
-    common_frac: float = 0.07
+    common_frac: float = 0.09
     horizon_s: float = 14 * DAY_S
     most_events: int = 6_000
     fewest_arrivals: int = 10

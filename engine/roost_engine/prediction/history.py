@@ -19,15 +19,18 @@ docs/results/runtimes.md.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from math import isfinite
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_times import BAND_COUNT, ENDS_S, STARTS_S, RunTimes, band_of
 
 FEW_COUNT = 4.0
@@ -35,6 +38,8 @@ HALF_LIFE_S = 14 * 86_400.0
 SPREAD = (0.6, 0.15, 0.05)  # share of an end in its own band, and in each band beside it
 LAST_COUNT = 2  # run times that are kept as they were, of each kind
 KEPT_FRAC, KEPT_OF_USER_FRAC, KEPT_OF_NARROW_FRAC = 1.0, 0.95, 0.9  # at each later end
+
+KINDS_TABLE, RUNNING_TABLE = "history", "history-running"
 
 _LEAST_FADE_FRAC = 1e-9  # of counts of more than a year ago: that is nothing
 _PRIOR_RUN_S = 3_600.0  # before any job has ended
@@ -181,6 +186,24 @@ class HistoryState:
     )
     running: tuple[tuple[JobId, WatchedRun], ...] = ()
 
+    @classmethod
+    def of(
+        cls, kinds: Mapping[str, KindSums], running: Mapping[JobId, WatchedRun]
+    ) -> "HistoryState":
+        """Return copies of what is remembered of kinds and running jobs."""
+        sums = kinds.values()
+        empty = np.zeros((0, BAND_COUNT), dtype=np.float32)
+        return cls(
+            kinds=tuple(kinds),
+            at_s=np.array([each.at_s for each in sums]),
+            ended=np.array([each.ended for each in sums], dtype=np.float32) if sums else empty,
+            entered=np.array([each.entered for each in sums], dtype=np.float32) if sums else empty,
+            last_s=np.array([_last_row(each.last_s) for each in sums], dtype=np.float32).reshape(
+                len(sums), LAST_COUNT
+            ),
+            running=tuple((job_id, replace(run)) for job_id, run in running.items()),
+        )
+
     def __eq__(self, other: object) -> bool:
         """Compare the arrays by value."""
         return (
@@ -207,9 +230,9 @@ class RunTimeHistory:
 
     def __init__(self, reads_limits: bool = True) -> None:
         self._reads_limits = reads_limits
-        self._kinds: dict[str, KindSums] = {}  # the kind reported most recently is the last
+        self._kinds = NotedDict[str, KindSums]()  # the kind reported most recently is the last
         self._narrow: dict[str, dict[str, None]] = {}  # by user, the kinds of that user, as above
-        self._running: dict[JobId, WatchedRun] = {}
+        self._running = NotedDict[JobId, WatchedRun]()
         self._running_of: dict[int, dict[JobId, None]] = {}  # by user
         self._due: list[tuple[float, JobId]] = []  # when jobs leave their bands; a heap
 
@@ -250,13 +273,14 @@ class RunTimeHistory:
         """Take in that a job does not run now."""
         if (run := self._running.get(job_id)) is not None and run.speed_frac:
             run.age_s, run.since_s, run.speed_frac = _time_or_none_s(age_s), at_s, 0.0
+            self._running.note(job_id)
 
     def forget(self, job_id: JobId) -> None:
         """A job left that did not run: it tells nothing."""
         self._unwatch(job_id)
 
     def _unwatch(self, job_id: JobId) -> WatchedRun | None:
-        run = self._running.pop(job_id, None)
+        run = self._running.discard(job_id)
         if run is not None and (jobs := self._running_of.get(run.user_id)) is not None:
             jobs.pop(job_id, None)
             if not jobs:
@@ -302,16 +326,18 @@ class RunTimeHistory:
                 if sums is None:
                     sums = self._take(kind.name)
                     sums.at_s = due_s
+                self._kinds.note(kind.name)
                 # Before, it is counted nowhere; from now on in all bands that it has left.
                 first = 0 if run.band == band_of(_FIRST_WATCHED_S) else run.band
                 sums.entered[first : run.band + 1] += 1.0
             run.band += 1
+            self._running.note(job_id)
             self._await_end_of_band(job_id, run)
         self._prune()
 
     def _take(self, kind: str) -> KindSums:
         """Return the sums of a kind, which is now the one reported last."""
-        sums = self._kinds.pop(kind, None) or KindSums()
+        sums = self._kinds.discard(kind) or KindSums()
         self._kinds[kind] = sums
         if (user := _user_of(kind)) is not None:
             narrow = self._narrow.setdefault(user, {})
@@ -326,7 +352,7 @@ class RunTimeHistory:
             self._drop(next(iter(self._kinds)))
 
     def _drop(self, kind: str) -> None:
-        self._kinds.pop(kind, None)
+        self._kinds.discard(kind)
         user = _user_of(kind)
         if user is not None and (narrow := self._narrow.get(user)) is not None:
             narrow.pop(kind, None)
@@ -382,22 +408,15 @@ class RunTimeHistory:
 
     def state(self) -> HistoryState:
         """Return everything learned, as plain data."""
-        sums = self._kinds.values()
-        empty = np.zeros((0, BAND_COUNT), dtype=np.float32)
-        return HistoryState(
-            kinds=tuple(self._kinds),
-            at_s=np.array([each.at_s for each in sums]),
-            ended=np.array([each.ended for each in sums], dtype=np.float32) if sums else empty,
-            entered=np.array([each.entered for each in sums], dtype=np.float32) if sums else empty,
-            last_s=np.array([_last_row(each.last_s) for each in sums], dtype=np.float32).reshape(
-                len(sums), LAST_COUNT
-            ),
-            running=tuple((job_id, replace(run)) for job_id, run in self._running.items()),
-        )
+        return HistoryState.of(self._kinds, self._running)
+
+    def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
+        """Return everything learned as it is now, by name of the table."""
+        return {KINDS_TABLE: self._kinds, RUNNING_TABLE: self._running}
 
     def restore(self, state: HistoryState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        self._kinds, self._narrow = {}, {}
+        self._kinds, self._narrow = NotedDict(), {}
         rows = zip(state.at_s, state.ended, state.entered, strict=True)
         for kind, (at_s, ended, entered) in zip(state.kinds, rows, strict=True):
             sums = self._take(kind)
@@ -406,11 +425,12 @@ class RunTimeHistory:
         for kind, last_s in zip(state.kinds, state.last_s.tolist(), strict=False):
             if (known := self._kinds.get(kind)) is not None:
                 known.last_s = tuple(run_s for run_s in reversed(last_s) if run_s >= 0)
-        self._running = {job_id: replace(run) for job_id, run in state.running}
+        self._running = NotedDict((job_id, replace(run)) for job_id, run in state.running)
         self._running_of = {}
         for job_id, run in state.running:
             self._running_of.setdefault(run.user_id, {})[job_id] = None
         self._await_all()
+        self._kinds.take_notes()  # nothing has changed since
 
 
 def fracs_of(hazards: NDArray[np.float64]) -> NDArray[np.float64]:

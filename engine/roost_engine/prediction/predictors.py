@@ -4,8 +4,9 @@ The plug-ins own them. The engine reports every wait and every run to them, what
 and preemption read them.
 """
 
-from copy import deepcopy
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.model import JobId
@@ -15,8 +16,14 @@ from roost_engine.policies import RunEnded, WaitEnded
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
-from roost_engine.prediction.run_time_model import BlendedRunTimes, RunTimeBlend
+from roost_engine.prediction.run_time_model import (
+    HISTORY_NAME,
+    BlendedRunTimes,
+    RunTimeBlend,
+    RunTimeModel,
+)
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceLeft
 from roost_engine.prediction.speed import (
@@ -47,6 +54,7 @@ class Predictors:
         table: speeds of the models that jobs may name.
         reads_limits: see RunTimeHistory.
         blend: a model of run times beside the history; None: the history alone.
+        history: of run times; None: an empty one.
     """
 
     def __init__(
@@ -54,14 +62,25 @@ class Predictors:
         table: SpeedTable | None = None,
         reads_limits: bool = True,
         blend: RunTimeBlend | None = None,
+        history: RunTimeHistory | None = None,
     ) -> None:
         self.speed = SpeedPredictor(table)
         self.run_time = RunTimePredictor()
-        self.history = RunTimeHistory(reads_limits)
+        self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.users = UserService()
         self.service_left = ServiceLeft(self.run_times)
         self._blended = None if blend is None else BlendedRunTimes(self.history, blend)
+
+    @property
+    def run_time_model(self) -> RunTimeModel | None:
+        """The model of run times that is asked; None: the history answers alone."""
+        return None if self._blended is None else self._blended.model
+
+    @property
+    def run_times_name(self) -> str:
+        """The name of what predicts run times."""
+        return HISTORY_NAME if self._blended is None else self._blended.model.name
 
     def report_faults_to(self, faults: FaultLog) -> None:
         """Note faults of the model of run times there from now on."""
@@ -125,27 +144,33 @@ class Predictors:
         """Return how long a job may still run, by the jobs like it."""
         if job.started_s is None:  # stopped, it does not grow older
             self.history.pause(job.job_id, done_s(job, at_s), at_s)
-        return self.expected_times(job, at_s)
+        return (self._blended or self.history).times(job.spec, done_s(job, at_s), at_s)
 
     def expected_times(self, job: JobRecord, at_s: float) -> RunTimes:
         """Return the same, and note nothing: for readers outside the engine."""
-        return (self._blended or self.history).times(job.spec, done_s(job, at_s), at_s)
+        ask = self.history.times if self._blended is None else self._blended.peek
+        return ask(job.spec, done_s(job, at_s), at_s)
 
     def state(self) -> PredictorsState:
         """Return everything learned, as plain data."""
-        # A copy: the predictors keep learning.
-        return deepcopy(
-            PredictorsState(
-                speed=self.speed.state(),
-                run_time=self.run_time.state(),
-                history=self.history.state(),
-                users=self.users.state(),
-            )
+        return PredictorsState(
+            speed=self.speed.state(),
+            run_time=self.run_time.state(),
+            history=self.history.state(),
+            users=self.users.state(),
         )
+
+    def state_without_tables(self) -> PredictorsState:
+        """Return what was learned and is in none of the `tables`."""
+        speed = SpeedState(stretches=self.speed.stretches())
+        return PredictorsState(speed=speed, users=self.users.state())
+
+    def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
+        """Return the tables of what was learned as they are now, by name."""
+        return {**self.speed.tables(), **self.run_time.tables(), **self.history.tables()}
 
     def restore(self, state: PredictorsState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        state = deepcopy(state)
         self.speed.restore(state.speed)
         self.run_time.restore(state.run_time)
         self.history.restore(state.history)

@@ -22,14 +22,16 @@ share of it as jobs like it did: run time over limit, each summed before the div
 jobs weigh more.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import exp, inf, isfinite
+from typing import Any
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.job_class import TimerClass
+from roost_engine.prediction.noted_dict import NotedDict
 
 HALF_LIFE_S = 7 * 86_400.0  # users change what they run from week to week
 AGES_S = (0.0, 60.0, 240.0, 960.0, 3_840.0, 15_360.0, 61_440.0, 245_760.0)  # where bands begin
@@ -43,6 +45,7 @@ _HOUR_S = (
     3_600.0  # ages of running jobs are those of the last full hour, so that they can be cached
 )
 _LAST = len(AGES_S) - 1
+KINDS_TABLE, RUNNING_TABLE = "run-time", "run-time-running"
 
 
 def _zeros() -> list[float]:
@@ -117,8 +120,8 @@ class RunTimePredictor:
     """What is known of how long jobs run."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, RunSums] = {}  # the kind reported most recently is the last
-        self._running: dict[JobId, RunningJob] = {}
+        self._kinds = NotedDict[str, RunSums]()  # the kind reported most recently is the last
+        self._running = NotedDict[JobId, RunningJob]()
         self._hour_s = -inf
         self._reached: dict[str, _Reached] = {}  # by kind, as of the hour
 
@@ -137,10 +140,11 @@ class RunTimePredictor:
         """Take in that a job does not run now."""
         if (known := self._running.get(job.job_id)) is not None and known.speed_frac:
             known.done_s, known.since_s, known.speed_frac = done_s(job, at_s), at_s, 0.0
+            self._running.note(job.job_id)
 
     def forget(self, job_id: JobId) -> None:
         """A job left that did not run: it tells nothing."""
-        self._running.pop(job_id, None)
+        self._running.discard(job_id)
 
     def add(self, job: JobRecord, timers: TimerClass, run_s: float, at_s: float) -> None:
         """Take in a job that ended; a length that is no time is dropped.
@@ -151,11 +155,11 @@ class RunTimePredictor:
             run_s: how long it would have run at full speed.
             at_s: engine time.
         """
-        self._running.pop(job.job_id, None)
+        self._running.discard(job.job_id)
         if not (isfinite(run_s) and run_s >= 0):
             return
         for kind in _kinds_of(job, timers):
-            sums = self._kinds.pop(kind, None) or RunSums()
+            sums = self._kinds.discard(kind) or RunSums()
             sums.add(run_s, _limit_s(job), at_s)
             self._kinds[kind] = sums
         while len(self._kinds) > _MOST_KINDS:
@@ -179,11 +183,19 @@ class RunTimePredictor:
 
     def state(self) -> RunTimeState:
         """Everything learned, as plain data."""
-        return RunTimeState(tuple(self._kinds.items()), tuple(self._running.items()))
+        return RunTimeState(
+            tuple((kind, _copied(sums)) for kind, sums in self._kinds.items()),
+            tuple((job_id, replace(run)) for job_id, run in self._running.items()),
+        )
+
+    def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
+        """Return everything learned as it is now, by name of the table."""
+        return {KINDS_TABLE: self._kinds, RUNNING_TABLE: self._running}
 
     def restore(self, state: RunTimeState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        self._kinds, self._running = dict(state.kinds), dict(state.running)
+        self._kinds = NotedDict((kind, _copied(sums)) for kind, sums in state.kinds)
+        self._running = NotedDict((job_id, replace(run)) for job_id, run in state.running)
         self._hour_s = -inf
 
     def _table(self, kinds: Sequence[str], at_s: float) -> "_LifeTable":
@@ -260,11 +272,21 @@ class _LifeTable:
         return rest_s
 
 
+_PRIOR_MEANS_S = [max(_PRIOR_RUN_S, age_s) for age_s in AGES_S]
+_PRIOR_PASSES = [
+    exp(-length_s / mean_s) for length_s, mean_s in zip(_LENGTHS_S, _PRIOR_MEANS_S, strict=True)
+]
+_PRIOR_STAYS_S = [
+    mean_s * (1.0 - frac) for mean_s, frac in zip(_PRIOR_MEANS_S, _PRIOR_PASSES, strict=True)
+]
+
+
+def _copied(sums: RunSums) -> RunSums:
+    return replace(sums, ended=[*sums.ended], spent_s=[*sums.spent_s])
+
+
 def _prior_table() -> _LifeTable:
-    means_s = [max(_PRIOR_RUN_S, age_s) for age_s in AGES_S]
-    passes = [exp(-length_s / mean_s) for length_s, mean_s in zip(_LENGTHS_S, means_s, strict=True)]
-    stays_s = [mean_s * (1.0 - frac) for mean_s, frac in zip(means_s, passes, strict=True)]
-    return _LifeTable(passes, stays_s)
+    return _LifeTable(_PRIOR_PASSES.copy(), _PRIOR_STAYS_S.copy())
 
 
 def _band(age_s: float) -> int:

@@ -17,9 +17,9 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_features import RunTimeFeatures
 from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
-from roost_engine.slots import FaultLog
+from roost_engine.slots import RUN_TIMES, FaultLog
 
-SLOT = "run-times"  # of faults
+HISTORY_NAME = "history"  # of the source that needs no model
 _FRESH_S = 600.0  # for so long an answer is used again for the same job
 _MOST_ANSWERS = 20_000
 _SUM_TOLERANCE = 1e-3
@@ -93,6 +93,11 @@ class BlendedRunTimes:
         self._answers: dict[JobId, tuple[float, NDArray[np.float64]]] = {}
         self._asked_count = 0
 
+    @property
+    def model(self) -> RunTimeModel:
+        """The model that is asked."""
+        return self._blend.model
+
     def report_faults_to(self, faults: FaultLog) -> None:
         """Note the model's faults there from now on."""
         self._faults = faults
@@ -102,25 +107,47 @@ class BlendedRunTimes:
         self._answers.pop(job_id, None)
 
     def times(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
-        """See RunTimeSource."""
+        """See RunTimeSource. A replay numbers the questions to the model: call it in steps only."""
+        return self._mixed(self._answer(job, at_s), job, age_s, at_s)
+
+    def peek(self, job: JobSpec, age_s: float, at_s: float) -> RunTimes:
+        """Return the same and note nothing, for readers outside the engine.
+
+        The model's last answer counts however old it is: readers ask about whole queues at once.
+        """
+        found = self._answers.get(job.job_id)
+        answer = None if found is None else found[1]
+        if answer is None:
+            try:
+                answer = self._asked(self._features.of(job, at_s)[None])
+            except Exception:  # noqa: BLE001  the history answers, as in a pass
+                answer = None
+        return self._mixed(answer, job, age_s, at_s)
+
+    def _mixed(
+        self, answer: NDArray[np.float64] | None, job: JobSpec, age_s: float, at_s: float
+    ) -> RunTimes:
         known = self._history.times(job, age_s, at_s)
-        answer = self._answer(job, at_s)
         if answer is None:
             return known
         share = self._blend.model_frac
         fracs = share * answer + (1.0 - share) * known.ending_fracs
         return RunTimes(fracs, age_s, known.limit_s, known.job_count, known.is_of_user)
 
+    def _fresh(self, job_id: JobId, at_s: float) -> NDArray[np.float64] | None:
+        found = self._answers.get(job_id)
+        return found[1] if found is not None and 0.0 <= at_s - found[0] < _FRESH_S else None
+
     def _answer(self, job: JobSpec, at_s: float) -> NDArray[np.float64] | None:
         """Return the model's shares, float64 [band]; None if it failed."""
-        found = self._answers.get(job.job_id)
-        if found is not None and 0.0 <= at_s - found[0] < _FRESH_S:
-            return found[1]
-        self._asked_count += 1
+        if (found := self._fresh(job.job_id, at_s)) is not None:
+            return found
         try:
-            fracs = self._asked(self._features.of(job, at_s)[None])
+            features = self._features.of(job, at_s)[None]
+            self._asked_count += 1
+            fracs = self._asked(features)
         except Exception as error:  # noqa: BLE001  whatever a model raises must not stop a pass
-            self._faults.note(SLOT, self._blend.model.name, self._asked_count - 1, error)
+            self._faults.note(RUN_TIMES, self._blend.model.name, self._asked_count - 1, error)
             return None
         self._answers[job.job_id] = (at_s, fracs)
         if len(self._answers) > _MOST_ANSWERS:

@@ -27,10 +27,11 @@ Counters count bytes, not steps: b is a lower bound where transfers wait for eac
 present run counts as one earlier run at most, and not at all where the table knows the model.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -41,11 +42,13 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import RunEnded
 from roost_engine.prediction.job_class import GPU_BUCKETS
+from roost_engine.prediction.noted_dict import NotedDict
 
 _FEW_COUNT = 2.0
 _COUNTERS_COUNT = 1.0  # counters of any number of runs weigh as much as one run of known speed
 _PROFILE_CONFIDENCE_FRAC = 0.9
 _MOST_KINDS = 10_000
+SEEN_TABLE = "speed"
 _LEAST_SPEED_FRAC = 1e-3
 # A bound, so that one job that stood still does not outweigh all others.
 _MOST_EXPOSED = 100.0
@@ -219,7 +222,7 @@ class SpeedPredictor:
 
     def __init__(self, table: SpeedTable | None = None) -> None:
         self._table: SpeedTable = table or NoTable()
-        self._seen: dict[str, SeenRuns] = {}  # the kind reported most recently is the last
+        self._seen = NotedDict[str, SeenRuns]()  # the kind reported most recently is the last
         self._stretches = [Stretch() for _ in range(3)]
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
@@ -287,7 +290,7 @@ class SpeedPredictor:
         if not told and busy_frac is None:
             return
         kind = _kind(job.spec)
-        seen = self._seen.pop(kind, None) or SeenRuns()
+        seen = self._seen.discard(kind) or SeenRuns()
         self._seen[kind] = seen
         seen.run_count += 1
         if told:
@@ -313,12 +316,27 @@ class SpeedPredictor:
 
     def state(self) -> SpeedState:
         """Everything learned, as plain data."""
-        return SpeedState(tuple(self._seen.items()), tuple(self._stretches))
+        seen = tuple((kind, _copied(runs)) for kind, runs in self._seen.items())
+        return SpeedState(seen, self.stretches())
+
+    def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
+        """Return what is known of kinds of jobs as it is now, by name of the table."""
+        return {SEEN_TABLE: self._seen}
+
+    def stretches(self) -> tuple[Stretch, ...]:
+        """Return the rest of what was learned, as plain data."""
+        return tuple(replace(stretch) for stretch in self._stretches)
 
     def restore(self, state: SpeedState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
-        self._seen = dict(state.seen)
-        self._stretches = list(state.stretches) or [Stretch() for _ in range(3)]
+        self._seen = NotedDict((kind, _copied(runs)) for kind, runs in state.seen)
+        self._stretches = [replace(stretch) for stretch in state.stretches] or [
+            Stretch() for _ in range(3)
+        ]
+
+
+def _copied(runs: SeenRuns) -> SeenRuns:
+    return replace(runs, speed_sum=[*runs.speed_sum], speed_count=[*runs.speed_count])
 
 
 def work_s(

@@ -61,7 +61,7 @@ class Preemption:
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
-        if not record.spec.binding:
+        if not record.spec.binding or self._policy.stops_none:
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:

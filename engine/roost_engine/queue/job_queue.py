@@ -76,12 +76,12 @@ class Group:
     Attributes:
         number: groups are numbered in the order in which they were made.
         sample: one of the jobs, the first that came.
-        gpu_count: the fewest GPUs that any of its shapes has.
         job_ids: the jobs that may be offered GPUs, in order, each behind its sort key.
         since_s: engine time from which each job could have been placed; the deferred too.
         ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
         deferred: jobs that declined an offer and wait for a better one.
         last_failure: the last try, if it found no capacity.
+        gpu_count: the fewest GPUs of any of its shapes; 0 until a try has found no capacity.
         hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
             nodes are reserved.
         node_limit: the limit of Slurm's on single nodes without which the last try would have found
@@ -93,12 +93,12 @@ class Group:
     number: int
     demand: Demand
     sample: JobSpec
-    gpu_count: int
     job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
     since_s: dict[JobId, float] = field(default_factory=dict)
     ages: list[tuple[float, JobId]] = field(default_factory=list)
     deferred: dict[JobId, None] = field(default_factory=dict)
     last_failure: Candidates | None = None
+    gpu_count: int = 0
     hints: dict[Shape, Hint] = field(default_factory=dict)
     node_limit: str = ""
     limit: str = ""
@@ -117,6 +117,8 @@ class Group:
         """Store a try that found no capacity."""
         self.last_failure, self.node_limit = failure, node_limit
         self.hints = {hint.shape: hint for hint in failure.hints}
+        if not self.gpu_count:
+            self.gpu_count = min(shape.gpu_count for shape in self.sample.shapes)
 
     def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
         """Compute the hints again, after jobs were placed: cheaper than a try."""
@@ -213,8 +215,7 @@ class JobQueue:
         group = self._groups.get(demand)
         if group is None:
             self._group_count += 1
-            gpu_count = min([shape.gpu_count for shape in job.shapes])
-            group = self._groups[demand] = Group(self._group_count, demand, job, gpu_count)
+            group = self._groups[demand] = Group(self._group_count, demand, job)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -501,6 +502,9 @@ class JobQueue:
         else:
             del group.job_ids[group.place_of((key, job_id))]
         del group.since_s[job_id]
+        if self.owners is not None and group.since_s and group.sample.job_id == job_id:
+            # Whose nodes a group may have is asked by its sample, which may have another agent now.
+            group.sample = self._jobs[next(iter(group.since_s))].spec
         return group
 
     def _forget_if_empty(self, group: Group) -> None:

@@ -49,15 +49,16 @@ class Scorer:
         """
         self.policy, self._faults = policy, faults or FaultLog()
         self._cluster, self._spec_of = cluster, spec_of
-        self._canary: Scorer | None = None
-        if isinstance(policy, CanaryScore):
-            self._canary = Scorer(policy.candidate, self._faults, cluster, spec_of)
-            policy = policy.active
-        self._within = policy if isinstance(policy, ClusterScore) else None
         self.decision_count = self.fallback_count = 0
         self._heuristic = HeuristicScore()
-        self._rowwise = policy if isinstance(policy, RowwiseScore) else None
         self._scores: dict[object, tuple[float, int]] = {}  # by key: the best score, its subset
+        self._canary: Scorer | None = None
+        active = policy
+        if isinstance(policy, CanaryScore):
+            active = policy.active
+            self._canary = Scorer(policy.candidate, self._faults, cluster, spec_of)
+        self._rowwise = active if isinstance(active, RowwiseScore) else None
+        self._within = active if isinstance(active, ClusterScore) else None
 
     def choose(
         self, candidates: Candidates, at_s: float, job: JobSpec | None = None
@@ -67,7 +68,7 @@ class Scorer:
         Args:
             candidates: one or more.
             at_s: engine time.
-            job: the job that would run there.
+            job: the job that would run there; its user decides between two score policies.
 
         Returns:
             The choice and, computed when it is read, how it was made; the decision's first

@@ -57,6 +57,12 @@ CREATE TABLE IF NOT EXISTS memo (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     knowledge BLOB NOT NULL
 );
+CREATE TABLE IF NOT EXISTS memo_entry (
+    part TEXT NOT NULL,
+    name TEXT NOT NULL,
+    record BLOB NOT NULL,
+    PRIMARY KEY (part, name)
+) WITHOUT ROWID;
 """
 
 

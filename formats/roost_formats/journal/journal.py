@@ -66,11 +66,22 @@ class RunHead:
     policies: Mapping[str, str] = field(default_factory=dict)
 
 
+TableKey: TypeAlias = tuple[str, str]  # a table of what was learned, and a name in it
+
+
 @dataclass(frozen=True, slots=True)
 class Memo:
-    """What policies know by now, encoded; each takes the place of the one before."""
+    """What policies know by now, encoded; each takes the place of the one before.
+
+    Attributes:
+        knowledge: what is in no table.
+        entries: those of tables that have changed, by table and name; None: gone. All others stay.
+        is_whole: there are no others.
+    """
 
     knowledge: bytes
+    entries: Mapping[TableKey, bytes | None] = field(default_factory=dict)
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +285,18 @@ class Journal:
             raise failure(error) from error
         return row[0] if row else None
 
+    def memo_entries(self) -> dict[TableKey, bytes]:
+        """Return the entries of the tables of what policies had learned, as memos brought them.
+
+        Raises:
+            JournalError: they cannot be read.
+        """
+        try:
+            rows = self._db.execute("SELECT part, name, record FROM memo_entry")
+            return {(table, name): record for table, name, record in rows}
+        except sqlite3.Error as error:
+            raise failure(error) from error
+
     def prune(self) -> bool:
         """Delete a few thousand rows that are too old or too many, the oldest run first.
 
@@ -357,6 +380,14 @@ class Journal:
 
     def _write_memo(self, memo: Memo) -> None:
         self._db.execute("INSERT OR REPLACE INTO memo VALUES (1, ?)", (memo.knowledge,))
+        if memo.is_whole:
+            self._db.execute("DELETE FROM memo_entry")
+        gone = [key for key, record in memo.entries.items() if record is None]
+        self._db.executemany("DELETE FROM memo_entry WHERE part = ? AND name = ?", gone)
+        self._db.executemany(
+            "INSERT OR REPLACE INTO memo_entry VALUES (?, ?, ?)",
+            ((*key, record) for key, record in memo.entries.items() if record is not None),
+        )
 
     def _write_shadow(self, job_id: JobId, choice: bytes) -> None:
         self._db.execute(
@@ -399,7 +430,7 @@ class Journal:
         return max(run[0], last_s), run[1]
 
     def _rehearse(self) -> None:
-        """Write a record of each kind and take it back: every table takes what it has to.
+        """Write a record of each kind, read some and take all back: every table has its columns.
 
         Raises:
             sqlite3.Error: one does not.
@@ -411,8 +442,10 @@ class Journal:
             self._db.execute("INSERT INTO entry (run, event, actions) VALUES (0, x'', x'')")
             self._db.execute("INSERT OR REPLACE INTO place VALUES ('', 0, x'')")
             write_waits(self._db, 0, [(JobId(""), WaitSoFar(since_s=0.0))])
-            self._write_memo(Memo(b""))
             self._write_shadow(JobId(""), b"")
+            self._write_memo(Memo(b"", {("", ""): b""}))
+            self._db.execute("SELECT action FROM place WHERE job_id = ''").fetchall()
+            self._db.execute("SELECT part, name, record FROM memo_entry LIMIT 1").fetchall()
         finally:
             if self._db.in_transaction:  # SQLite itself takes back what met a full disk
                 self._db.execute("ROLLBACK")

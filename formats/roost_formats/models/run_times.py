@@ -1,11 +1,13 @@
 """The model of run times that asks an ONNX file of kind runtimes. Page: docs/policy.md."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from roost_engine.domain.errors import PolicyError
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
 from roost_formats.models.signature import RUN_TIMES
@@ -23,6 +25,26 @@ class OnnxRunTimes:
     def ending_fracs(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See prediction.run_time_model.RunTimeModel."""
         return self._model.ask({INPUT_NAME: features})[OUTPUT_NAME]
+
+
+def load_run_time_model(
+    model: str, clock: Callable[[], float] = time.perf_counter
+) -> tuple[OnnxRunTimes | None, str | None]:
+    """Choose the model of run times of a daemon. Never raises: the history needs no model.
+
+    Args:
+        model: "none", or the path of a model with its manifest beside it.
+        clock: see CheckedModel.
+
+    Returns:
+        The model, None if there is none; and what was wrong with it, None where nothing was.
+    """
+    if model == "none":
+        return None, None
+    try:
+        return load_onnx_run_times(Path(model), clock), None
+    except PolicyError as error:
+        return None, f"{model}: {error}; the history of run times answers alone"
 
 
 def load_onnx_run_times(path: Path, clock: Callable[[], float]) -> OnnxRunTimes:

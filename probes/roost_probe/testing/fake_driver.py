@@ -156,11 +156,6 @@ class FakeDriver:
                 if rate is not None:
                     _set_rate(getattr(state, name), rate)
 
-    def set_raw(self, gpu: int, **values: int) -> None:
-        """Write driver fields as they are, for values that no sane driver reports."""
-        for name, value in values.items():
-            setattr(self._gpu(gpu), name, value)
-
     def inject(self, fault: FaultSpec) -> None:
         """Break something.
 

@@ -9,18 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
 from roost_engine.plugins import Plugins, Policies, ends_of
+from roost_engine.prediction.history import RunTimeHistory
+from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.selector import SelectorOrder
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_formats.models.order import load_onnx_selector
+from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
 from roost_sim.catalogue.placements import PLACEMENTS, placement_of
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
-from roost_sim.information.noisy_history import NoisyHistory
+from roost_sim.information.altered_history import AlteredHistory
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import TUNABLE
 from roost_sim.traces.shapes import JobShapeRule, ShapeRule
@@ -115,13 +119,12 @@ class Composition:
                 reads_limits=not information.limits_are_drawn,
             ),
         )
-        policies = plugins.policies(placement.score(information), information.speed_table())
-        if information.prediction_sigma and policies.predictors is not None:
-            policies.predictors.history = NoisyHistory(
-                information.prediction_sigma,
-                information.seed,
-                reads_limits=not information.limits_are_drawn,
-            )
+        policies = plugins.policies(
+            placement.score(information),
+            information.speed_table(),
+            _blend(information),
+            history=_history(information, plugins),
+        )
         if order.model is not None and policies.predictors is not None:
             model = load_onnx_selector(order.model, lambda: 0.0)  # no budget: results repeat
             policies = replace(policies, order=SelectorOrder(model, policies.predictors))
@@ -151,6 +154,29 @@ class Composition:
             standing_pins=is_pinned,
             agents=max(default.agents, PLACEMENTS[self.placement].agents),
         )
+
+
+def _history(information: PolicyInformation, plugins: Plugins) -> RunTimeHistory | None:
+    spec, reads_limits = information.predictions, plugins.learned_order.reads_limits
+    if not spec.alters_history:
+        return None
+    return AlteredHistory(spec, information.seed, reads_limits)
+
+
+def _blend(information: PolicyInformation) -> RunTimeBlend | None:
+    """Load a model with a clock that stands still: a slow machine must not change a result.
+
+    Raises:
+        SimError: the model cannot be loaded.
+    """
+    path = information.predictions.model
+    if path is None:
+        return None
+    try:
+        model = load_onnx_run_times(path, lambda: 0.0)
+    except PolicyError as error:
+        raise SimError(f"{path}: {error}") from error
+    return RunTimeBlend(model=model, zero_epoch_s=information.zero_epoch_s)
 
 
 # The six baselines of TopDRL's evaluation are not published; these are the best documented ones,

@@ -4,18 +4,27 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import StrEnum
 from functools import wraps
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
+from roost_engine.domain.errors import PolicyError
+from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.commands.option_numbers import FiniteRange
+from roost_sim.errors import SimError
+from roost_sim.information.trace_history import learned_from
+from roost_sim.sweeps.results_file import fingerprint
+from roost_sim.traces.formats import load_trace
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, FIDELITIES, Fidelity, Regime, Setting
+from roost_sim.worlds.prediction_spec import OtherSite, PredictionSpec
 from roost_sim.worlds.restart_cost import RestartRule
 from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 _Result = TypeVar("_Result")
 _MOST_TIMES = 1e6  # a larger factor makes times overflow
 _MOST_SIGMA = 10.0
+_MOST_STALE_S = 1e9
 _KNOWABLE = (Regime.ORACLE, Regime.PREDICTED, Regime.LIMIT)
 
 
@@ -102,6 +111,30 @@ _OPTIONS = (
         help="Multiply what the engine predicts of each job's run time by a random factor, "
         "log-normal with this sigma.",
     ),
+    click.option(
+        "--prediction-from",
+        "other_site",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Predict run times by the jobs of this trace, and learn nothing more.",
+    ),
+    click.option(
+        "--prediction-stale",
+        "stale_s",
+        metavar="SECONDS",
+        type=FiniteRange(0, _MOST_STALE_S),
+        default=0.0,
+        show_default=True,
+        help="Learn run times so many seconds late; with --prediction-from, its last job ended so "
+        "long before.",
+    ),
+    click.option(
+        "--run-time-model",
+        metavar="FILE|none",
+        default="none",
+        show_default=True,
+        help="Ask a model of run times too, which roost-train runtimes has made.",
+    ),
 )
 
 
@@ -124,6 +157,9 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         named_frac: float,
         reports_speed: bool,
         prediction_sigma: float,
+        other_site: Path | None,
+        stale_s: float,
+        run_time_model: str,
         **others: object,
     ) -> _Result:
         if full_speed and speed is not None:
@@ -136,7 +172,12 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             congestion=congestion,
             named_frac=named_frac,
             reports_speed=reports_speed,
-            prediction_sigma=prediction_sigma,
+            predictions=PredictionSpec(
+                sigma=prediction_sigma,
+                stale_s=stale_s,
+                other_site=None if other_site is None else _site_of(other_site),
+                **_model_of(run_time_model),
+            ),
         )
         return command(*args, world=world, **others)
 
@@ -144,6 +185,31 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     for option in reversed(_OPTIONS):
         found = option(found)
     return found
+
+
+def _site_of(path: Path) -> OtherSite:
+    """Read what the jobs of another trace teach.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    trace = load_trace(path).trace
+    return OtherSite(trace=fingerprint(trace), history=learned_from(trace))
+
+
+def _model_of(text: str) -> dict[str, Any]:
+    """Return the fields of PredictionSpec about a model.
+
+    Raises:
+        SimError: the model cannot be loaded.
+    """
+    if text == "none":
+        return {}
+    path = Path(text)
+    try:
+        return {"model": path, "model_name": load_onnx_run_times(path, lambda: 0.0).name}
+    except PolicyError as error:
+        raise SimError(f"--run-time-model {path}: {error}") from error
 
 
 def _speed(regime: str | None, speed: str | None) -> Speed:

@@ -7,6 +7,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.prediction.speed import NoTable, SpeedTable
 from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.information.progress import ProgressTable
+from roost_sim.worlds.prediction_spec import PredictionSpec
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
 
@@ -30,7 +31,8 @@ class PolicyInformation:
             that ask for permission may stop every job.
         limits_are_drawn: whether the time limits were drawn around the true run times, because the
             trace has none: no policy may learn from them.
-        prediction_sigma: see WorldSpec.
+        predictions: of run times by the engine.
+        zero_epoch_s: the wall clock at engine time 0; None: unknown.
     """
 
     work_s: Mapping[JobId, float]
@@ -44,7 +46,8 @@ class PolicyInformation:
     cluster_gpu_count: int = 1
     partitions: tuple[str, ...] | None = None
     limits_are_drawn: bool = False
-    prediction_sigma: float = 0.0
+    predictions: PredictionSpec = field(default_factory=PredictionSpec)
+    zero_epoch_s: float | None = None
 
     def speed_table(self) -> SpeedTable:
         """Return the speeds of the models that jobs may name; without profiles none is known."""

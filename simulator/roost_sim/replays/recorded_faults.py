@@ -23,7 +23,7 @@ from roost_engine.policies import (
     ScorePolicy,
     ScoreQuestion,
 )
-from roost_engine.slots import name_of
+from roost_engine.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")
 _FAILED = b'"$":"PolicyFailed"'
@@ -36,15 +36,17 @@ def may_hold_fault(actions: bytes) -> bool:
 
 
 class RecordedScore:
-    """A run's model, which fails to score where it failed then."""
+    """A run's model, which fails to score where it failed then.
 
-    def __init__(self, model: ScorePolicy) -> None:
+    Args:
+        model: the model.
+        beside: the other model of a canary: the placements of a step are scored by both in turn,
+            so they share the record of what failed.
+    """
+
+    def __init__(self, model: ScorePolicy, beside: "RecordedScore | None" = None) -> None:
         self._model, self.name = model, model.name
-        self._failures: list[str] = []
-
-    def share_record(self, other: "RecordedScore") -> None:
-        """Fail as another model's record says: both score the placements of a step in turn."""
-        self._failures = other._failures
+        self._failures: list[str] = [] if beside is None else beside._failures
 
     def expect(self, recorded: Sequence[Action]) -> None:
         """Fail in the next step where these actions, recorded of it, say that the model failed."""
@@ -55,11 +57,11 @@ class RecordedScore:
         ]
 
     @staticmethod
-    def of(model: ScorePolicy) -> "RecordedScore":
+    def of(model: ScorePolicy, beside: "RecordedScore | None" = None) -> "RecordedScore":
         """Wrap a model, so that the engine asks the same questions as it asked the model."""
         if isinstance(model, ClusterScore):
-            return RecordedClusterScore(model)
-        return RecordedScore(model)
+            return RecordedClusterScore(model, beside)
+        return RecordedScore(model, beside)
 
     def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """See policies.ScorePolicy."""
@@ -75,8 +77,8 @@ class RecordedScore:
 class RecordedClusterScore(RecordedScore):
     """The same for a model that reads the cluster too."""
 
-    def __init__(self, model: ClusterScore) -> None:
-        super().__init__(model)
+    def __init__(self, model: ClusterScore, beside: RecordedScore | None = None) -> None:
+        super().__init__(model, beside)
         self._reader = model
 
     def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
@@ -99,6 +101,7 @@ _QUESTIONS: Mapping[str, Sequence[str]] = {
         "approve_move",
     ),
     "prediction": ("wait_ended", "run_ended", "run_times"),
+    RUN_TIMES: ("ending_fracs",),
 }
 _HEURISTICS = (PriorityOrder, OpenGate, NoPreemption)
 
@@ -160,7 +163,8 @@ class FaultReplay:
     """The policies of a run with their recorded faults.
 
     Args:
-        policies: those that roostd made for the run; a model is a RecordedScore.
+        policies: those that roostd made for the run; a model that scores is a RecordedScore, and
+            one of run times a RecordedFaults.
 
     Attributes:
         policies: the same, each able to fail as recorded.
@@ -179,6 +183,7 @@ class FaultReplay:
             "gate": self.policies.gate,
             "preemption": self.policies.preemption,
             "prediction": self.policies.predictors,
+            RUN_TIMES: policies.predictors and policies.predictors.run_time_model,
         }
 
     def expect(self, recorded: Sequence[Action]) -> None:

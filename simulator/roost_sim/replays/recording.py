@@ -5,7 +5,7 @@ with the daemon's loader; both are in roost_formats and read files only.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,17 +18,25 @@ from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Models, Plugins, Policies
 from roost_engine.policies import ScorePolicy
+from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
 from roost_engine.queue.model_order import OrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.slots import RUN_TIMES
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
 from roost_formats.models.model_order import load_onnx_order
+from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
 from roost_sim.errors import SimError
-from roost_sim.replays.recorded_faults import FaultReplay, RecordedScore, may_hold_fault
+from roost_sim.replays.recorded_faults import (
+    FaultReplay,
+    RecordedFaults,
+    RecordedScore,
+    may_hold_fault,
+)
 
 _T = TypeVar("_T")
 _ONNX = "onnx:"
@@ -163,9 +171,7 @@ class ModelShelf:
         """
         if name == HeuristicScore.name:
             return HeuristicScore()
-        path = self._path_of(name, where)
-        with _as_unloadable(f"{where}: {path}"):
-            return load_any_score(path, clock=lambda: 0.0)
+        return self._load(name, where, load_any_score)
 
     def models_of(self, plugins: Plugins, where: str) -> Models:
         """Load the other models of a choice of policies.
@@ -187,11 +193,21 @@ class ModelShelf:
     def _order(self, name: str, where: str) -> OrderModel | None:
         if not name:
             return None
-        path = self._path_of(name, where)
-        with _as_unloadable(f"{where}: {path}"):
-            return load_onnx_order(path, clock=lambda: 0.0)
+        return self._load(name, where, load_onnx_order)
 
-    def _path_of(self, name: str, where: str) -> Path:
+    def run_times_of(self, run: Run, source: Path) -> RunTimeModel | None:
+        """Load the model of run times that a run was recorded with; None: it had none.
+
+        Raises:
+            RecordingError: its model is not available, or does not load.
+        """
+        name = run.head.policies.get(RUN_TIMES, HISTORY_NAME)
+        if name == HISTORY_NAME:
+            return None
+        where = f"{source}: run {run.number} predicted run times by {name}"
+        return self._load(name, where, load_onnx_run_times)
+
+    def _load(self, name: str, where: str, load: Callable[[Path, Callable[[], float]], _T]) -> _T:
         if not name.startswith(_ONNX):
             raise RecordingError(f"{where}, which this version does not know: update Roost")
         path = self._find(name.removeprefix(_ONNX))
@@ -201,7 +217,11 @@ class ModelShelf:
                 f"{where}, and that model is not at hand ({at_hand}); give its file, with the"
                 " manifest beside it, by --model FILE"
             )
-        return path
+        try:
+            return load(path, lambda: 0.0)
+        except PolicyError as error:
+            cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
+            raise RecordingError(f"{where}: {path}: {error}{cure}") from error
 
     def _find(self, digits: str) -> Path | None:
         return next((path for path in self._paths if _digest(path).startswith(digits)), None)
@@ -227,20 +247,21 @@ def policies_of(
     if knowledge_of is not None:
         plugins = replace(plugins, knowledge=recording.plugins(knowledge_of).knowledge)
     loaded = models.models_of(plugins, f"{recording.path}: run {run.number}")
-    policies = plugins.policies(score, models=loaded)
-    return replace(policies, score=_recorded(policies.score))
+    model = models.run_times_of(run, recording.path)
+    blend = None
+    if model is not None:
+        faulty = RecordedFaults.of(RUN_TIMES, model)
+        blend = RunTimeBlend(model=faulty, zero_epoch_s=run.head.epoch_of_zero_s)
+    policies = plugins.policies(score, run_times=blend, models=loaded)
+    return replace(policies, score=_as_recorded(policies.score))
 
 
-def _recorded(score: ScorePolicy) -> ScorePolicy:
-    """Wrap a score policy, so that it fails where it failed then; the heuristic cannot fail."""
-    if isinstance(score, HeuristicScore):
-        return score
-    if not isinstance(score, CanaryScore):
-        return RecordedScore.of(score)
-    active, candidate = _recorded(score.active), _recorded(score.candidate)
-    if isinstance(active, RecordedScore) and isinstance(candidate, RecordedScore):
-        candidate.share_record(active)
-    return score.with_policies(active, candidate)
+def _as_recorded(score: ScorePolicy) -> ScorePolicy:
+    """Let what a score slot holds fail where it failed."""
+    if isinstance(score, CanaryScore):
+        active = RecordedScore.of(score.active)
+        return CanaryScore(active, RecordedScore.of(score.candidate, active), score.share)
+    return score if isinstance(score, HeuristicScore) else RecordedScore.of(score)
 
 
 class RepeatedRun:
@@ -276,15 +297,6 @@ class RepeatedRun:
         """
         answer = encode(got)
         return answer == entry.actions or answer == encode(self._recording.actions(entry))
-
-
-@contextmanager
-def _as_unloadable(where: str) -> Iterator[None]:
-    try:
-        yield
-    except PolicyError as error:
-        cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
-        raise RecordingError(f"{where}: {error}{cure}") from error
 
 
 @contextmanager

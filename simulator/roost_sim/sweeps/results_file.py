@@ -38,7 +38,7 @@ def facts_of(sweep: Sweep) -> Facts:
         "format": _FORMAT,
         "roost": version("roost"),
         "jobs": len(run.trace),
-        "trace": _fingerprint(run.trace),
+        "trace": fingerprint(run.trace),
         "cluster": run.cluster.name,
         "nodes": sha256(repr(run.cluster).encode()).hexdigest()[:16],
         "window_jobs": sweep.window_jobs,
@@ -47,7 +47,7 @@ def facts_of(sweep: Sweep) -> Facts:
         "world": repr(run.world),
         "start_delay_s": run.start_delay_s,
         "engine": repr(run.engine_config),
-        **({"prediction_sigma": sigma} if (sigma := run.world.prediction_sigma) else {}),
+        **run.world.predictions.facts(),
     }
 
 
@@ -117,7 +117,8 @@ def _drop_torn_line(file: IO[bytes]) -> None:
     file.seek(0, os.SEEK_END)
 
 
-def _fingerprint(trace: Trace) -> str:
+def fingerprint(trace: Trace) -> str:
+    """Return sixteen digits that tell traces apart."""
     digest = sha256()
     columns = (trace.submit_s, trace.duration_s, trace.gpu_count, trace.node_count)
     for column in (*columns, trace.user_id, trace.model_id):

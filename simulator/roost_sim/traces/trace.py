@@ -4,7 +4,7 @@ Columns rather than objects: a year of a large site is a million jobs, and slici
 statistics are then single numpy calls. Files are read by `roost_sim.traces.formats`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -190,10 +190,6 @@ class Trace:
         inside = self.where((self.submit_s >= begin_s) & (self.submit_s < end_s))
         zero_s = None if self.epoch_of_zero_s is None else self.epoch_of_zero_s + begin_s
         return replace(inside, submit_s=inside.submit_s - begin_s, epoch_of_zero_s=zero_s)
-
-    def with_status(self, wanted: Iterable[Status]) -> "Trace":
-        """Return the jobs with one of these statuses."""
-        return self.where(np.isin(self.status, np.array(sorted(wanted), dtype=np.uint8)))
 
     def fitting(self, cluster_gpu_count: int) -> "Trace":
         """Return the jobs that request no more GPUs than the cluster has."""

@@ -16,6 +16,7 @@ from roost_sim.worlds.dally_models import DALLY_MODELS
 from roost_sim.worlds.fidelity import DEFAULT_FIDELITY, Fidelity
 from roost_sim.worlds.fitted_profiles import PROFILES
 from roost_sim.worlds.measured_world import MeasuredWorld
+from roost_sim.worlds.prediction_spec import PredictionSpec
 from roost_sim.worlds.profiles import HasFamily, assign_profiles, select_profiles
 from roost_sim.worlds.restart_cost import restart_s
 from roost_sim.worlds.ring_network import RingNetwork, gpu_counts, rings_of
@@ -77,8 +78,7 @@ class WorldSpec:
         named_frac: fraction of the jobs that name the model they train, 0 to 1; gates use it.
         reports_speed: whether policies that ask for the speed of running jobs are told; no policy
             is under Slurm.
-        prediction_sigma: by how much predicted run times are wrong on top of what they are: sigma
-            of the log-normal factor; the results file has it where it is not 0.
+        predictions: of run times by the engine; the results file has what is not as in roostd.
     """
 
     speed: Speed = Speed.MEASURED
@@ -88,7 +88,7 @@ class WorldSpec:
     congestion: float = 1.0
     named_frac: float = 1.0
     reports_speed: bool = True
-    prediction_sigma: float = field(default=0.0, repr=False)
+    predictions: PredictionSpec = field(default_factory=PredictionSpec, repr=False)
 
     def __post_init__(self) -> None:
         if not self.compute_scale > 0:

@@ -94,6 +94,20 @@ async def test_advise_mode_writes_into_the_admin_comment_only(
     assert argv[3] == "AdminComment=roost:lease roost:advice nodes=n1 gpus=0,1"
 
 
+async def test_comments_say_when_jobs_are_expected_to_start_where_the_site_wants_it(
+    slurm: SlurmStandIn, tmp_path: Path
+) -> None:
+    settings = config(tmp_path, eta={"interval_s": 1.0, "admin_comment": True})
+    async with running(slurm, settings) as daemon:
+        first, second = [slurm.submit(gpus_per_node=8)[0] for _ in range(2)]
+        await daemon.until_running(first, second)
+        (third,) = slurm.submit(gpus_per_node=8)
+        await daemon.until(lambda: "roost:eta[start 20" in slurm.admin_comment(third), "a forecast")
+        assert slurm.admin_comment(third).startswith("roost:lease")
+        slurm.end(first)
+        await daemon.until_running(third)
+
+
 async def test_a_partition_that_is_off_is_left_alone_and_explained(
     slurm: SlurmStandIn, tmp_path: Path
 ) -> None:

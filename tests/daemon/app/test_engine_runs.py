@@ -8,7 +8,7 @@ import pytest
 import structlog
 from tests.daemon.app.parts import Parts, no_disk, recording
 
-from roost_engine.domain.config import FINAL_PIN_AFTER_S
+from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import JobQueued, Tick
 from roost_engine.domain.model import JobId
@@ -98,6 +98,7 @@ async def test_the_journal_gets_all_that_a_replay_needs(tmp_path: Path) -> None:
         standing_pins_are_final=True,
         standing_pin_if_overtaken=True,
         standing_pin_after_s=FINAL_PIN_AFTER_S,
+        standing_pin_margin_s=PIN_MARGIN_S,
     )
     assert decode(head.config, EngineConfig) == replace(of_slurm, patience_s=7.0)
     assert isinstance(decode(head.plugins, Plugins).gate, DelayConfig)

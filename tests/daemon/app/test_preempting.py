@@ -120,6 +120,7 @@ async def test_a_stack_named_in_the_configuration_stops_jobs_by_its_own_rule(
             "gate": "delay",
             "score": "heuristic",
             "preemption": "las-closer-moves",
+            "run-times": "history",
         }
         (newcomer,) = slurm.submit(gpus=4)
         await daemon.until_running(newcomer)

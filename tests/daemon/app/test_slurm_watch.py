@@ -93,6 +93,23 @@ async def test_a_node_that_slurm_closes_takes_no_job(site: Site) -> None:
     assert site.state.engine.record(job_id).placement is None
 
 
+async def test_limits_on_single_nodes_are_told_and_follow_the_running_jobs(site: Site) -> None:
+    partition = Partition(name="main", max_cpus_per_node=2)
+    site.slurm.site_rules = SiteRules(partitions={"main": partition})
+    (job_id,) = site.slurm.submit(gpus_per_node=1)
+    assert await site.look() == ["NodeSeen", "QuotasSeen", "JobQueued"]
+    assert site.state.engine.record(job_id).spec.node_quotas == ("MaxCPUsPerNode main",)
+    assert await site.look() == []
+
+    site.slurm.update(job_id, StartTime="now")
+    assert await site.look() == ["QuotasSeen", "JobStarted"]
+    seen = [event for event in site.parts.emitted if isinstance(event, QuotasSeen)]
+    assert [event.node_cpus for event in seen] == [
+        {"MaxCPUsPerNode main": {"n1": 2.0}},
+        {"MaxCPUsPerNode main": {"n1": 1.0}},
+    ]
+
+
 async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
     site.slurm.submit(gpus_per_node=2)
     await site.look()

@@ -188,6 +188,7 @@ PINS = {
     "standing_pins_are_final",
     "standing_pin_if_overtaken",
     "standing_pin_after_s",
+    "standing_pin_margin_s",
 }
 
 

@@ -275,6 +275,20 @@ async def test_advice_stands_beside_the_lease(cluster: Cluster) -> None:
     assert comment == "roost:lease roost:advice nodes=n1 gpus=3"
 
 
+async def test_a_forecast_stands_beside_the_lease_and_advice(cluster: Cluster) -> None:
+    job_id = cluster.submit("--gres=gpu:1")
+    await cluster.port.foretell(job_id, "start 14:20")
+    await cluster.port.advise(job_id, "nodes=n1 gpus=2")
+    await cluster.port.foretell(job_id, "start 15:00, end later")
+    comment = (await record(cluster, job_id)).admin_comment
+    assert comment == "roost:lease roost:eta[start 15:00, end later] roost:advice nodes=n1 gpus=2"
+    await cluster.port.pin(job_id, placement("n1", 3))
+    await started(cluster.port, job_id)
+    assert "eta" not in (await record(cluster, job_id)).admin_comment
+    with pytest.raises(JobNotWaiting):
+        await cluster.port.foretell(job_id, "start 15:00")
+
+
 async def test_nodes_are_told_with_their_gpus(cluster: Cluster) -> None:
     nodes = {node.spec.name: node for node in await cluster.port.nodes()}
     assert sorted(nodes) == ["n1", "n2", "n3", "n4"]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import cycle
 
 import pytest
-from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, site, until
+from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, site
 
 from roost_demo.stack import NodeKind, Stack
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
@@ -14,6 +14,9 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(180)]
 
 NODES = (NodeKind(name="n1", topology="nvswitch8", cpu_count=CPU_COUNT),)
 STREAM_CPU_COUNT = 8
+PRIORITY = PriorityPlan(flags=("ACCRUE_ALWAYS",))
+PER_S = PRIORITY.age_weight / PRIORITY.max_age_s  # of a job's priority
+OLD_S = 12.0  # more than the first lease and a renewal of it
 TURN_S = 40.0  # 8 to 10 s on plain Slurm
 
 
@@ -22,7 +25,7 @@ def cluster() -> Iterator[Stack]:
     with site(
         nodes=NODES,
         accounting=AccountingPlan(),
-        priority=PriorityPlan(flags=("ACCRUE_ALWAYS",)),
+        priority=PRIORITY,
     ) as stack:
         yield stack
 
@@ -33,10 +36,16 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
-def ages(stack: Stack) -> dict[str, float]:
-    """The age factor of each waiting job's priority, weighted."""
+def ages(stack: Stack, *job_ids: str) -> list[float]:
+    """The age factors of waiting jobs' priorities, weighted, as of now.
+
+    Slurm computes all priorities anew once a minute, and a job's own when it is updated.
+    """
+    for job_id in job_ids:
+        stack.slurm.run("scontrol", "update", f"jobid={job_id}", "nice=0")
     rows = stack.slurm.run("sprio", "-h", "-o", "%i %A").splitlines()
-    return {job_id: float(age) for job_id, age in map(str.split, rows)}
+    found = {job_id: float(age) for job_id, age in map(str.split, rows)}
+    return [found[job_id] for job_id in job_ids]
 
 
 def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> None:
@@ -44,10 +53,10 @@ def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> N
     managed = stack.slurm.submit("--gres=gpu:2")
     # Names its GPUs itself, so Roost leaves it to Slurm.
     unmanaged = stack.slurm.submit("--gres=gpu:g0:1,gpu:g1:1")
-    # Slurm computes priorities anew once a minute.
-    until(lambda: ages(stack).get(unmanaged, 0.0) > 2000.0, "age counts", timeout_s=130.0)
-    found = ages(stack)
-    assert found[managed] == pytest.approx(found[unmanaged], rel=0.1), queue(stack.slurm)
+    time.sleep(OLD_S)
+    with_roost, without = ages(stack, managed, unmanaged)
+    assert without >= OLD_S * PER_S
+    assert with_roost == pytest.approx(without, abs=2.5 * PER_S), queue(stack.slurm)
 
 
 def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:

@@ -13,10 +13,12 @@ from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-HAND_OVER_S = 6.0
-POLL_S = 6.0  # a question every 2 s
+HAND_OVER_S = 3.0
+POLL_S = 3.0  # a question a second
 # Until the first question of a job, from the last one to the hand-over, and until Slurm starts it.
 FOUND_S = 3.0 + POLL_S / 3 + POLL_S / 3 + 2.0 + 2.0
+# Questions take 2 % of the time at most: on a busy machine, where each takes long, they are rarer.
+AT_THE_LATEST_S = 4 * (HAND_OVER_S + POLL_S)
 DEFERRED = "waits for GPUs on one node"
 LEFT = "left to Slurm, which could have started it"
 
@@ -78,7 +80,7 @@ def test_a_job_that_only_roost_keeps_waiting_is_left_to_plain_slurm(broken: Stac
     job_id = broken.slurm.submit("--gres=gpu:2", "-t", "10")
     time.sleep(HAND_OVER_S)
     assert broken.slurm.state(job_id) == "PENDING"
-    assert_runs(broken, job_id, within_s=FOUND_S)
+    assert_runs(broken, job_id, within_s=AT_THE_LATEST_S)
     assert LEFT in told(broken, job_id).reason
 
 

@@ -24,8 +24,10 @@ from tests.e2e.site.bed import (
 
 from roost_demo.stack import NodeKind, Stack
 from roost_proto.v1 import operator_pb2 as pb
+from roost_slurm import commands
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
 from roost_slurm.testing.site_plan import AccountingPlan
+from roost_slurm.versions import parse_version, traits_of
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(180)]
 
@@ -77,6 +79,16 @@ def positions(stack: Stack) -> dict[str, int]:
     return {job.job_id: job.turn.position for job in listed if job.HasField("turn")}
 
 
+def wait_in_order(stack: Stack, order: list[str]) -> None:
+    """Wait until these jobs, and no others, are in the queue in this order."""
+    deadline_s = time.monotonic() + 20.0
+    want = {job_id: place for place, job_id in enumerate(order, 1)}
+    while (found := positions(stack)) != want:
+        priorities = stack.slurm.run("squeue", "-o", "%i %Q %y %r")
+        assert time.monotonic() < deadline_s, f"{found} is not {want}:\n{priorities}"
+        time.sleep(0.1)
+
+
 def ran(stack: Stack, *job_ids: str, timeout_s: float = 60.0) -> dict[str, Outcome]:
     """What became of jobs, once they are over."""
     wait_until_over(stack.slurm, job_ids, timeout_s)
@@ -90,13 +102,14 @@ def test_short_jobs_start_first_unless_people_or_tiers_say_otherwise(stack: Stac
     late = send(stack, ALICE)
     tiered = send(stack, BOB, "-pfirst")
     until(lambda: len(positions(stack)) == 6, "roostd knows the jobs")
-    stack.slurm.run("scontrol", "top", long_two)
+    longs = [long_one, long_two]
+    # Since 24.11 jobs of priority/basic all have priority 1, and `top` has nothing to exchange.
+    if len(set(stack.slurm.run("squeue", "-h", "-j", ",".join(longs), "-o", "%Q").split())) > 1:
+        stack.slurm.run("scontrol", "top", long_two)
+        longs.reverse()
     stack.slurm.run("scontrol", "update", f"jobid={raised}", "priority=4294967000")
-    order = [tiered, raised, early, late, long_two, long_one]
-    until(
-        lambda: positions(stack) == {job_id: place for place, job_id in enumerate(order, 1)},
-        f"want {order}:\n{queue(stack.slurm)}",
-    )
+    order = [tiered, raised, early, late, *longs]
+    wait_in_order(stack, order)
 
     stack.slurm.run("scancel", holder)
     found = ran(stack, *order)
@@ -128,7 +141,7 @@ def test_holds_dependencies_arrays_and_limits_of_a_qos_win_at_once(stack: Stack)
     found = outcomes(stack.slurm, [long, after])
     assert found[after].began_s >= found[long].ended_s
     assert all(reason(stack, job_id).startswith("JobHeld") for job_id in (held, late))
-    stack.slurm.run("scontrol", "release", held, late)
+    stack.slurm.run("scontrol", "release", late)
     assert_runs(stack, late)
 
 
@@ -138,7 +151,7 @@ def waits_or_runs(stack: Stack) -> dict[str, str]:
     return dict(line.split() for line in lines)
 
 
-def test_jobs_without_gpus_neither_starve_nor_are_starved(stack: Stack) -> None:
+def test_jobs_without_gpus_and_jobs_left_to_slurm_run_beside_the_queue(stack: Stack) -> None:
     holder = occupy(stack, "n1")
     waiting = [send(stack, ALICE) for _ in range(2)]
     until(lambda: positions(stack).keys() == {*waiting}, "roostd knows the jobs")
@@ -148,6 +161,11 @@ def test_jobs_without_gpus_neither_starve_nor_are_starved(stack: Stack) -> None:
     stack.slurm.run("scancel", holder)
     assert ran(stack, *waiting, left)[left].gpus == {"n1": (3,)}
 
+
+def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:
+    release = parse_version(stack.slurm.run(*commands.version()))
+    if not traits_of(release).can_untype:
+        pytest.skip("this release has no standing pins that can be taken back: see test_age")
     durations_s = cycle((2, 3, 5, 7))  # so that never all CPUs are free at once
 
     def feed() -> None:

@@ -33,33 +33,34 @@ def stack(cluster: Stack) -> Iterator[Stack]:
         yield cluster
 
 
-def power_down(stack: Stack, name: str) -> None:
-    slurm = stack.slurm
+@pytest.fixture(scope="module")
+def asleep(cluster: Stack) -> str:
+    """The first node by name, powered down: it stays so until a test wakes it."""
+    slurm, name = cluster.slurm, "n1"
     slurm.run("scontrol", "update", f"nodename={name}", "state=power_down")
     until(lambda: ("suspend", name) in slurm.power_requests(), "it is suspended")
     slurm.stop_node(name)
-    stack.stop_probe(name)
+    cluster.stop_probe(name)
     until(lambda: "POWERED_DOWN" in slurm.run("scontrol", "show", "node", name), "it is off")
+    return name
 
 
-@pytest.mark.timeout(180)
-def test_a_waiting_job_wakes_a_node(stack: Stack) -> None:
-    slurm = stack.slurm
-    occupy(stack, "n1")
-    power_down(stack, "n2")
-    job_id = slurm.submit("--gres=gpu:2")
-    try:
-        until(lambda: ("resume", "n2") in slurm.power_requests(), "n2 is resumed", 15.0)
-    finally:
-        slurm.start_node("n2", booted=True)
-        stack.start_probe("n2")
-    assert_runs(stack, job_id, within_s=BOOTED_S)
-
-
-def test_an_awake_node_comes_before_one_that_sleeps(stack: Stack) -> None:
+def test_an_awake_node_comes_before_one_that_sleeps(stack: Stack, asleep: str) -> None:
     """Though the one that sleeps comes first by name, by which ties are broken else."""
-    power_down(stack, "n1")
     job_ids = [stack.slurm.submit("--gres=gpu:2") for _ in range(3)]
     assert_runs(stack, *job_ids)
     assert {name for job_id in job_ids for name in nodes_of(stack, job_id)} == {"n2"}
-    assert ("resume", "n1") not in stack.slurm.power_requests()
+    assert ("resume", asleep) not in stack.slurm.power_requests()
+
+
+@pytest.mark.timeout(180)
+def test_a_waiting_job_wakes_a_node(stack: Stack, asleep: str) -> None:
+    slurm = stack.slurm
+    occupy(stack, "n2")
+    job_id = slurm.submit("--gres=gpu:2")
+    try:
+        until(lambda: ("resume", asleep) in slurm.power_requests(), "it is resumed", 15.0)
+    finally:
+        slurm.start_node(asleep, booted=True)
+        stack.start_probe(asleep)
+    assert_runs(stack, job_id, within_s=BOOTED_S)

@@ -1,6 +1,7 @@
 """Slurm's own preemption, by QoS and by partition, for jobs that Roost places."""
 
 import signal
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 LOW = {"qos": ("-q", "low"), "partition_prio": ("-p", "main")}
 HIGH = {"qos": ("-q", "high"), "partition_prio": ("-p", "urgent")}
 LOW_S = 8  # longer than an urgent job may wait
+SPARED_S = 5  # for so long Slurm stops no job of the QoS "spared"
 BACK_S = REQUEUE_DELAY_S + LOW_S + 20.0  # Slurm lets a requeued job wait for REQUEUE_DELAY_S
 
 
@@ -44,8 +46,9 @@ def cluster(kind: str) -> Iterator[Stack]:
     ) as stack:
         accounting = stack.slurm.accounting
         accounting.add_qos("low")
-        accounting.add_qos("high", Priority=1000, Preempt="low")
-        accounting.change("user", "root", qos="normal,low,high")
+        accounting.add_qos("spared", PreemptExemptTime=f"00:00:{SPARED_S:02}")
+        accounting.add_qos("high", Priority=1000, Preempt="low,spared")
+        accounting.change("user", "root", qos="normal,low,spared,high")
         yield stack
 
 
@@ -82,6 +85,23 @@ def test_an_urgent_job_starts_at_once_and_its_victim_later(
     assert len(victims(stack, low)) == 1
     wait_until_over(stack.slurm, [urgent, *low], BACK_S)
     assert_all_completed(stack.slurm, low | {urgent: 8})
+
+
+@pytest.mark.parametrize("kind", ["qos"], indirect=True)
+def test_jobs_that_slurm_spares_for_a_while_are_stopped_as_soon_as_it_may(
+    stack: Stack, kind: str
+) -> None:
+    """Slurm alone counts PreemptExemptTime: Roost leaves to it whom to stop, and when."""
+    spared = [
+        submit(stack.slurm, "-q", "spared", "--gres=gpu:8", command=f"sleep {SPARED_S + 20}")
+        for _ in stack.nodes
+    ]
+    assert_runs(stack, *spared)
+    began_s = time.monotonic()
+    urgent = submit_urgent(stack, kind)
+    until(lambda: stack.slurm.state(urgent) != "PENDING", "it starts", SPARED_S + SOON_S)
+    assert time.monotonic() - began_s > 1.0  # it had to wait for the spared jobs
+    assert [stack.slurm.state(job_id) for job_id in spared].count("RUNNING") == 1
 
 
 @pytest.mark.parametrize("kind", ["qos"], indirect=True)

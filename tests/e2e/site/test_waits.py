@@ -15,7 +15,7 @@ from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
-CAP_S = 15.0
+CAP_S = 10.0
 RELOAD_EVERY_S = 2.0
 WAITS = "waits for GPUs on one node"
 
@@ -86,7 +86,7 @@ def test_a_wait_keeps_its_reason_and_its_deadline(
 ) -> None:
     assert callable(disturb)
     began_s, before = time.monotonic(), told(stack, job_id)
-    time.sleep(2.0)
+    time.sleep(1.0)
     disturb(stack)
     until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
     after = told(stack, job_id)

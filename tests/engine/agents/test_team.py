@@ -244,3 +244,39 @@ def test_decisions_are_the_same_in_whatever_order_agents_are_visited(
                 engine.step(JobStarted(at_s=at_s, job_id=JobId(job_id), shares=shares_of(place)))
         histories.append((history, engine.forwarded_count))
     assert histories[0] == histories[1]
+
+
+@settings(max_examples=15, deadline=None)
+@given(count=st.integers(20, 40), agents=st.integers(2, 4), order=st.randoms(use_true_random=False))
+def test_jobs_that_ask_for_the_same_all_start_with_their_agents(
+    count: int, agents: int, order: object
+) -> None:
+    """The first job of a group may be with another agent by now, or gone."""
+    engine, running, started = engine_of(agents), list[JobId](), set[str]()
+
+    def start(actions: object) -> None:
+        for job_id, placement in placed(actions).items():  # type: ignore[arg-type]
+            started.add(job_id)
+            running.append(JobId(job_id))
+            shares = shares_of(placement)
+            start(engine.step(JobStarted(at_s=1.0, job_id=JobId(job_id), shares=shares)))
+
+    for number in range(count):
+        start(engine.step(JobQueued(at_s=1.0, job=job(str(number), gpus=8))))
+    while running:
+        ending = running.pop(order.randrange(len(running)))  # type: ignore[attr-defined]
+        start(engine.step(JobEnded(at_s=1.0, job_id=ending)))
+        engine.check_invariants()
+    assert len(started) == count
+
+
+def test_a_group_is_shown_by_a_job_that_is_still_in_it() -> None:
+    engine = engine_of(2)
+    for number in range(8):
+        run(engine, job(f"on{number}", gpus=8))
+    for number in range(4):
+        run(engine, job(str(number), gpus=8))
+    engine.step(JobEnded(at_s=1.0, job_id=JobId("0")))
+    queue = engine._table.queue
+    for group in queue._groups.values():
+        assert group.sample.job_id in group.since_s

@@ -192,15 +192,6 @@ def test_neighbour_weights_add_up_to_one_or_nothing(sample_matrix: LinkMatrix) -
     assert (np.isclose(total, 1) | (total == 0)).all()
 
 
-def test_static_scores_are_those_of_the_first_choice(sample_matrix: LinkMatrix) -> None:
-    table = LinkTable(sample_matrix)
-    masks = np.flatnonzero(table.popcount >= 2)[:50]
-    for _ in range(2):  # the second time out of the cache
-        scores = table.static_scores(masks, 2)
-        want = [table.choice(mask, 2).best_static_score for mask in masks.tolist()]
-        np.testing.assert_array_equal(scores, np.array(want, dtype=np.float32))
-
-
 def test_forgets_choices_before_they_fill_the_memory() -> None:
     table = LinkTable(nvswitch(16, 1))
     first = table.choice(0b11, 2)

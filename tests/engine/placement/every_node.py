@@ -25,9 +25,11 @@ _LINK_SHIFT, _REQUIRED = 47, 1 << 62
 def nodes_and_masks(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> list[tuple[int, int]]:
     """The best subsets of the best single nodes, by node index."""
     listed = node_array(nodes)
-    static = np.empty(len(listed), dtype=np.float32)
-    for table, here in cluster.by_kind(listed):
-        static[here] = table.static_scores(cluster.free_mask[listed[here]], gpu_count)
+    best = [
+        cluster.table(node).choice(int(cluster.free_mask[node]), gpu_count).best_static_score
+        for node in listed.tolist()
+    ]
+    static = np.array(best, dtype=np.float32)
     weight = float(HEURISTIC_WEIGHTS[LOAD_COLUMNS].sum())
     worth = static + cluster.loads.mean[listed] * weight
     return [

@@ -13,14 +13,13 @@ from roost_engine.plugins import Plugins
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_time_features import COLUMNS
 from roost_engine.prediction.run_time_model import (
-    SLOT,
     BlendedRunTimes,
     RunTimeBlend,
     RunTimeSource,
 )
 from roost_engine.prediction.run_times import BAND_COUNT
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.slots import FaultLog, PredictorSlot
+from roost_engine.slots import RUN_TIMES, FaultLog, PredictorSlot
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import waiting
 
@@ -99,10 +98,10 @@ def test_the_history_answers_for_a_model_that_fails_and_the_fault_is_counted(
     for _ in range(2):
         times = blended.times(of(), 0.0, 0.0)
         assert np.array_equal(times.ending_fracs, history.times(of(), 0.0, 0.0).ending_fracs)
-    assert faults.counts == {SLOT: 2}
+    assert faults.counts == {RUN_TIMES: 2}
     (failed,) = faults.take()
     assert isinstance(failed, PolicyFailed)
-    assert (failed.slot, failed.policy, failed.questions) == (SLOT, "fake", ((0, 2),))
+    assert (failed.slot, failed.policy, failed.questions) == (RUN_TIMES, "fake", ((0, 2),))
     assert re.search(reason, failed.reason)
 
 
@@ -117,4 +116,23 @@ def test_an_engines_predictors_ask_the_model_that_they_are_made_with() -> None:
     assert long_s > 4 * Predictors().run_times(waiting(of()), 0.0).rest_s()
     model.answer = ValueError("gone")
     predictors.run_times(waiting(of(job_id="2")), 0.0)
-    assert faults.counts == {SLOT: 1}
+    assert faults.counts == {RUN_TIMES: 1}
+
+
+def test_a_reader_gets_the_last_answer_and_leaves_no_trace() -> None:
+    model, faults, history = FakeModel(all_in(20)), FaultLog(), after((of(), 60.0))
+    blended = BlendedRunTimes(history, RunTimeBlend(model=model), faults)
+    in_a_pass = blended.times(of(), 0.0, 0.0)
+    late = blended.peek(of(), 0.0, 9_000.0)
+    assert late.ending_fracs[20] == pytest.approx(in_a_pass.ending_fracs[20], abs=0.01)
+    assert len(model.asked) == 1
+
+    model.answer = ValueError("gone")
+    unknown = of(job_id="2")
+    peeked = blended.peek(unknown, 0.0, 0.0)
+    assert np.array_equal(peeked.ending_fracs, history.times(unknown, 0.0, 0.0).ending_fracs)
+    assert faults.counts == {}
+    assert faults.take() == ()
+    blended.times(unknown, 0.0, 0.0)
+    (failed,) = faults.take()
+    assert failed.questions == ((1, 1),), "what a reader asked has no number"

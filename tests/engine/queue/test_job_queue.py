@@ -118,7 +118,7 @@ def test_a_job_set_aside_is_recalled_by_any_capacity_for_a_part() -> None:
 
 
 def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
-    group = Group(1, demand_of(job("1")), job("1"), 1)
+    group = Group(1, demand_of(job("1")), job("1"))
     hint = Hint(shape(1, 2), nodes=0b0111, wanted=2)
     failure = no_capacity(cluster_of_two(), job("1"))
     failure.hints = (hint,)

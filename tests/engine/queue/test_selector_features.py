@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roost_engine.plugins import Policies
@@ -109,6 +109,7 @@ def test_nodes_that_slurm_would_not_use_look_full() -> None:
 
 
 @given(st.permutations([0, 1, 2, 3, 4]))
+@settings(max_examples=30, deadline=None)
 def test_another_order_of_the_jobs_only_moves_their_lines(places: list[int]) -> None:
     harness = busy()
     harness.run(job("1", gpus=8))

@@ -27,8 +27,17 @@ def test_a_new_file_has_the_tables_and_syncs_every_write(tmp_path: Path) -> None
     }
     database.close()
 
-    names = {"run", "entry", "place", "run_plugins", "run_policies", "memo", "wait", "shadow"}
-    assert tables == names
+    assert tables == {
+        "run",
+        "entry",
+        "place",
+        "run_plugins",
+        "run_policies",
+        "memo",
+        "memo_entry",
+        "wait",
+        "shadow",
+    }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2}
 
 

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.simulator.journals import WrittenJournal
+from numpy.typing import NDArray
+from tests.simulator.journals import EPOCH_S, WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.actions import Place, PolicyFailed
@@ -20,15 +22,26 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.prediction.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import Predictors, name_of
+from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node, shape
 from roost_engine.testing.graph_model import DrawnGraph
+from roost_formats.models.run_times import load_onnx_run_times
+from roost_formats.testing.run_time_models import install_run_times
 from roost_sim.replays.recorded_faults import RecordedClusterScore, RecordedScore
-from roost_sim.replays.recording import ModelShelf, Recording, RepeatedRun, policies_of
+from roost_sim.replays.recording import (
+    ModelShelf,
+    Recording,
+    RecordingError,
+    RepeatedRun,
+    policies_of,
+)
 from roost_sim.replays.replay import replay
+from roost_sim.traces.arrival import Arrival
 
 LIMIT_S = 0.010
 PREEMPTION = NetworkPreemptionConfig(partitions=("main",), lease_s=60.0, patience_s=30.0)
@@ -129,6 +142,81 @@ KINDS: dict[str, tuple[str, Plugins, Callable[[Policies], Policies]]] = {
     "predictors": ("prediction", Plugins(gate=DelayConfig()), slow_predictors),
     "preemption": ("preemption", Plugins(preemption=PREEMPTION), slow_preemption),
 }
+
+
+class SlowRunTimes:
+    """A model of run times that is too slow now and then."""
+
+    def __init__(self, model: RunTimeModel, clock: Stopwatch) -> None:
+        self._model, self._clock, self.name = model, clock, model.name
+
+    def ending_fracs(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        fracs = self._model.ending_fracs(features)
+        self._clock.check()
+        return fracs
+
+
+def recorded_by_model(folder: Path, model: Path, slow: bool = True) -> Path:
+    """Jobs of four users, of one GPU or four, in the order that a model of run times gives."""
+    plugins = Plugins(order=OrderKind.LEARNED)
+    loaded = load_onnx_run_times(model, lambda: 0.0)
+
+    def as_run(policies: Policies) -> Policies:
+        asked = SlowRunTimes(loaded, Stopwatch()) if slow else loaded
+        blend = RunTimeBlend(model=asked, zero_epoch_s=EPOCH_S)
+        return plugins.policies(policies.score, run_times=blend)
+
+    jobs = list[Arrival]()
+    for number in range(120):
+        user, gpus = number % 4, 4 if number % 3 else 1
+        one = arrival(f"{number}", number * 3.0, 10.0 * 3**user, gpus)
+        jobs.append(replace(one, spec=replace(one.spec, user_id=user)))
+    with WrittenJournal(folder, plugins=plugins, as_run=as_run) as journal:
+        journal.simulate(cluster(1), *jobs)
+        return journal.path
+
+
+def is_reproduced_with(path: Path, *models: Path) -> bool:
+    with Recording(path) as recording:
+        return replay(recording, ModelShelf(models), lambda count: None).difference is None
+
+
+def test_a_model_of_run_times_that_was_too_slow_is_repeated_byte_for_byte(tmp_path: Path) -> None:
+    model = install_run_times(tmp_path / "model", band=20)
+    path = recorded_by_model(tmp_path, model)
+
+    found = list(faults(path))
+    assert {(fault.slot, fault.policy[:5]) for fault in found} == {("run-times", "onnx:")}
+    assert len(failed_questions(found)) > 10
+    assert is_reproduced_with(path, model)
+    with Recording(path) as recording:
+        (run,) = recording.runs
+        assert run.head.policies["run-times"].startswith("onnx:")
+        again = RepeatedRun(recording, run, ModelShelf([model]))
+        engine = Engine(recording.config(run), policies_of(recording, run, ModelShelf([model])))
+        assert not all(
+            again.is_as_recorded(entry, engine.step(recording.event(entry)))
+            for entry in recording.entries(run)
+        ), "without the recorded faults the order is another"
+
+
+def test_a_model_of_run_times_that_answers_nan_does_so_again_by_itself(tmp_path: Path) -> None:
+    model = install_run_times(tmp_path / "model", breaks_on_gangs=True)
+    path = recorded_by_model(tmp_path, model, slow=False)
+    found = list(faults(path))
+    assert all("NaN" in fault.reason for fault in found)
+    assert len(found) > 10
+    assert is_reproduced_with(path, model)
+
+
+def test_without_the_model_of_run_times_a_replay_is_refused(tmp_path: Path) -> None:
+    model = install_run_times(tmp_path / "model", band=20)
+    path = recorded_by_model(tmp_path, model)
+    with pytest.raises(RecordingError, match=r"run 1 predicted run times by onnx:.*--model FILE"):
+        is_reproduced_with(path)
+    other = install_run_times(tmp_path / "other", band=21)
+    with pytest.raises(RecordingError, match="that model is not at hand"):
+        is_reproduced_with(path, other)
 
 
 def recorded(
