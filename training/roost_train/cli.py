@@ -53,7 +53,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     _add_warmstart(commands.add_parser("warmstart", help="teach an order model the incumbent's"))
-    _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
     return parser
 
 
