@@ -51,7 +51,7 @@ from roost_engine.preemption.rules import (
     leases,
 )
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
-from roost_engine.queue.model_order import ModelOrder, OrderModel
+from roost_engine.queue.model_order import AnyOrderModel, order_by
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
@@ -144,8 +144,8 @@ class Models:
         canary_order, canary_score: the canary's candidate.
     """
 
-    order: OrderModel | None = None
-    canary_order: OrderModel | None = None
+    order: AnyOrderModel | None = None
+    canary_order: AnyOrderModel | None = None
     canary_score: ScorePolicy | None = None
 
 
@@ -241,10 +241,10 @@ class Plugins:
         return self._with_canary(policies, models)
 
     def _order(
-        self, kind: OrderKind, model: OrderModel | None, predictors: Predictors | None
+        self, kind: OrderKind, model: AnyOrderModel | None, predictors: Predictors | None
     ) -> OrderPolicy:
         if model is not None:
-            return ModelOrder(model, predictors or Predictors())
+            return order_by(model, predictors or Predictors())
         return make_order(kind, predictors, self.learned_order)
 
     def _with_canary(self, policies: Policies, models: Models) -> Policies:

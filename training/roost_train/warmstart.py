@@ -21,7 +21,7 @@ from torch import nn
 
 from roost_engine.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, ModelOrder, OrderModel
+from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, AnyOrderModel, order_by
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.model_order import CLUSTER, JOBS, RANK, load_onnx_order
 from roost_formats.models.signature import ORDER
@@ -244,11 +244,11 @@ class Imitation(Composition):
         model: ranks the jobs.
     """
 
-    model: OrderModel
+    model: AnyOrderModel
 
     def build(self, information: PolicyInformation) -> Policies:
         """See Composition."""
         policies = Composition.build(self, information)
         predictors = policies.predictors or Predictors()
-        order = ModelOrder(self.model, predictors)
+        order = order_by(self.model, predictors)
         return replace(policies, order=order, predictors=predictors)

@@ -6,7 +6,7 @@ from math import isfinite
 from roost_engine.domain.model import JobId
 from roost_engine.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.queue.model_order import OrderModel
+from roost_engine.queue.model_order import AnyOrderModel
 from roost_sim.catalogue.compositions import Composition
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.figures.outcome import Outcome
@@ -53,7 +53,7 @@ def run_policy(trace: Trace, cluster: ClusterSpec, policy: Composition, seed: in
     return simulate(run).outcome
 
 
-def imitation_of(teacher: Composition, model: OrderModel) -> Imitation:
+def imitation_of(teacher: Composition, model: AnyOrderModel) -> Imitation:
     """Return the teacher with a model in its order slot."""
     return Imitation(
         name=f"{teacher.name}-imitated",

@@ -22,12 +22,11 @@ from roost_engine.domain.events import Event
 from roost_engine.plugins import Plugins
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_formats.journal.shadow import ShadowChoice
-from roost_formats.models.score import BUILTIN_MODEL
+from roost_formats.models.score import score_file
 from roostd.app import policy_shadow_worker
 from roostd.app.policy_shadow_worker import LENGTH, Request, ShadowTask, Step
 from roostd.app.promoted_policies import plugins_with
 from roostd.app.recorder import Recorder
-from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName
 from roostd.ops.promotions import ShadowRequest
 from roostd.state import DaemonState, ShadowFigures
@@ -192,11 +191,11 @@ def _task(
     changed, _ = plugins_with(policy, state.config, speeds, replace(plugins, canary=None))
     promoted = state.promotions.promoted.get(Slot.ORDER)
     order_path = promoted.path if promoted is not None and changed.order_model else ""
-    score = _score_path(state.config)
+    score = _score_path(state.config.choice.in_effect.model)
     if request.slot is Slot.ORDER:
         order_path = request.path
     if request.slot is Slot.SCORE:
-        score = request.path or (str(BUILTIN_MODEL) if request.name == "builtin" else "")
+        score = _score_path(request.path or request.name)
     return ShadowTask(
         slot=request.slot,
         policy=str(policy),
@@ -207,8 +206,6 @@ def _task(
     )
 
 
-def _score_path(config: Config) -> str:
-    model = config.choice.in_effect.model
-    if model == "builtin":
-        return str(BUILTIN_MODEL)
-    return "" if model == "none" else model
+def _score_path(model: str) -> str:
+    path = score_file(model)
+    return "" if path is None else str(path)

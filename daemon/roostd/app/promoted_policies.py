@@ -17,7 +17,7 @@ from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models.model_order import load_onnx_order
-from roost_formats.models.score import BUILTIN_MODEL, load_any_score
+from roost_formats.models.score import load_any_score, score_file
 from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName, with_policy
 from roostd.ops.promotions import Promotion, Promotions
@@ -37,14 +37,12 @@ def identity_of(policy: PolicyName) -> str:
     Raises:
         PolicyError: it is a model that fails a check of the loader.
     """
-    if policy.slot is Slot.SCORE and policy.name == "builtin":
-        return load_any_score(BUILTIN_MODEL, time.perf_counter).name
+    if policy.slot is Slot.SCORE:
+        path = score_file(policy.path or policy.name)
+        return "" if path is None else load_any_score(path, time.perf_counter).name
     if not policy.path:
         return ""
-    path = Path(policy.path)
-    if policy.slot is Slot.ORDER:
-        return load_onnx_order(path, time.perf_counter).name
-    return load_any_score(path, time.perf_counter).name
+    return load_onnx_order(Path(policy.path), time.perf_counter).name
 
 
 def configured_with(config: Config, promotions: Promotions, faults: dict[Slot, str]) -> Config:
@@ -149,10 +147,8 @@ def score_of(policy: PolicyName) -> ScorePolicy:
     Raises:
         PolicyError: it is a model that fails a check of the loader.
     """
-    if policy.path or policy.name == "builtin":
-        path = Path(policy.path) if policy.path else BUILTIN_MODEL
-        return load_any_score(path, time.perf_counter)
-    return HeuristicScore()
+    path = score_file(policy.path or policy.name)
+    return HeuristicScore() if path is None else load_any_score(path, time.perf_counter)
 
 
 def _check(promotion: Promotion) -> None:

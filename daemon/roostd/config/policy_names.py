@@ -16,6 +16,7 @@ from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError, UnknownPolicy
 from roost_engine.stacks import (
     BUILTIN_MODEL,
+    GRAPH_MODEL,
     NO_MODEL,
     GateKind,
     OrderKind,
@@ -23,10 +24,14 @@ from roost_engine.stacks import (
     PreemptionKind,
 )
 from roost_formats.models.manifest import manifest_path
+from roost_formats.models.order import BUILTIN_SELECTOR
 from roostd.config.config import Config
 
 FOLDER = "models"
 """Beside the journal: the models that can be promoted."""
+
+SELECTOR = "selector"
+"""The job selector that ships with Roost."""
 
 _LARGEST_MANIFEST_BYTES = 1 << 20
 _KINDS: Mapping[Slot, type[StrEnum]] = MappingProxyType(
@@ -37,7 +42,9 @@ _KINDS: Mapping[Slot, type[StrEnum]] = MappingProxyType(
         Slot.PREEMPTION: PreemptionKind,
     }
 )
-_SLOT_OF_MODEL: Mapping[str, Slot] = MappingProxyType({"order": Slot.ORDER, "score": Slot.SCORE})
+_SLOT_OF_MODEL: Mapping[str, Slot] = MappingProxyType(
+    {"order": Slot.ORDER, "score": Slot.SCORE, "graph": Slot.SCORE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,11 @@ def known_policies(state_folder: Path) -> Iterator[PolicyName]:
         if slot is Slot.SCORE:
             yield PolicyName(slot, NO_MODEL)
             yield PolicyName(slot, BUILTIN_MODEL)
+            yield PolicyName(slot, GRAPH_MODEL)
         else:
             yield from (PolicyName(slot, kind.value) for kind in _KINDS[slot])
+        if slot is Slot.ORDER:
+            yield PolicyName(slot, SELECTOR, str(BUILTIN_SELECTOR))
     folder = state_folder / FOLDER
     for path in sorted(folder.glob("*.onnx")) if folder.is_dir() else ():
         slot_of_model = _slot_of(path)
@@ -108,7 +118,7 @@ def policy_of(config: Config, slot: Slot) -> PolicyName:
         case Slot.PREEMPTION:
             return PolicyName(slot, stack.preemption)
         case Slot.SCORE:
-            is_file = stack.model not in (NO_MODEL, BUILTIN_MODEL)
+            is_file = stack.model not in (NO_MODEL, BUILTIN_MODEL, GRAPH_MODEL)
             return PolicyName(slot, stack.model, stack.model if is_file else "")
 
 

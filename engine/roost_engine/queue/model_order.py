@@ -6,15 +6,16 @@ before every job that has not, whatever the model says. Page: docs/policies.md.
 
 from collections.abc import Mapping, Sequence
 from math import log1p
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueMark, QueueView, SortKey, submission_key
+from roost_engine.policies import OrderPolicy, QueueMark, QueueView, SortKey, submission_key
 from roost_engine.prediction.predictors import Predictors
+from roost_engine.queue.selector import RankModel, SelectorOrder
 
 JOB_COLUMNS = (
     "gpu_log",
@@ -67,6 +68,16 @@ class OrderModel(Protocol):
         Raises:
             PolicyError: the model cannot answer.
         """
+
+
+AnyOrderModel: TypeAlias = OrderModel | RankModel
+
+
+def order_by(model: AnyOrderModel, predictors: Predictors) -> OrderPolicy:
+    """Return the order that a model makes, whichever of the two sets of columns it reads."""
+    if isinstance(model, RankModel):
+        return SelectorOrder(model, predictors)
+    return ModelOrder(model, predictors)
 
 
 class ModelOrder:

@@ -8,7 +8,7 @@ behind them. Page: docs/learned.md.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector_features import SelectorFeatures
 
 
+@runtime_checkable
 class RankModel(Protocol):
     """A trained job selector."""
 

@@ -1,4 +1,4 @@
-"""The order model that asks an ONNX file of kind order. Page: docs/policy.md."""
+"""Order models that ask an ONNX file of kind order. Page: docs/policy.md."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
+from roost_engine.queue import selector_features
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
+from roost_formats.models.order import OnnxSelector
 from roost_formats.models.signature import ORDER
 
 JOBS, CLUSTER = (tensor.name for tensor in ORDER.inputs)
@@ -29,8 +31,10 @@ class OnnxOrder:
         return self._model.ask({JOBS: jobs, CLUSTER: cluster})[RANK]
 
 
-def load_onnx_order(path: Path, clock: Callable[[], float]) -> OnnxOrder:
+def load_onnx_order(path: Path, clock: Callable[[], float]) -> OnnxOrder | OnnxSelector:
     """Load an order model after every check of loader.load_model.
+
+    What its manifest says of its columns decides whether it is a job selector.
 
     Args:
         path: of the ONNX file; its manifest stands beside it.
@@ -39,7 +43,10 @@ def load_onnx_order(path: Path, clock: Callable[[], float]) -> OnnxOrder:
     Raises:
         PolicyError: a check failed, or the model reads a column that Roost does not know.
     """
-    return OnnxOrder(load_model(path, ORDER.kind, clock))
+    model = load_model(path, ORDER.kind, clock)
+    if model.columns.get(JOBS) == selector_features.JOB_COLUMNS:
+        return OnnxSelector(model)
+    return OnnxOrder(model)
 
 
 def _known(model: CheckedModel, name: str, columns: Sequence[str]) -> Sequence[str]:

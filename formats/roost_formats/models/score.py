@@ -23,6 +23,13 @@ from roost_formats.models.signature import GRAPH, SCORE
 BUILTIN_MODEL = Path(__file__).parent.parent / "data" / "policy.onnx"
 GRAPH_MODEL = BUILTIN_MODEL.with_name("graph.onnx")
 SHIPPED_MODELS = {"builtin": BUILTIN_MODEL, "graph": GRAPH_MODEL}
+
+
+def score_file(model: str) -> Path | None:
+    """Return the file of a model by its name or path; None for `none`, the heuristic."""
+    return None if model == "none" else SHIPPED_MODELS.get(model) or Path(model)
+
+
 INPUT_NAME, OUTPUT_NAME = SCORE.inputs[0].name, SCORE.outputs[0].name
 
 
@@ -63,9 +70,9 @@ def load_score_policy(
     Returns:
         The policy, and what was wrong with the model; None where nothing was.
     """
-    if model == "none":
+    path = score_file(model)
+    if path is None:
         return HeuristicScore(), None
-    path = SHIPPED_MODELS.get(model) or Path(model)
     try:
         return load_any_score(path, clock), None
     except PolicyError as error:

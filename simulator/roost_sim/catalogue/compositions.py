@@ -15,9 +15,9 @@ from roost_engine.plugins import Plugins, Policies, ends_of
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
-from roost_engine.queue.selector import SelectorOrder
+from roost_engine.queue.model_order import order_by
 from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
-from roost_formats.models.order import load_onnx_selector
+from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
@@ -126,8 +126,8 @@ class Composition:
             history=_history(information, plugins),
         )
         if order.model is not None and policies.predictors is not None:
-            model = load_onnx_selector(order.model, lambda: 0.0)  # no budget: results repeat
-            policies = replace(policies, order=SelectorOrder(model, policies.predictors))
+            model = load_onnx_order(order.model, lambda: 0.0)  # no budget: results repeat
+            policies = replace(policies, order=order_by(model, policies.predictors))
         elif order.kind is None:
             policies = replace(policies, order=order.build(information))
         if placement.kind is None:

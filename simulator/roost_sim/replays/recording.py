@@ -19,7 +19,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Models, Plugins, Policies
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
-from roost_engine.queue.model_order import OrderModel
+from roost_engine.queue.model_order import AnyOrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.slots import RUN_TIMES
 from roost_formats.journal.codec import decode, encode
@@ -27,6 +27,7 @@ from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader
 from roost_formats.journal.reader import Run as Run
 from roost_formats.models.model_order import load_onnx_order
+from roost_formats.models.order import BUILTIN_SELECTOR
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_formats.models.score import SHIPPED_MODELS, load_any_score
 from roost_formats.models.signature import SCORE
@@ -148,7 +149,7 @@ class ModelShelf:
     """
 
     def __init__(self, paths: Sequence[Path] = ()) -> None:
-        self._paths = (*paths, *SHIPPED_MODELS.values())
+        self._paths = (*paths, *SHIPPED_MODELS.values(), BUILTIN_SELECTOR)
 
     def score_of(self, run: Run, source: Path) -> ScorePolicy:
         """Load the score policy that a run was recorded with.
@@ -190,7 +191,7 @@ class ModelShelf:
             canary_order=self._order(canary.model, where),
         )
 
-    def _order(self, name: str, where: str) -> OrderModel | None:
+    def _order(self, name: str, where: str) -> AnyOrderModel | None:
         if not name:
             return None
         return self._load(name, where, load_onnx_order)

@@ -11,6 +11,7 @@ from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.plugins import Plugins
+from roost_engine.queue.selector import SelectorOrder
 from roost_engine.scoring.heuristic import HeuristicScore
 from roostd.app.promoted_policies import (
     configured_with,
@@ -20,7 +21,7 @@ from roostd.app.promoted_policies import (
     score_of,
 )
 from roostd.config.config import Config
-from roostd.config.policy_names import PolicyName
+from roostd.config.policy_names import PolicyName, find_policy
 from roostd.ops.promotions import Promotion, Promotions
 
 DALLY = Promotion(slot=Slot.GATE, name="dally", share_frac=0.5)
@@ -89,3 +90,13 @@ def test_scores_by_name(tmp_path: Path) -> None:
     assert identity_of(PolicyName(Slot.SCORE, "builtin")).startswith("onnx:")
     with pytest.raises(PolicyError):
         score_of(PolicyName(Slot.SCORE, "mine", str(install(tmp_path))))
+
+
+def test_every_model_that_ships_can_be_named_and_decides(tmp_path: Path) -> None:
+    graph = find_policy("score:graph", tmp_path)
+    assert identity_of(graph) == score_of(graph).name
+    selector = find_policy("order:selector", tmp_path)
+    plugins, models = plugins_with(selector, Config(), (), Plugins())
+    order = plugins.policies(HeuristicScore(), models=models).order
+    assert isinstance(order, SelectorOrder)
+    assert plugins.order_model == order.name == identity_of(selector)

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import PolicyError
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.queue.model_order import ModelOrder, order_by
+from roost_engine.queue.selector import SelectorOrder
 from roost_formats.models.model_order import load_onnx_order
+from roost_formats.models.order import BUILTIN_SELECTOR, OnnxSelector
 from roost_formats.models.signature import ORDER
 from roost_formats.testing.onnx_models import (
     ModelParts,
@@ -65,3 +69,15 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\0")
     with pytest.raises(PolicyError):
         load_onnx_order(path, FakeClock())
+
+
+def test_a_job_selector_is_known_by_its_columns() -> None:
+    model = load_onnx_order(BUILTIN_SELECTOR, FakeClock())
+    assert isinstance(model, OnnxSelector)
+    assert isinstance(order_by(model, Predictors()), SelectorOrder)
+
+
+def test_any_other_model_of_the_kind_reads_the_columns_it_names(tmp_path: Path) -> None:
+    assert isinstance(
+        order_by(load_onnx_order(install(tmp_path), FakeClock()), Predictors()), ModelOrder
+    )
