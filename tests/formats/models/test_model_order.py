@@ -9,7 +9,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import ModelOrder, order_by
 from roost_engine.queue.selector import SelectorOrder
-from roost_formats.models.model_order import load_onnx_order
+from roost_formats.models.model_order import OnnxOrder, load_onnx_order
 from roost_formats.models.order import BUILTIN_SELECTOR, OnnxSelector
 from roost_formats.models.signature import ORDER
 from roost_formats.testing.onnx_models import (
@@ -52,6 +52,7 @@ def install(folder: Path, job_columns: tuple[str, ...] = ("gpu_log", "waited_log
 
 def test_a_model_ranks_and_names_its_columns(tmp_path: Path) -> None:
     model = load_onnx_order(install(tmp_path), FakeClock())
+    assert isinstance(model, OnnxOrder)
     assert model.name.startswith("onnx:")
     assert (model.job_columns, model.cluster_columns) == (("gpu_log", "waited_log"), ("free_frac",))
     ranks = model.rank(np.array([[0, 2], [2, 0]], np.float32), np.array([1], np.float32))
