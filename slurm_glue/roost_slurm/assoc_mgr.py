@@ -23,7 +23,8 @@ _PAIR = re.compile(r" ([A-Za-z]+)=(\S*)")
 _BUDGET = re.compile(r"(?:(?<=,)|^)([^=,]+)=(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
 _USED = re.compile(r"(?:(?<=,)|^)([^=,]+)=\w{1,20}\((\d{1,20}(?:\.\d+)?)\)")
 _ONE_BUDGET = re.compile(r"(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
-_RECORD = re.compile(r"(\S*)=\{([^{}]*)\}")
+# The look behind lets a word be tried once, so that its length is not squared.
+_RECORD = re.compile(r"(?<!\S)(\S*)=\{([^{}]*)\}")
 _NO_LIMIT = 0xFFFF_FFFF
 
 

@@ -286,4 +286,4 @@ def test_gpus_are_hardly_longer_idle_than_without_roost(stacks: tuple[Stack, Sta
     print(figures)
     assert pin_s < SLOWEST_PIN_S, figures
     assert roost.idle_gpu_s <= other.idle_gpu_s + pin_s * roost.started_gpu_count, figures
-    assert roost.queue_s <= other.queue_s * 1.25 + 5.0, figures
+    assert roost.queue_s <= other.queue_s * 2.0, figures  # no job of the mixture is left out
