@@ -1,17 +1,14 @@
 """The process that plays the queue forward, so that the daemon's event loop never waits for it.
 
-The daemon starts it as `python -m roostd.app.forecast_worker` and talks to it over its standard
-streams: each message is a length and a pickle. Both ends are the same program and the pipe has no
-name, so no other program can write to it. When the daemon is gone the process reads an end of file.
+The daemon starts it as `python -m roostd.app.forecast_worker`; see `worker_process` for the way the
+two talk. Requests and answers are pickles.
 """
 
-import asyncio
 import contextlib
 import gc
 import os
 import pickle
 import signal
-import struct
 import sys
 import time
 from dataclasses import dataclass
@@ -23,8 +20,8 @@ import numpy as np
 from roost_engine.domain.errors import RoostError
 from roost_engine.forecast.forecast import Forecast, ForecastConfig, Outcome, forecast, plays
 from roost_engine.forecast.snapshot import Snapshot
+from roostd.app.worker_process import LENGTH, WorkerProcess
 
-_LENGTH = struct.Struct(">Q")
 _NICENESS = 10  # decisions go first
 _START_S = 20.0  # imports on a busy machine
 _MOST_BUDGETS = 10.0
@@ -57,7 +54,7 @@ class ForecastWorker:
     """Asks the process, and starts it when there is none."""
 
     def __init__(self) -> None:
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = WorkerProcess(("-m", __name__))
 
     async def compute(self, task: ForecastTask) -> Forecast:
         """Return a forecast.
@@ -67,8 +64,7 @@ class ForecastWorker:
         """
         limit_s = _START_S + _MOST_BUDGETS * task.budget_s
         try:
-            async with asyncio.timeout(limit_s):
-                answer = await self._ask(pickle.dumps(task))
+            answer = await self._process.ask(pickle.dumps(task), limit_s)
             # Of a process that this one has started, over a pipe that no other can open.
             found = pickle.loads(answer)
         except TimeoutError as error:
@@ -83,33 +79,12 @@ class ForecastWorker:
 
     async def stop(self) -> None:
         """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await self._process.stop()
 
     @property
     def pid(self) -> int | None:
         """The id of the process; None: there is none."""
-        return None if self._process is None else self._process.pid
-
-    async def _ask(self, message: bytes) -> bytes:
-        if self._process is None:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                __name__,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-            )
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(_LENGTH.pack(len(message)) + message)
-        await process.stdin.drain()
-        (length,) = _LENGTH.unpack(await process.stdout.readexactly(_LENGTH.size))
-        return await process.stdout.readexactly(length)
+        return self._process.pid
 
 
 def compute(task: ForecastTask) -> Forecast:
@@ -128,16 +103,16 @@ def compute(task: ForecastTask) -> Forecast:
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Answer until the requests end."""
     for _ in count():
-        head = requests.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
+        head = requests.read(LENGTH.size)
+        if len(head) < LENGTH.size:
             return
-        body = requests.read(_LENGTH.unpack(head)[0])
+        body = requests.read(LENGTH.unpack(head)[0])
         try:
             answer: Forecast | str = compute(pickle.loads(body))
         except Exception as error:  # noqa: BLE001  the daemon logs it, and asks again later
             answer = f"{type(error).__name__}: {error}"
         data = pickle.dumps(answer)
-        answers.write(_LENGTH.pack(len(data)) + data)
+        answers.write(LENGTH.pack(len(data)) + data)
         answers.flush()
 
 

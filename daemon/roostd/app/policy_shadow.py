@@ -6,9 +6,7 @@ the next engine; the daemon's decisions never wait for it.
 """
 
 import asyncio
-import contextlib
 import pickle
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,9 +22,10 @@ from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.models.score import score_file
 from roostd.app import policy_shadow_worker
-from roostd.app.policy_shadow_worker import LENGTH, Request, ShadowTask, Step
+from roostd.app.policy_shadow_worker import Request, ShadowTask, Step
 from roostd.app.promoted_policies import plugins_with
 from roostd.app.recorder import Recorder
+from roostd.app.worker_process import WorkerProcess
 from roostd.config.policy_names import PolicyName
 from roostd.ops.promotions import ShadowRequest
 from roostd.state import DaemonState, ShadowFigures
@@ -56,7 +55,7 @@ class PolicyShadow:
 
     def __init__(self, state: DaemonState, recorder: Recorder) -> None:
         self._state, self._recorder = state, recorder
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = WorkerProcess(("-c", _WORKER))
         self._pending: deque[Request | Step] = deque()
         self._is_on = False
 
@@ -112,11 +111,7 @@ class PolicyShadow:
 
     async def stop(self) -> None:
         """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await self._process.stop()
 
     def _next(self) -> Request | None:
         if not self._pending:
@@ -161,22 +156,7 @@ class PolicyShadow:
 
     async def _ask(self, request: Request) -> tuple[ShadowChoice, ...]:
         message = pickle.dumps(request)
-        async with asyncio.timeout(_ANSWER_LIMIT_S):
-            if self._process is None:
-                self._process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-c",
-                    _WORKER,
-                    stdin=asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                )
-            process = self._process
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(LENGTH.pack(len(message)) + message)
-            await process.stdin.drain()
-            (length,) = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))
-            answer = pickle.loads(await process.stdout.readexactly(length))
+        answer = pickle.loads(await self._process.ask(message, _ANSWER_LIMIT_S))
         if isinstance(answer, str):
             raise ShadowFailed(answer)
         found: tuple[ShadowChoice, ...] = answer

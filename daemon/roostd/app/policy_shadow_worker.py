@@ -3,14 +3,13 @@
 It has an engine of its own, with the shadow's policy in its slot, and applies the events that the
 daemon's engine applies. Its placements have no effect, so reality corrects it: a job that Slurm has
 started elsewhere is there in this engine too, and a job whose GPUs another job got waits again.
-The daemon talks to it over its standard streams, as to `roostd.app.forecast_worker`.
+The daemon talks to it as `worker_process` says.
 """
 
 import contextlib
 import os
 import pickle
 import signal
-import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -44,8 +43,8 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.shadow import Choice, ShadowChoice
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.score import load_any_score
+from roostd.app.worker_process import LENGTH
 
-LENGTH = struct.Struct(">Q")
 _NICENESS = 10
 _NEVER_S = 1e12  # the shadow's placements are never started on purpose, so none is overdue
 

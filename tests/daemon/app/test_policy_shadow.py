@@ -13,6 +13,7 @@ from roost_engine.plugins import Plugins
 from roost_engine.testing.builders import job, node
 from roostd.app import policy_shadow
 from roostd.app.policy_shadow import PolicyShadow
+from roostd.app.worker_process import WorkerProcess
 from roostd.ops.promotions import Promotions, ShadowRequest
 
 LAS = ShadowRequest(slot=Slot.ORDER, name="las")
@@ -57,7 +58,7 @@ async def test_without_a_request_nothing_is_kept(parts: Parts, shadow: PolicySha
 async def test_a_process_that_fails_stands_still_until_the_next_engine(
     parts: Parts, shadow: PolicyShadow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policy_shadow, "_WORKER", "raise SystemExit(3)")
+    monkeypatch.setattr(shadow, "_process", WorkerProcess(("-c", "raise SystemExit(3)")))
     shadow.begin(Plugins(), ())
     await shadow.turn()
     figures = parts.state.shadow

@@ -20,7 +20,8 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node
 from roost_formats.journal.shadow import ShadowChoice
-from roostd.app.policy_shadow_worker import LENGTH, ShadowEngine, ShadowTask, Step, begin, serve
+from roostd.app.policy_shadow_worker import ShadowEngine, ShadowTask, Step, begin, serve
+from roostd.app.worker_process import LENGTH
 
 TASK = ShadowTask(
     slot=Slot.ORDER,
