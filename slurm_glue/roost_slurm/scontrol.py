@@ -46,12 +46,13 @@ _MIB = 1 << 20
 _LONGEST_NAME = 200
 # A node that carries one of these flags gets no new jobs. A node that is powered down does: Slurm
 # wakes it for the first job that is allocated there. It does not wake a node that is powering down.
+# RESERVED is not among them: some jobs may run there, and the reservations themselves say which.
 _CLOSED = frozenset(
     {
         *("DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "BLOCKED"),
         *("INVAL", "INVALID_REG", "MAINT", "MAINTENANCE"),
         *("PERFCTRS", "POWERING_DOWN", "POWER_DOWN"),
-        *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "UNKNOWN"),
+        *("REBOOT", "REBOOT_ISSUED", "REBOOT_REQUESTED", "UNKNOWN"),
     }
 )
 _SILENT = frozenset({"NO_RESPOND", "NOT_RESPONDING"})

@@ -161,7 +161,7 @@ def test_leaf_switches_are_racks(release: str) -> None:
         ("MIXED+DRAIN", False),
         ("DOWN", False),
         ("DOWN*+NOT_RESPONDING", False),
-        ("IDLE+RESERVED", False),
+        ("IDLE+RESERVED", True),
         ("IDLE+POWERED_DOWN", True),
         ("IDLE+CLOUD+POWERED_DOWN", True),
         ("MIXED+NOT_RESPONDING+POWERING_UP", True),

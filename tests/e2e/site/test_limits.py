@@ -130,7 +130,6 @@ def test_jobs_that_share_the_cpus_of_a_partition_leave_their_gpus_to_others(stac
     other = [stack.slurm.submit("--gres=gpu:6") for _ in stack.nodes]
     assert_runs(stack, *other)
     assert [stack.slurm.state(job_id) for job_id in sharing[4:]] == ["PENDING"] * 2
-    assert not pinned(stack, sharing[4])
     stack.slurm.run("scancel", sharing[0])
     assert_runs(stack, sharing[4])
 
@@ -157,7 +156,6 @@ def test_cores_in_a_reservation_leave_the_rest_of_their_nodes_to_others(stack: S
     before = stack.slurm.submit("-c2", "--gres=gpu:6", "-t", "1")  # ends before the window
     assert_runs(stack, before)
     assert [stack.slurm.state(job_id) for job_id in beside[2:]] == ["PENDING"] * 2
-    assert not pinned(stack, beside[2])
     stack.slurm.run("scancel", beside[0])
     assert_runs(stack, beside[2])
 
@@ -179,11 +177,6 @@ def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
         assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
         stack.slurm.run("scancel", *job_ids)
         stack.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
-
-
-def pinned(stack: Stack, job_id: str) -> bool:
-    """Whether a waiting job asks for exact GPUs: those that Roost has chosen for it."""
-    return "gpu:g" in stack.slurm.show_job(job_id)
 
 
 def limits_minutes(stack: Stack) -> bool:
