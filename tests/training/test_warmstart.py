@@ -12,7 +12,7 @@ from roost_train.warmstart_decisions import Preferences
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxruntime")
 
-from roost_formats.models.model_order import load_onnx_order  # noqa: E402
+from roost_formats.models.model_order import OnnxOrder, load_onnx_order  # noqa: E402
 from roost_train.warmstart import (  # noqa: E402
     WarmstartParameters,
     imitate,
@@ -51,6 +51,7 @@ def test_the_file_ranks_as_the_network_does(tmp_path: Path) -> None:
     net, report = imitate(pairs, "made", PARAMETERS)
     path = write_order(net, pairs, PARAMETERS, report, tmp_path, {"teacher": "made"})
     model = load_onnx_order(path, lambda: 0.0)
+    assert isinstance(model, OnnxOrder)
     assert tuple(model.job_columns) == JOB_COLUMNS
     jobs = np.random.default_rng(2).random((128, len(JOB_COLUMNS))).astype(np.float32)
     with torch.no_grad():
