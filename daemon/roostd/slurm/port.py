@@ -353,6 +353,7 @@ class SlurmCli:
             jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
             await self._details.look_up(jobs)
             self._begins = begins_of(jobs)
+            self._ended_leases.seen(jobs, self._begins, at_epoch_s)
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
                 jobs=jobs,

@@ -105,6 +105,23 @@ class EndedLeases:
         )
         return [job_id for job_id in job_ids if job_id not in self._ended]
 
+    def seen(self, jobs: Iterable[QueuedJob], begins: Mapping[JobId, int], now_s: float) -> None:
+        """Note until when the leases that jobs got at submission hold them.
+
+        Args:
+            jobs: of a dump of the queue.
+            begins: the begin times that users asked for; these are no leases.
+            now_s: seconds since the epoch.
+        """
+        for job in jobs:
+            end_s = job.eligible_epoch_s
+            if end_s is None or end_s <= now_s or not job.is_pending:
+                continue
+            if parse_stamp(job.admin_comment) is not None:
+                for job_id in map(JobId, job.job_ids):
+                    if job_id not in begins:
+                        self._ends_s.setdefault(job_id, end_s)
+
     def renewed(self, job_ids: Iterable[JobId], ends_s: float) -> None:
         """Note until when these leases, and no others, hold their jobs."""
         self._ends_s = dict.fromkeys(job_ids, ends_s)

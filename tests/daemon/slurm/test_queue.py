@@ -172,7 +172,7 @@ def test_a_comment_is_written_once_for_all_jobs_that_say_the_same() -> None:
 
 
 def pending(number: int, eligible_epoch_s: float | None) -> QueuedJob:
-    return QueuedJob(number=number, eligible_epoch_s=eligible_epoch_s)
+    return queued(number, eligible_epoch_s=eligible_epoch_s)
 
 
 def test_a_lease_that_a_user_has_ended_is_not_renewed() -> None:
@@ -185,6 +185,21 @@ def test_a_lease_that_a_user_has_ended_is_not_renewed() -> None:
     leases.renewed([JobId("2")], 180.0)
     assert leases.without(job_ids, jobs, 140.0) == [JobId("2")]
     assert leases.without(job_ids, [pending(1, 300.0), pending(2, 180.0)], 150.0) == job_ids
+
+
+def test_an_owner_may_end_the_first_lease_too() -> None:
+    leases, job_ids = EndedLeases(), [JobId("1"), JobId("2"), JobId("3")]
+    submitted = [pending(number, 105.0) for number in (1, 2, 3)]
+    leases.seen(submitted, {JobId("3"): 105}, 100.0)
+    jobs = [pending(1, 101.0), pending(2, 105.0), pending(3, 101.0)]
+    assert leases.without(job_ids, jobs, 101.5) == [JobId("2"), JobId("3")]
+    assert leases.without(job_ids, jobs, 106.0) == [JobId("2"), JobId("3")]
+
+
+def test_a_first_lease_that_has_run_out_is_renewed() -> None:
+    leases = EndedLeases()
+    leases.seen([pending(1, 105.0)], {}, 100.0)
+    assert leases.without([JobId("1")], [pending(1, 105.0)], 106.0) == [JobId("1")]
 
 
 def test_a_lease_that_has_run_out_is_renewed() -> None:
