@@ -120,7 +120,7 @@ def test_no_job_is_lost_where_roostd_dies_after_a_preemption(
     stack: Stack, low: dict[str, int], kind: str
 ) -> None:
     urgent = submit_urgent(stack, kind)
-    until(lambda: bool(victims(stack, low)), "a job is preempted", SOON_S)
+    until(lambda: bool(victims(stack, low)), "a job is preempted")
     stack.stop_roostd(signal.SIGKILL)
     stack.start_roostd()
     wait_until_over(stack.slurm, [urgent, *low], BACK_S)
