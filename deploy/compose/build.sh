@@ -70,7 +70,7 @@ $(requirements "$wheel")"
 
 fetch_test_wheels() {
     local wanted
-    wanted="Python $(python_version): pytest pytest-asyncio pytest-timeout pytest-xdist"
+    wanted="Python $(python_version): pytest pytest-asyncio pytest-rerunfailures pytest-timeout pytest-xdist"
     [ "$(cat "$context/wanted-by-tests" 2>/dev/null)" != "$wanted" ] || return 0
     rm -rf "$context/test-dependencies"
     # shellcheck disable=SC2086 # a list on purpose
