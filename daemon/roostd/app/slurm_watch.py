@@ -86,6 +86,7 @@ class SlurmWatch:
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes: tuple[SlurmNode, ...] = ()
         self._specs: Mapping[NodeName, NodeSpec] = {}
+        self._socket_counts: Mapping[NodeName, int] = {}
         self._rules_read = SiteRules(), SiteRules()  # as read, and with the nodes
         self._leased: tuple[JobId, ...] = ()
         self._needless: frozenset[JobId] = frozenset()
@@ -269,8 +270,11 @@ class SlurmWatch:
     def _with_nodes(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""
         read, before = self._rules_read
-        if read is not rules or before.nodes is not self._specs:
-            self._rules_read = rules, replace(rules, nodes=self._specs)
+        sockets = before.socket_counts
+        is_same = before.nodes is self._specs and sockets is self._socket_counts
+        if read is not rules or not is_same:
+            known = replace(rules, nodes=self._specs, socket_counts=self._socket_counts)
+            self._rules_read = rules, known
         return self._rules_read[1]
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:
@@ -440,6 +444,8 @@ class SlurmWatch:
         self._nodes = nodes
         specs = {node.spec.name: node.spec for node in nodes}
         self._specs = specs if specs != self._specs else self._specs
+        sockets = {node.spec.name: node.socket_count for node in nodes}
+        self._socket_counts = sockets if sockets != self._socket_counts else self._socket_counts
         self._note_enforced()
         self._state.node_states.clear()
         self._state.node_states.update({node.spec.name: node.state for node in nodes})
