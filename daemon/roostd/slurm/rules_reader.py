@@ -149,11 +149,12 @@ class RulesReader:
 
     async def _with_limits(self, rules: SiteRules, has_new_qos: bool) -> SiteRules:
         rules = await self._with(rules, _SCHEDULING)
-        if _uses_accounting(rules):
-            rules = await self._with(rules, _ACCOUNTING)
-            if has_new_qos or self._read_s - self._qos_read_s >= _QOS_AGE_S:
-                self._qos_read_s = self._read_s
-                rules = await self._with(rules, _QOS_TRAITS)
+        if rules.scheduling.has_slurmdbd or _uses_accounting(rules):
+            rules = await self._with(rules, _ACCOUNTING)  # with the shares of users
+        is_due = has_new_qos or self._read_s - self._qos_read_s >= _QOS_AGE_S
+        if is_due and _uses_accounting(rules):
+            self._qos_read_s = self._read_s
+            rules = await self._with(rules, _QOS_TRAITS)
         return rules
 
     async def _with(self, rules: SiteRules, one: _Part) -> SiteRules:
