@@ -40,6 +40,10 @@ LIMIT = 4  # GPUs that a user may have in the QoS "four"
 PIN_S = 1.0
 SEEN_S = 0.3  # until roostd sees a submission or an end
 SLOWEST_PIN_S = 3.0  # on a machine that is busy with other tests
+# Of a pin, for each GPU that starts. Slurm's own starts take time too, and not every GPU is waited
+# for: a sound Roost has 12 GPU-seconds more than plain Slurm here, of 75 that it may have. One that
+# does not count limits of users has 118 more, or licences 96, or reservations 500.
+PIN_FRAC = 0.5
 _LOGGED = re.compile(r"timestamp=(\S+) .*event=(job_decided|job_started) job_id=(\S+)")
 TIMEOUT_S = 140.0  # slurmctld looks every 30 s whether a woken node is up
 SLEEPER = "n3"
@@ -280,10 +284,12 @@ def test_gpus_are_hardly_longer_idle_than_without_roost(stacks: tuple[Stack, Sta
     """Both at the same time, so that what else the machine does slows both down alike."""
     with ThreadPoolExecutor() as threads:
         roost, other = threads.map(run_mixture, stacks)
-    # What the issue allows: plain Slurm's, and for each job that started the latency of its pin.
+    # Plain Slurm's, and for each GPU that started a part of the latency of a pin.
     pin_s = max(PIN_S, latency_s(stacks[0]) + SEEN_S)
-    figures = f"Roost {roost}; plain {other}; {pin_s:.2f} s for a pin"
+    figures = f"Roost {roost}, {roost.started_gpu_count} GPUs started; plain {other};"
+    figures += f" {pin_s:.2f} s for a pin"
     print(figures)
     assert pin_s < SLOWEST_PIN_S, figures
-    assert roost.idle_gpu_s <= other.idle_gpu_s + pin_s * roost.started_gpu_count, figures
+    allowed_gpu_s = PIN_FRAC * pin_s * roost.started_gpu_count
+    assert roost.idle_gpu_s <= other.idle_gpu_s + allowed_gpu_s, figures
     assert roost.queue_s <= other.queue_s * 2.0, figures  # no job of the mixture is left out
