@@ -5,16 +5,12 @@ what the critic expected (`advantages`); then change the policy so that decision
 better become likelier, but by no more than the clip allows, because the episodes tell nothing
 about policies far from the one that played them. Masked actions have probability 0 and no gradient.
 
-Episodes of an iteration depend only on seed and iteration, and a checkpoint holds everything else,
-so an interrupted training that is resumed gives the same weights as one that was not.
-
 Source: Schulman et al., Proximal Policy Optimization Algorithms, 2017, equation 7; masks: Huang and
 Ontañón, A Closer Look at Invalid Action Masking, FLAIRS 2022. Page: docs/learned.md.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,13 +19,11 @@ from numpy.typing import NDArray
 
 from roost_train.advantages import advantages, discounts
 from roost_train.decisions import Decision, DecisionBatch, batches
-from roost_train.environments.episodes import Episodes
-from roost_train.errors import TrainError
-from roost_train.rollout import Trajectory, play
+from roost_train.improvement import Lesson
+from roost_train.rollout import Decider, Trajectory
 from roost_train.selector_agent import SelectorAgent
-from roost_train.selector_net import SelectorCritic, SelectorNet, SelectorSizes, masked_logs
+from roost_train.selector_net import SelectorCritic, SelectorNet, masked_logs
 
-_SEEDS_PER_ITERATION = 10_000  # far apart, so that no episode comes twice
 _LEAST_SPREAD = 1e-6
 
 
@@ -67,28 +61,6 @@ class PpoParameters:
     critic_iterations: int = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iteration:
-    """The figures of one iteration.
-
-    Attributes:
-        number: from 1.
-        mean_jct_s: of the episodes played, with drawn actions.
-        divergence: how far the policy moved, in nats.
-        entropy: of the policy, in nats, mean.
-        explained_frac: share of the returns' variance that the critic foresaw; below 0: worse than
-            their mean.
-        decision_count: decisions played.
-    """
-
-    number: int
-    mean_jct_s: float
-    divergence: float
-    entropy: float
-    explained_frac: float
-    decision_count: int
-
-
 def clipped_loss(
     new_logs: torch.Tensor, old_logs: torch.Tensor, gains: torch.Tensor, clip: float
 ) -> torch.Tensor:
@@ -106,92 +78,47 @@ def clipped_loss(
 
 
 class Ppo:
-    """A training in progress.
+    """An improvement.Learner; see the module.
 
     Args:
         net: the selector; it is changed in place.
-        episodes: what is played.
         parameters: everything else.
     """
 
-    def __init__(self, net: SelectorNet, episodes: Episodes, parameters: PpoParameters) -> None:
-        torch.set_num_threads(1)  # several sum in another order, and are slower for so small a net
-        torch.manual_seed(parameters.seed)
-        self.net, self.episodes, self.parameters = net, episodes, parameters
+    def __init__(self, net: SelectorNet, parameters: PpoParameters) -> None:
+        torch.manual_seed(parameters.seed)  # of the critic's first weights
+        self.net, self.parameters = net, parameters
         self.critic = SelectorCritic(net.sizes)
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
         self._critic_optimiser = torch.optim.Adam(
             self.critic.parameters(), lr=parameters.critic_rate
         )
         self._spread = 0.0  # of the returns so far; rewards are divided by it
-        self.done: list[Iteration] = []
 
-    def iterate(self, after: Callable[[int], None] = lambda done_count: None) -> Iteration:
-        """Play episodes and learn from them.
+    def player(self, draw_seed: int) -> Decider:
+        """See improvement.Learner: actions are drawn from the policy."""
+        return SelectorAgent(self.net, draw_seed)
 
-        Args:
-            after: called with the number of episodes that are over.
-        """
-        parameters, number = self.parameters, len(self.done) + 1
-        generator = torch.Generator().manual_seed(parameters.seed * 1_000_003 + number)
-        first = parameters.first_episode + (number - 1) * _SEEDS_PER_ITERATION
-        seeds = range(first, first + parameters.episode_count)
-        self.net.eval()
-        played = play(self.episodes, seeds, SelectorAgent(self.net, generator), after)
-        played = [one for one in played if one.decisions]
-        if not played:
-            raise TrainError("no episode had a decision: take more jobs or a higher load")
-        divergence, entropy, explained_frac = self._learn(played, generator)
-        self.done.append(
-            Iteration(
-                number=number,
-                mean_jct_s=float(np.mean([one.mean_jct_s for one in played])),
-                divergence=divergence,
-                entropy=entropy,
-                explained_frac=explained_frac,
-                decision_count=sum(len(one.decisions) for one in played),
-            )
-        )
-        return self.done[-1]
-
-    def save(self, path: Path) -> None:
-        """Write a checkpoint; a file that is there is replaced whole or not at all."""
-        state = {
-            "sizes": asdict(self.net.sizes),
-            "net": self.net.state_dict(),
+    def state(self) -> dict[str, Any]:
+        """See improvement.Learner."""
+        return {
             "critic": self.critic.state_dict(),
             "optimiser": self._optimiser.state_dict(),
             "critic_optimiser": self._critic_optimiser.state_dict(),
             "spread": self._spread,
-            "done": [asdict(one) for one in self.done],
-            "parameters": asdict(self.parameters),
         }
-        beside = path.with_suffix(".part")
-        torch.save(state, beside)
-        beside.replace(path)
 
-    def load(self, path: Path) -> None:
-        """Continue where a checkpoint was written.
-
-        Raises:
-            TrainError: the checkpoint is of a training with other parameters, or damaged.
-        """
-        state = read_checkpoint(path)
-        if state["parameters"] != asdict(self.parameters):
-            raise TrainError(f"{path}: the checkpoint is of a training with other parameters")
-        self.net.load_state_dict(state["net"])
+    def restore(self, state: dict[str, Any]) -> None:
+        """See improvement.Learner."""
         self.critic.load_state_dict(state["critic"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._critic_optimiser.load_state_dict(state["critic_optimiser"])
         self._spread = state["spread"]
-        self.done = [Iteration(**one) for one in state["done"]]
 
-    # -- learning --------------------------------------------------------------------------
-
-    def _learn(
-        self, played: Sequence[Trajectory], generator: torch.Generator
-    ) -> tuple[float, float, float]:
-        """Return how far the policy moved, its entropy, and what the critic explained."""
+    def learn(
+        self, played: Sequence[Trajectory], generator: torch.Generator, done_count: int
+    ) -> Lesson:
+        """See improvement.Learner."""
         decisions = [decision for one in played for decision in one.decisions]
         place_of = {id(decision): place for place, decision in enumerate(decisions)}
         old_logs, values = self._judge(decisions)
@@ -200,7 +127,7 @@ class Ppo:
         explained_frac = 1.0 - float(np.var(returns - values)) / max(spread**2, _LEAST_SPREAD)
         scaled = torch.from_numpy((gains - gains.mean()) / (gains.std() + _LEAST_SPREAD))
         targets, old = torch.from_numpy(returns).float(), torch.from_numpy(old_logs).float()
-        is_critics = len(self.done) < self.parameters.critic_iterations
+        is_critics = done_count < self.parameters.critic_iterations
         divergence, entropy = 0.0, 0.0
         self.net.train()
         for _ in range(self.parameters.passes):
@@ -215,7 +142,7 @@ class Ppo:
                     entropies.append(found[1])
             if moved:
                 divergence, entropy = float(np.mean(moved)), float(np.mean(entropies))
-        return divergence, entropy, explained_frac
+        return Lesson(divergence=divergence, entropy=entropy, explained_frac=explained_frac)
 
     def _gains(
         self, played: Sequence[Trajectory], values: NDArray[np.float64]
@@ -276,29 +203,3 @@ class Ppo:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.critic.parameters(), 0.5)
         self._critic_optimiser.step()
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what Ppo.save wrote; nothing in the file is executed.
-
-    Raises:
-        TrainError: the file is damaged.
-    """
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-    except (RuntimeError, ValueError, KeyError, EOFError, OSError) as error:
-        raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
-    except Exception as error:
-        raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
-    return state
-
-
-def net_of(state: dict[str, Any]) -> SelectorNet:
-    """Return the selector of a checkpoint."""
-    job, cluster, hidden = (state["sizes"][one.name] for one in fields(SelectorSizes))
-    net = SelectorNet(
-        SelectorSizes(job_channels=tuple(job), cluster_channels=tuple(cluster), hidden=hidden)
-    )
-    net.load_state_dict(state["net"])
-    net.eval()
-    return net

@@ -4,25 +4,38 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from roost_train.decisions import Decision, DecisionBatch
 from roost_train.environments.paused_run import Choices, PausedRun
 from roost_train.selector_net import SelectorNet, masked_logs
 
+_ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
+
 
 class SelectorAgent:
     """A rollout.Decider.
 
+    Each episode has draws of its own, so that its actions do not depend on those played beside it.
+
     Args:
         net: the selector.
-        generator: draws the actions; None: the best one is taken, ties by position.
+        draw_seed: of the actions, beside the episode's; None: the best one is taken, ties by
+            position.
     """
 
-    def __init__(self, net: SelectorNet, generator: torch.Generator | None = None) -> None:
-        self._net, self._generator = net, generator
+    def __init__(self, net: SelectorNet, draw_seed: int | None = None) -> None:
+        self._net, self._draw_seed = net, draw_seed
+        self._rngs: dict[int, np.random.Generator] = {}
 
     def __call__(self, runs: Sequence[PausedRun], choices: Sequence[Choices]) -> Sequence[int]:
         """Decide for all runs by one call of the network."""
+        return [
+            self.draw(run, logs) for run, logs in zip(runs, self.logs_of(choices), strict=True)
+        ]
+
+    def logs_of(self, choices: Sequence[Choices]) -> list[NDArray[np.float64]]:
+        """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
         batch = DecisionBatch.of(
             [
                 Decision(one.seen.jobs, one.seen.cluster, one.mask, int(np.argmax(one.mask)))
@@ -30,11 +43,26 @@ class SelectorAgent:
             ]
         )
         with torch.inference_mode():
-            logs = masked_logs(self._net(batch.jobs, batch.cluster), batch.mask)
-            if self._generator is None:
-                drawn = logs.argmax(dim=1)
-            else:
-                drawn = torch.multinomial(logs.exp(), 1, generator=self._generator)[:, 0]
-        none = batch.mask.shape[1] - 1
-        positions = zip(choices, drawn.tolist(), strict=True)
-        return [one.none if position == none else int(position) for one, position in positions]
+            logs = masked_logs(self._net(batch.jobs, batch.cluster), batch.mask).numpy()
+        return [
+            np.append(line[: one.none], line[-1]).astype(np.float64)
+            for line, one in zip(logs, choices, strict=True)
+        ]
+
+    def draw(self, run: PausedRun, logs: NDArray[np.float64]) -> int:
+        """Return an action of a run by the log-probabilities of its decision."""
+        if self._draw_seed is None:
+            return int(np.argmax(logs))
+        sums = np.cumsum(np.exp(logs))
+        drawn = int(np.searchsorted(sums, self.rng_of(run).random() * sums[-1], side="right"))
+        # Rounding could lead behind the last action that has a probability.
+        return min(drawn, int(np.flatnonzero(logs > -np.inf)[-1]))
+
+    def rng_of(self, run: PausedRun) -> np.random.Generator:
+        """Return what is drawn from for a run."""
+        assert self._draw_seed is not None, "an agent without a seed draws nothing"
+        rng = self._rngs.get(run.seed)
+        if rng is None:
+            streams = [_ACTION_STREAM, self._draw_seed, run.seed]
+            rng = self._rngs[run.seed] = np.random.default_rng(streams)
+        return rng

@@ -18,18 +18,21 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
+from roost_train.checkpoint import net_of, read_checkpoint
 from roost_train.decisions import Decision
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
+from roost_train.expert_iteration import ExpertIteration
 from roost_train.imitation import ImitationFigures, imitate, judge
-from roost_train.ppo import Ppo, net_of, read_checkpoint
+from roost_train.improvement import Improvement, Learner, Method
+from roost_train.ppo import Ppo
 from roost_train.rollout import play, teacher
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_config import SelectorConfig, as_document
@@ -99,19 +102,20 @@ class SelectorTraining:
     def run(self, meter: Meter = lambda done, total: None) -> Path:
         """Train, from wherever an earlier call has come to; return the model's path."""
         torch.set_num_threads(1)
-        start = self._start()
-        ppo = Ppo(start, self.episodes, self.config.ppo)
+        improvement = self._improvement(self._start())
         if (last := self.folder / "last.pt").exists():
-            ppo.load(last)
-            self._forget_after(len(ppo.done))
-        while len(ppo.done) < self.config.iterations:
-            meter(len(ppo.done), self.config.iterations)
-            figures = ppo.iterate()
+            improvement.load(last)
+            self._forget_after(len(improvement.done))
+        while len(improvement.done) < self.config.iterations:
+            meter(len(improvement.done), self.config.iterations)
+            figures = improvement.iterate()
             self._log({"iteration": asdict(figures)})
             number = figures.number
             if number % self.config.validate_every == 0 or number == self.config.iterations:
-                self._validate(ppo.net, number, lambda: ppo.save(self.folder / "best.pt"))
-            ppo.save(last)
+                self._validate(
+                    improvement.net, number, lambda: improvement.save(self.folder / "best.pt")
+                )
+            improvement.save(last)
             self._report()
         meter(self.config.iterations, self.config.iterations)
         return self._release()
@@ -139,11 +143,22 @@ class SelectorTraining:
                 lambda done, loss: self._tell(f"imitation {done}/{passes}: loss {loss:.4f}"),
             )
             self._log({"imitation": asdict(self._judge(net))})
-        ppo = Ppo(net, self.episodes, self.config.ppo)
-        self._validate(net, 0, lambda: ppo.save(self.folder / "best.pt"))
-        ppo.save(path)
+        improvement = self._improvement(net)
+        self._validate(net, 0, lambda: improvement.save(self.folder / "best.pt"))
+        improvement.save(path)
         self._report()
         return net
+
+    def _improvement(self, net: SelectorNet) -> Improvement:
+        learner: Learner
+        match self.config.improvement:
+            case Method.PPO:
+                learner = Ppo(net, self.config.ppo)
+            case Method.EXPERT:
+                learner = ExpertIteration(net, self.config.expert)
+            case _:
+                assert_never(self.config.improvement)
+        return Improvement(learner, self.episodes)
 
     def _judge(self, net: SelectorNet) -> ImitationFigures:
         return judge(net, self._teachers(self._seeds))

@@ -9,6 +9,7 @@ Engine and simulator are those of every other run; see picked_order for how they
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,7 @@ class PausedRun:
         warm_count: int = 0,
     ) -> None:
         self._order, self._run = PickedOrder(), run
+        self.seed = run.seed
         self._policies = Policies()
         prepared = prepare(run, self._build)
         self.driver = prepared.driver
@@ -86,6 +88,7 @@ class PausedRun:
         self._declined = False
         self._reserved: tuple[JobId, Reservation] | None = None
         self._reward, self._counts = 0.0, not warm_count
+        self._end_s, self._is_handed_over = inf, False
         assert self._policies.predictors is not None
         self.features = SelectorFeatures(self._policies.predictors)
         self._choices: Choices | None = None
@@ -106,11 +109,11 @@ class PausedRun:
         return self.driver.arrived_count >= self._warm_count
 
     def next_choices(self) -> Choices | None:
-        """Advance to the next decision; None: every job has ended."""
+        """Advance to the next decision; None: every job has ended, or the run is to end here."""
         while True:
             found = self._choices_now()
             if found is None:
-                if not self._advance():
+                if self.driver.now_s >= self._end_s or not self._advance():
                     return None
             elif self.is_warm:
                 self._choices = found if self._counts else replace(found, reward=0.0)
@@ -172,6 +175,16 @@ class PausedRun:
         first = teacher.rank(view)[0]
         return choices.seen.job_ids.index(first)
 
+    def end_at(self, at_s: float) -> None:
+        """Let the run end at a time, whatever is still to come then; nothing later is counted."""
+        self._end_s = at_s
+
+    def hand_over(self) -> None:
+        """Let the engine decide by the teacher from now on; no decision is due any more."""
+        self._is_handed_over = True
+        self._order.follow(self._teacher)
+        self.driver.feed(Tick(at_s=self.driver.now_s))
+
     def finish(self) -> Outcome:
         """Return the results of a run that is over."""
         return self.driver.finish()
@@ -189,7 +202,9 @@ class PausedRun:
         return key
 
     def _choices_now(self) -> Choices | None:
-        if self._declined or not self._engine.cluster.free_gpu_count:
+        if self._declined or self._is_handed_over or self.driver.now_s >= self._end_s:
+            return None
+        if not self._engine.cluster.free_gpu_count:
             return None
         at_s = self.driver.now_s
         view = self._engine.queue_view(at_s)
@@ -242,11 +257,11 @@ class PausedRun:
         rate = self._rate(driver, self._gpu_count)
         self._declined, self._reserved = False, None
         self._failed.clear()
-        is_stuck = not driver.has_moments
+        is_stuck = not (driver.has_moments or self._is_handed_over)
         if is_stuck:  # what the engine does not place by itself now it never will
             self._order.free(True)
         moved = driver.advance()
         if is_stuck:
             self._order.free(False)
-        self._reward += rate * (driver.now_s - before_s)
+        self._reward += rate * (min(driver.now_s, self._end_s) - before_s)
         return moved
