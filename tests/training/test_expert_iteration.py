@@ -24,7 +24,7 @@ from roost_train.improvement import Improvement
 
 pytestmark = pytest.mark.torch
 
-QUICK = ExpertParameters(episode_count=3, passes=2, batch_count=8, sampled_frac=0.3)
+QUICK = ExpertParameters(episode_count=2, passes=2, batch_count=8, sampled_frac=0.2)
 
 
 def trial(outcomes: list[float]) -> Trial:
@@ -61,13 +61,14 @@ def test_the_spread_is_about_each_decisions_own_mean() -> None:
 @pytest.mark.parametrize("follow", list(Follow))
 def test_a_problem_with_a_known_optimum_is_solved(follow: Follow) -> None:
     parameters = ExpertParameters(
-        episode_count=4,
-        sampled_frac=0.3,
+        episode_count=2,
+        sampled_frac=0.15,
         ahead_s=inf,
         follow=follow,
+        temperature=0.5,
         rate=1e-2,
-        most_divergence=0.3,
-        batch_count=16,
+        most_divergence=0.5,
+        batch_count=8,
     )
     before_s, found_s = solved_s(ExpertIteration(net_that_prefers_long_jobs(), parameters), 15)
     assert before_s > 2 * best_s()

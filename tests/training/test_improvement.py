@@ -21,7 +21,7 @@ from roost_train.selector_net import SelectorNet
 pytestmark = pytest.mark.torch
 
 PPO = PpoParameters(episode_count=3, passes=2, batch_count=32, critic_iterations=0)
-EXPERT = ExpertParameters(episode_count=3, passes=2, batch_count=8, sampled_frac=0.3)
+EXPERT = ExpertParameters(episode_count=2, passes=2, batch_count=8, sampled_frac=0.2)
 
 LEARNERS: list[Callable[[SelectorNet], Learner]] = [
     lambda net: Ppo(net, PPO),

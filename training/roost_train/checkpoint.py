@@ -1,4 +1,4 @@
-"""Checkpoints of a training: written whole or not at all, read without executing anything in them."""
+"""Checkpoints of a training: written whole or not at all; reading one executes nothing in it."""
 
 from collections.abc import Mapping
 from dataclasses import fields

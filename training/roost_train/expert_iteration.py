@@ -30,13 +30,15 @@ import torch
 from numpy.typing import NDArray
 
 from roost_train.decisions import Decision, DecisionBatch, batches
-from roost_train.environments.paused_run import Choices, PausedRun
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
+from roost_train.environments.paused_run import PausedRun
 from roost_train.errors import TrainError
 from roost_train.improvement import Lesson
 from roost_train.rollout import Decider, Trajectory
 from roost_train.run_ahead import Ahead
 from roost_train.selector_agent import SelectorAgent
-from roost_train.selector_net import SelectorNet, masked_logs
+from roost_train.selector_net import masked_logs
+from roost_train.slot_net import PolicyNet
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE_STREAM = 43  # keeps the draw of the decisions that are tried apart from that of actions
@@ -123,7 +125,7 @@ class ExpertIteration:
         parameters: everything else.
     """
 
-    def __init__(self, net: SelectorNet, parameters: ExpertParameters) -> None:
+    def __init__(self, net: PolicyNet, parameters: ExpertParameters) -> None:
         self.net, self.parameters = net, parameters
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
         self._player = _TryingPlayer(net, parameters, 0)
@@ -197,9 +199,7 @@ def spread_of(trials: Sequence[Trial]) -> float:
     return max(float(np.sqrt(np.mean(around**2))), _LEAST_SPREAD)
 
 
-def _lines(
-    part: Sequence[Decision], values: dict[int, NDArray[np.float64]]
-) -> torch.Tensor:
+def _lines(part: Sequence[Decision], values: dict[int, NDArray[np.float64]]) -> torch.Tensor:
     """Return values of decisions as DecisionBatch lays them out: [decision, most jobs + 1]."""
     most = max(len(one.jobs) for one in part)
     found = np.zeros((len(part), most + 1), dtype=np.float32)
@@ -212,7 +212,7 @@ def _lines(
 class _TryingPlayer:
     """A rollout.Decider that draws actions, and tries candidates at some decisions."""
 
-    def __init__(self, net: SelectorNet, parameters: ExpertParameters, draw_seed: int) -> None:
+    def __init__(self, net: PolicyNet, parameters: ExpertParameters, draw_seed: int) -> None:
         self._agent = SelectorAgent(net, draw_seed)
         self._parameters, self._draw_seed = parameters, draw_seed
         follow = SelectorAgent(net) if parameters.follow is Follow.SELECTOR else None
@@ -220,8 +220,14 @@ class _TryingPlayer:
         self._rngs: dict[int, np.random.Generator] = {}
         self.trials: list[Trial] = []
 
-    def __call__(self, runs: Sequence[PausedRun], choices: Sequence[Choices]) -> Sequence[int]:
-        """See rollout.Decider."""
+    def __call__(
+        self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
+    ) -> Sequence[int]:
+        """See rollout.Decider.
+
+        Raises:
+            TrainError: the decisions are not those of the order slot.
+        """
         actions = []
         for run, one, logs in zip(runs, choices, self._agent.logs_of(choices), strict=True):
             if one.mask.sum() > 1 and self._is_tried(run):
@@ -229,14 +235,16 @@ class _TryingPlayer:
             actions.append(self._agent.draw(run, logs))
         return actions
 
-    def _is_tried(self, run: PausedRun) -> bool:
+    def _is_tried(self, run: DecisionRun) -> bool:
         rng = self._rngs.get(run.seed)
         if rng is None:
             streams = [_SAMPLE_STREAM, self._draw_seed, run.seed]
             rng = self._rngs[run.seed] = np.random.default_rng(streams)
         return bool(rng.random() < self._parameters.sampled_frac)
 
-    def _try(self, run: PausedRun, choices: Choices, logs: NDArray[np.float64]) -> Trial:
+    def _try(self, run: DecisionRun, choices: Choices[Any], logs: NDArray[np.float64]) -> Trial:
+        if not isinstance(run, PausedRun):  # the others run in threads, which no fork copies
+            raise TrainError("expert iteration improves the order only: use ppo for other slots")
         count = min(int((logs > -inf).sum()), self._parameters.candidate_count)
         candidates = np.argsort(-logs, kind="stable")[:count]
         outcomes = self._ahead.outcomes(run, choices, candidates.tolist())

@@ -19,7 +19,7 @@ from roost_train.checkpoint import read_checkpoint, write_checkpoint
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
 from roost_train.rollout import Decider, Trajectory, play
-from roost_train.selector_net import SelectorNet
+from roost_train.slot_net import PolicyNet
 
 _SEEDS_PER_ITERATION = 10_000  # far apart, so that no episode comes twice
 
@@ -92,7 +92,7 @@ class Iteration:
 class Learner(Protocol):
     """A method, with the net that it improves and all that it remembers between iterations."""
 
-    net: SelectorNet
+    net: PolicyNet
 
     @property
     def parameters(self) -> ImprovementParameters:
@@ -137,7 +137,7 @@ class Improvement:
         self.done: list[Iteration] = []
 
     @property
-    def net(self) -> SelectorNet:
+    def net(self) -> PolicyNet:
         """The policy as it is now."""
         return self.learner.net
 

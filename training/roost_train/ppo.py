@@ -22,7 +22,8 @@ from roost_train.decisions import Decision, DecisionBatch, batches
 from roost_train.improvement import Lesson
 from roost_train.rollout import Decider, Trajectory
 from roost_train.selector_agent import SelectorAgent
-from roost_train.selector_net import SelectorCritic, SelectorNet, masked_logs
+from roost_train.selector_net import masked_logs
+from roost_train.slot_net import PolicyNet
 
 _LEAST_SPREAD = 1e-6
 
@@ -81,14 +82,14 @@ class Ppo:
     """An improvement.Learner; see the module.
 
     Args:
-        net: the selector; it is changed in place.
+        net: the policy; it is changed in place.
         parameters: everything else.
     """
 
-    def __init__(self, net: SelectorNet, parameters: PpoParameters) -> None:
+    def __init__(self, net: PolicyNet, parameters: PpoParameters) -> None:
         torch.manual_seed(parameters.seed)  # of the critic's first weights
         self.net, self.parameters = net, parameters
-        self.critic = SelectorCritic(net.sizes)
+        self.critic = net.critic()
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
         self._critic_optimiser = torch.optim.Adam(
             self.critic.parameters(), lr=parameters.critic_rate

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_train.environments.paused_run import Choices, PausedRun
+from roost_train.environments.paused_run import OrderChoices, PausedRun
 from roost_train.errors import TrainError
 from roost_train.rollout import Decider
 
@@ -39,7 +39,7 @@ class Ahead:
     follow: Decider | None = None
 
     def outcomes(
-        self, run: PausedRun, choices: Choices, actions: Sequence[int]
+        self, run: PausedRun, choices: OrderChoices, actions: Sequence[int]
     ) -> NDArray[np.float64]:
         """Return the reward from now to the horizon after each action, [action].
 
@@ -60,7 +60,7 @@ class Ahead:
             for child in children:
                 child.end()
 
-    def _begin(self, run: PausedRun, choices: Choices, action: int) -> "_Child":
+    def _begin(self, run: PausedRun, choices: OrderChoices, action: int) -> "_Child":
         ours, theirs = os.pipe()
         with warnings.catch_warnings():
             # Python 3.12 warns of the idle threads of numpy's linear algebra; the child needs none.
@@ -79,7 +79,7 @@ class Ahead:
         finally:
             os._exit(exit_code)
 
-    def _go_on(self, run: PausedRun, choices: Choices, action: int) -> float:
+    def _go_on(self, run: PausedRun, choices: OrderChoices, action: int) -> float:
         run.end_at(choices.at_s + self.ahead_s)
         run.choose(action)
         if self.follow is None:

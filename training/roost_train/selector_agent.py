@@ -1,4 +1,4 @@
-"""A selector that decides in an environment: the best choice, or one drawn by its probability."""
+"""A policy that decides in an environment: the best choice, or one drawn by its probability."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,9 @@ import torch
 from numpy.typing import NDArray
 
 from roost_train.decisions import Decision, DecisionBatch
-from roost_train.environments.paused_run import Choices, PausedRun
-from roost_train.selector_net import SelectorNet, masked_logs
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
+from roost_train.selector_net import masked_logs
+from roost_train.slot_net import PolicyNet
 
 _ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
 
@@ -19,22 +20,22 @@ class SelectorAgent:
     Each episode has draws of its own, so that its actions do not depend on those played beside it.
 
     Args:
-        net: the selector.
+        net: the policy.
         draw_seed: of the actions, beside the episode's; None: the best one is taken, ties by
             position.
     """
 
-    def __init__(self, net: SelectorNet, draw_seed: int | None = None) -> None:
+    def __init__(self, net: PolicyNet, draw_seed: int | None = None) -> None:
         self._net, self._draw_seed = net, draw_seed
         self._rngs: dict[int, np.random.Generator] = {}
 
-    def __call__(self, runs: Sequence[PausedRun], choices: Sequence[Choices]) -> Sequence[int]:
+    def __call__(
+        self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
+    ) -> Sequence[int]:
         """Decide for all runs by one call of the network."""
-        return [
-            self.draw(run, logs) for run, logs in zip(runs, self.logs_of(choices), strict=True)
-        ]
+        return [self.draw(run, logs) for run, logs in zip(runs, self.logs_of(choices), strict=True)]
 
-    def logs_of(self, choices: Sequence[Choices]) -> list[NDArray[np.float64]]:
+    def logs_of(self, choices: Sequence[Choices[Seen]]) -> list[NDArray[np.float64]]:
         """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
         batch = DecisionBatch.of(
             [
@@ -49,7 +50,7 @@ class SelectorAgent:
             for line, one in zip(logs, choices, strict=True)
         ]
 
-    def draw(self, run: PausedRun, logs: NDArray[np.float64]) -> int:
+    def draw(self, run: DecisionRun, logs: NDArray[np.float64]) -> int:
         """Return an action of a run by the log-probabilities of its decision."""
         if self._draw_seed is None:
             return int(np.argmax(logs))
@@ -58,7 +59,7 @@ class SelectorAgent:
         # Rounding could lead behind the last action that has a probability.
         return min(drawn, int(np.flatnonzero(logs > -np.inf)[-1]))
 
-    def rng_of(self, run: PausedRun) -> np.random.Generator:
+    def rng_of(self, run: DecisionRun) -> np.random.Generator:
         """Return what is drawn from for a run."""
         assert self._draw_seed is not None, "an agent without a seed draws nothing"
         rng = self._rngs.get(run.seed)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
+from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
 from roost_train.errors import TrainError
 from roost_train.expert_iteration import ExpertParameters
@@ -23,7 +24,8 @@ _T = TypeVar("_T")
 class EpisodeNumbers:
     """What is played; see environments.episodes.Episodes."""
 
-    job_count: int = 240
+    job_count: int = 480
+    draw: Draw = Draw.SAMPLED
     warm_count: int = 64
     loads: tuple[float, ...] = (0.9, 1.1, 1.3)
     teacher: str = "learned+consolidation+patient"

@@ -38,6 +38,7 @@ from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_config import SelectorConfig, as_document
 from roost_train.selector_net import SelectorNet
 from roost_train.selector_release import write_selector
+from roost_train.selector_start import read_selector
 from roost_train.training_report import write_training_report
 
 _FIRST_VALIDATION = 500_000  # seeds of episodes: imitation has 0 on, improvement a million on
@@ -73,6 +74,7 @@ class SelectorTraining:
         config: everything else.
         folder: where the files are; made if it is missing.
         tell: called with a line for people.
+        start: a selector's model file, from which the improvement begins; None: a warm start.
 
     Raises:
         TrainError: the folder holds another training.
@@ -85,14 +87,18 @@ class SelectorTraining:
         config: SelectorConfig,
         folder: Path,
         tell: Callable[[str], None] = lambda line: None,
+        start: Path | None = None,
     ) -> None:
         self.config, self.folder, self._tell = config, folder, tell
+        given = None if start is None else read_selector(start)
+        self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
         self.episodes = Episodes(trace=trace, clusters=clusters, **numbers)
         self.about: dict[str, Any] = {
             "config": as_document(config),
             "trace": {"source": Path(trace.source).name, "job_count": len(trace)},
             "clusters": [one.name for one in clusters],
+            **({} if given is None else {"start_sha256": given[1]}),
         }
         self._seeds = range(_FIRST_VALIDATION, _FIRST_VALIDATION + config.validated_episodes)
         self._of_teacher: list[float] = []
@@ -132,8 +138,8 @@ class SelectorTraining:
         if path.exists():
             return net_of(read_checkpoint(path))
         torch.manual_seed(self.config.imitation.seed)
-        net = SelectorNet()
-        if self.config.imitated_episodes:
+        net = self._given or SelectorNet()
+        if self._given is None and self.config.imitated_episodes:
             decisions = self._teachers(range(self.config.imitated_episodes))
             passes = self.config.imitation.passes
             imitate(

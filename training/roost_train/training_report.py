@@ -35,10 +35,7 @@ def write_training_report(
         about: configuration and data, shown as they are.
         lines: of the log, by kind.
     """
-    parts = [
-        chart(title, _points(lines.get(kind, ()), x, y))
-        for kind, x, y, title in _CHARTS
-    ]
+    parts = [chart(title, _points(lines.get(kind, ()), x, y)) for kind, x, y, title in _CHARTS]
     tables = [_table(kind, lines[kind]) for kind in ("imitation", "validation") if lines.get(kind)]
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Training of a job selector</title>"
@@ -83,9 +80,7 @@ def chart(title: str, points: Sequence[tuple[float, float]]) -> str:
     )
 
 
-def _points(
-    lines: Sequence[Mapping[str, Any]], x: str, y: str
-) -> Sequence[tuple[float, float]]:
+def _points(lines: Sequence[Mapping[str, Any]], x: str, y: str) -> Sequence[tuple[float, float]]:
     """Return the points of a curve; a method that has no such figure has none."""
     return [(float(one[x]), float(one[y])) for one in lines if one.get(y) is not None]
 

@@ -8,8 +8,9 @@ Engine and simulator are those of every other run; see picked_order for how they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,36 +27,18 @@ from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, introduce, prepare
+from roost_train.environments.decision_run import Choices
 from roost_train.environments.picked_order import PickedOrder
 from roost_train.environments.rewards import RATES, Reward
 
 WINDOW_COUNT = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """A decision that is due.
-
-    Attributes:
-        at_s: engine time.
-        seen: queue and cluster as a selector reads them.
-        mask: bool [job + 1], what may be chosen; the last is "none".
-        reward: since the decision before.
-    """
-
-    at_s: float
-    seen: SelectorInput
-    mask: NDArray[np.bool_]
-    reward: float
-
-    @property
-    def none(self) -> int:
-        """The action that places no job until something happens."""
-        return len(self.seen.job_ids)
+OrderChoices: TypeAlias = Choices[SelectorInput]
 
 
 class PausedRun:
-    """See the module.
+    """A decision_run.DecisionRun; see the module.
 
     Args:
         run: what to simulate. Its policy's order is the teacher; an agent takes its place.
@@ -91,7 +74,7 @@ class PausedRun:
         self._end_s, self._is_handed_over = inf, False
         assert self._policies.predictors is not None
         self.features = SelectorFeatures(self._policies.predictors)
-        self._choices: Choices | None = None
+        self._choices: OrderChoices | None = None
         self._order.free(False)
         self.driver.begin(introduce(run.cluster), prepared.arrivals)
 
@@ -108,7 +91,7 @@ class PausedRun:
         """Whether enough jobs have arrived for decisions to count."""
         return self.driver.arrived_count >= self._warm_count
 
-    def next_choices(self) -> Choices | None:
+    def next_choices(self) -> OrderChoices | None:
         """Advance to the next decision; None: every job has ended, or the run is to end here."""
         while True:
             found = self._choices_now()
@@ -163,7 +146,7 @@ class PausedRun:
         limit_s = record.spec.time_limit_s
         return limit_s is not None and self.driver.now_s + limit_s <= reservation.start_s
 
-    def teachers_choice(self, choices: Choices) -> int:
+    def teachers_choice(self, choices: OrderChoices) -> int:
         """Return the action of the order that the run's policy has."""
         allowed = np.flatnonzero(choices.mask[:-1]).tolist()
         records = [self._engine.record(choices.seen.job_ids[place]) for place in allowed]
@@ -189,6 +172,9 @@ class PausedRun:
         """Return the results of a run that is over."""
         return self.driver.finish()
 
+    def close(self) -> None:
+        """Give up a run that is not over; it holds nothing that must be given back."""
+
     def take_reward(self) -> float:
         """Return what was added up since the last call of this, or the last choices."""
         reward, self._reward = self._reward, 0.0
@@ -201,7 +187,7 @@ class PausedRun:
             key = self._keys[record.spec.job_id] = teacher.key(record, at_s)
         return key
 
-    def _choices_now(self) -> Choices | None:
+    def _choices_now(self) -> OrderChoices | None:
         if self._declined or self._is_handed_over or self.driver.now_s >= self._end_s:
             return None
         if not self._engine.cluster.free_gpu_count:
