@@ -1,8 +1,8 @@
 """Expert iteration: at some decisions the engine is run ahead on a few candidates.
 
 The policy's likeliest actions are the candidates. Each is carried out in a copy of the simulation,
-which then goes on for a while (`run_ahead`); its outcome is the reward until then, with the reward
-`completion` less the jobs in the system times time. The target of the decision is the policy's own
+which then continues for a while (`run_ahead`). Its outcome is the reward until then: with
+`completion`, less the jobs in the system times time. The target of the decision is the policy's own
 distribution, shifted towards the candidates that came out better:
 
     target(a) ~ policy(a) · exp((outcome(a) - mean outcome) / (temperature · spread))

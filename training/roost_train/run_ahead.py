@@ -2,7 +2,7 @@
 
 The engine is far too much state to copy piece by piece, and a copy that shares any piece with the
 original would be wrong without a sign. So the process is forked: the operating system copies all
-of it, a child carries one candidate out, goes on until the horizon, writes one number into a pipe
+of it, a child carries one candidate out, continues until the horizon, writes one number into a pipe
 and ends. The original has not moved. All candidates of a decision meet the same later arrivals and
 run times, so their outcomes may be compared.
 """
@@ -32,7 +32,7 @@ class Ahead:
     Attributes:
         ahead_s: from the decision; inf: to the end of the episode.
         follow: decides after the candidate; None: the engine by the run's teacher, which is much
-            faster, since nobody has to look at the queue.
+            faster, since the queue need not be described.
     """
 
     ahead_s: float

@@ -45,9 +45,11 @@ class OneTrace(Episodes):
 
 def _racks(nodes_by_rack: dict[str, int]) -> ClusterSpec:
     kind = NodeKind(name="four", links=nvswitch(GPUS_PER_NODE), cpu_count=64)
-    slow = dict.fromkeys(NetworkTier, TierSpec(bandwidth_bytes_per_s=1e9))
+    tiers = dict.fromkeys(NetworkTier, TierSpec(bandwidth_bytes_per_s=100e9))
+    for tier in (NetworkTier.POD, NetworkTier.CORE):
+        tiers[tier] = TierSpec(bandwidth_bytes_per_s=5e9)
     nodes = make_racks(kind, nodes_by_rack)
-    return ClusterSpec(name="racks", source="made up", nodes=nodes, tiers=slow)
+    return ClusterSpec(name="racks", source="made up", nodes=nodes, tiers=tiers)
 
 
 def _one_trace(submit_s: list[float], duration_s: list[float], gpus: list[int]) -> dict[str, Any]:
@@ -74,7 +76,7 @@ def gangs(**changes: object) -> Episodes:
         gpus += [4, 4, 4, 4, 8]
     base = _one_trace(submit_s, duration_s, gpus) | {
         "clusters": (_racks({"r0": 2, "r1": 2}),),
-        "world": WorldSpec(speed=Speed.MEASURED, congestion=20.0),
+        "world": WorldSpec(speed=Speed.MEASURED),
         "slot": Slot.GATE,
     }
     return OneTrace(**(base | changes))
@@ -89,6 +91,7 @@ def halves(**changes: object) -> Episodes:
         gpus += [2, 2, 4]
     base = _one_trace(submit_s, duration_s, gpus) | {
         "clusters": (_racks({"r0": 2}),),
+        "teacher": "fifo+strict+open",
         "slot": Slot.PLACEMENT,
     }
     return OneTrace(**(base | changes))
