@@ -69,6 +69,7 @@ class ExpertParameters:
         batch_count: decisions in a step.
         rate: learning rate.
         most_divergence: passes end when the policy has moved so far, in nats.
+        explore_frac: how often an action is forced in a bad state, see `exploration`.
     """
 
     seed: int = 0
@@ -83,6 +84,7 @@ class ExpertParameters:
     batch_count: int = 64
     rate: float = 2e-4
     most_divergence: float = 0.03
+    explore_frac: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,7 +215,7 @@ class _TryingPlayer:
     """A rollout.Decider that draws actions, and tries candidates at some decisions."""
 
     def __init__(self, net: PolicyNet, parameters: ExpertParameters, draw_seed: int) -> None:
-        self._agent = SelectorAgent(net, draw_seed)
+        self._agent = SelectorAgent(net, draw_seed, parameters.explore_frac)
         self._parameters, self._draw_seed = parameters, draw_seed
         follow = SelectorAgent(net) if parameters.follow is Follow.SELECTOR else None
         self._ahead = Ahead(parameters.ahead_s, follow)
@@ -232,7 +234,7 @@ class _TryingPlayer:
         for run, one, logs in zip(runs, choices, self._agent.logs_of(choices), strict=True):
             if one.mask.sum() > 1 and self._is_tried(run):
                 self.trials.append(self._try(run, one, logs))
-            actions.append(self._agent.draw(run, logs))
+            actions.append(self._agent.draw(run, one, logs))
         return actions
 
     def _is_tried(self, run: DecisionRun) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from roost_train.advantages import advantages, discounts
 from roost_train.decisions import Decision, DecisionBatch, batches
+from roost_train.exploration import played_logs
 from roost_train.improvement import Lesson
 from roost_train.rollout import Decider, Trajectory
 from roost_train.selector_agent import SelectorAgent
@@ -45,6 +46,7 @@ class PpoParameters:
         entropy: weight of the policy's entropy, which keeps it from settling too early.
         most_divergence: passes end when the policy has moved so far, in nats.
         critic_iterations: at the start in which only the critic learns.
+        explore_frac: how often an action is forced in a bad state, see `exploration`.
     """
 
     seed: int = 0
@@ -60,6 +62,7 @@ class PpoParameters:
     entropy: float = 0.003
     most_divergence: float = 0.03
     critic_iterations: int = 2
+    explore_frac: float = 0.0
 
 
 def clipped_loss(
@@ -98,7 +101,7 @@ class Ppo:
 
     def player(self, draw_seed: int) -> Decider:
         """See improvement.Learner: actions are drawn from the policy."""
-        return SelectorAgent(self.net, draw_seed)
+        return SelectorAgent(self.net, draw_seed, self.parameters.explore_frac)
 
     def state(self) -> dict[str, Any]:
         """See improvement.Learner."""
@@ -128,6 +131,8 @@ class Ppo:
         explained_frac = 1.0 - float(np.var(returns - values)) / max(spread**2, _LEAST_SPREAD)
         scaled = torch.from_numpy((gains - gains.mean()) / (gains.std() + _LEAST_SPREAD))
         targets, old = torch.from_numpy(returns).float(), torch.from_numpy(old_logs).float()
+        as_played = played_logs(old_logs, decisions, self.parameters.explore_frac)
+        played_old = torch.from_numpy(as_played).float()
         is_critics = done_count < self.parameters.critic_iterations
         divergence, entropy = 0.0, 0.0
         self.net.train()
@@ -138,7 +143,8 @@ class Ppo:
                 batch = DecisionBatch.of(part)
                 self._step_critic(batch, targets[places])
                 if divergence <= self.parameters.most_divergence:
-                    found = self._step(batch, old[places], scaled[places].float(), is_critics)
+                    logs = old[places], played_old[places]
+                    found = self._step(batch, logs, scaled[places].float(), is_critics)
                     moved.append(found[0])
                     entropies.append(found[1])
             if moved:
@@ -182,13 +188,29 @@ class Ppo:
         return torch.cat(logs).double().numpy(), torch.cat(values).double().numpy()
 
     def _step(
-        self, batch: DecisionBatch, old: torch.Tensor, gains: torch.Tensor, is_critics: bool
+        self,
+        batch: DecisionBatch,
+        old_logs: tuple[torch.Tensor, torch.Tensor],
+        gains: torch.Tensor,
+        is_critics: bool,
     ) -> tuple[float, float]:
-        """Change the policy once, unless only the critic learns; return divergence, entropy."""
+        """Change the policy once, unless only the critic learns.
+
+        Args:
+            batch: the decisions.
+            old_logs: [decision] each: by the policy that played, and as it was played, which
+                differs where actions were forced.
+            gains: [decision], advantages.
+            is_critics: whether only the critic learns.
+
+        Returns:
+            Divergence and entropy.
+        """
+        old, as_played = old_logs
         logs = masked_logs(self.net(batch.jobs, batch.cluster), batch.mask)
         new = logs.gather(1, batch.actions[:, None])[:, 0]
         entropy = -(logs.exp() * logs.masked_fill(~batch.mask, 0.0)).sum(dim=1).mean()
-        loss = clipped_loss(new, old, gains, self.parameters.clip)
+        loss = clipped_loss(new, as_played, gains, self.parameters.clip)
         if not is_critics:
             self._optimiser.zero_grad()
             (loss - self.parameters.entropy * entropy).backward()

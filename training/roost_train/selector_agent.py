@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from roost_train.decisions import Decision, DecisionBatch
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
+from roost_train.exploration import forced_action
 from roost_train.selector_net import masked_logs
 from roost_train.slot_net import PolicyNet
 
@@ -23,17 +24,21 @@ class SelectorAgent:
         net: the policy.
         draw_seed: of the actions, beside the episode's; None: the best one is taken, ties by
             position.
+        explore_frac: how often a draw is replaced by the action that mends a bad state.
     """
 
-    def __init__(self, net: PolicyNet, draw_seed: int | None = None) -> None:
-        self._net, self._draw_seed = net, draw_seed
+    def __init__(
+        self, net: PolicyNet, draw_seed: int | None = None, explore_frac: float = 0.0
+    ) -> None:
+        self._net, self._draw_seed, self._explore_frac = net, draw_seed, explore_frac
         self._rngs: dict[int, np.random.Generator] = {}
 
     def __call__(
         self, runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]
     ) -> Sequence[int]:
         """Decide for all runs by one call of the network."""
-        return [self.draw(run, logs) for run, logs in zip(runs, self.logs_of(choices), strict=True)]
+        pairs = zip(runs, choices, self.logs_of(choices), strict=True)
+        return [self.draw(run, one, logs) for run, one, logs in pairs]
 
     def logs_of(self, choices: Sequence[Choices[Seen]]) -> list[NDArray[np.float64]]:
         """Return the log-probability of each action of each decision: [job + 1], -inf masked."""
@@ -50,10 +55,14 @@ class SelectorAgent:
             for line, one in zip(logs, choices, strict=True)
         ]
 
-    def draw(self, run: DecisionRun, logs: NDArray[np.float64]) -> int:
+    def draw(self, run: DecisionRun, choices: Choices[Seen], logs: NDArray[np.float64]) -> int:
         """Return an action of a run by the log-probabilities of its decision."""
         if self._draw_seed is None:
             return int(np.argmax(logs))
+        if self._explore_frac:
+            forced = forced_action(choices.seen.jobs, choices.mask)
+            if forced is not None and self.rng_of(run).random() < self._explore_frac:
+                return forced
         sums = np.cumsum(np.exp(logs))
         drawn = int(np.searchsorted(sums, self.rng_of(run).random() * sums[-1], side="right"))
         # Rounding could lead behind the last action that has a probability.
