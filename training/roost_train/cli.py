@@ -71,6 +71,12 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
     )
     selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
     selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
+    selector.add_argument(
+        "--start",
+        type=Path,
+        metavar="FILE",
+        help="improve this selector.onnx, its manifest beside it, instead of a warm start",
+    )
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=_selector)
 
@@ -257,7 +263,12 @@ def _selector(arguments: argparse.Namespace) -> int:
     clusters = tuple(load_cluster(name) for name in arguments.cluster)
     config = read_config(arguments.config)
     training = SelectorTraining(
-        trace, clusters, config, arguments.out, lambda line: print(line, file=sys.stderr)
+        trace,
+        clusters,
+        config,
+        arguments.out,
+        lambda line: print(line, file=sys.stderr),
+        arguments.start,
     )
     bar = ProgressBar(max(config.iterations, 1), sys.stderr)
     try:
