@@ -18,27 +18,27 @@ from roost_train.interference_public import (
     muri_vectors,
 )
 
-SM, RATE, NIC = COLUMN["sm_mean"], COLUMN["step_rate_mean"], COLUMN["nic_mean"]
+SM, TIME, NIC = COLUMN["sm_mean"], COLUMN["step_time_mean"], COLUMN["nic_mean"]
 
 
 def known(row: np.ndarray) -> set[str]:
     return {name for name, at in COLUMN.items() if row[MASK.start + at]}
 
 
-def test_gavel_has_saturation_and_step_rate_and_nothing_else(tmp_path: Path) -> None:
+def test_gavel_has_saturation_and_step_time_and_nothing_else(tmp_path: Path) -> None:
     found = gavel_vectors(write_tables(tmp_path))
     small = found[PublicJob("p100", "LM", "5")]
-    assert known(small) == {"sm_mean", "step_rate_mean"}
+    assert known(small) == {"sm_mean", "step_time_mean"}
     # 90 steps/s of 5 against 20 steps/s of 80
     assert small[SM] == pytest.approx(450 / 1600)
-    assert small[RATE] == pytest.approx(fraction("step_rate", 90.0))
-    assert known(found[PublicJob("p100", "A3C", "")]) == {"step_rate_mean"}
+    assert small[TIME] == pytest.approx(fraction("step_time", 1 / 90))
+    assert known(found[PublicJob("p100", "A3C", "")]) == {"step_time_mean"}
 
 
 def test_muri_has_shares_of_the_step(tmp_path: Path) -> None:
     row = muri_vectors(write_tables(tmp_path))[PublicJob("v100", "bert", "4x8")]
     assert (row[SM], row[NIC]) == pytest.approx((0.6, 0.2))
-    assert known(row) == {"sm_mean", "nic_mean", "step_rate_mean"}
+    assert known(row) == {"sm_mean", "nic_mean", "step_time_mean"}
 
 
 def test_alnair_has_means_and_variations_of_a_real_gpu(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_alnair_has_means_and_variations_of_a_real_gpu(tmp_path: Path) -> None:
 
 def test_miso_has_memory_only_where_it_was_measured(tmp_path: Path) -> None:
     found = miso_vectors(write_tables(tmp_path))
-    assert known(found[PublicJob("a100", "bert", "2")]) == {"memory_used_mean", "step_rate_mean"}
-    assert known(found[PublicJob("a100", "gnn", "8")]) == {"step_rate_mean"}
+    assert known(found[PublicJob("a100", "bert", "2")]) == {"memory_used_mean", "step_time_mean"}
+    assert known(found[PublicJob("a100", "gnn", "8")]) == {"step_time_mean"}
 
 
 def test_a_bad_table_is_named_with_line_and_cure(tmp_path: Path) -> None:

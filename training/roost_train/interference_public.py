@@ -88,7 +88,7 @@ def gavel_vectors(data: Path) -> dict[PublicJob, NDArray[np.float32]]:
             most[job.gpu_type, job.model].append(rate * float(job.batch))
     found = {}
     for job, rate in rates.items():
-        means = {"step_rate": fraction("step_rate", rate)}
+        means = {"step_time": fraction("step_time", 1.0 / rate)}
         samples = most.get((job.gpu_type, job.model), [])
         if len(samples) > 1:
             means["sm"] = rate * float(job.batch) / max(samples)
@@ -109,7 +109,7 @@ def muri_vectors(data: Path) -> dict[PublicJob, NDArray[np.float32]]:
         means = {
             "sm": min(number(path, row, "gpu_ms") / step_ms, 1.0),
             "nic": min(number(path, row, "network_ms") / step_ms, 1.0),
-            "step_rate": fraction("step_rate", 1000.0 / step_ms),
+            "step_time": fraction("step_time", step_ms / 1000.0),
         }
         found[PublicJob("v100", row["model"], f"{row['batch_size']}x{row['num_gpus']}")] = vector(
             means
@@ -146,7 +146,7 @@ def alnair_vectors(data: Path) -> dict[PublicJob, NDArray[np.float32]]:
 
 
 def miso_vectors(data: Path) -> dict[PublicJob, NDArray[np.float32]]:
-    """Return the vectors of MISO's jobs alone on a whole A100: memory used and step rate."""
+    """Return the vectors of MISO's jobs alone on a whole A100: memory used and step time."""
     memory = {
         (row["model"], row["batch_size"]): number(data / MISO_MEMORY, row, "gpu_mem_mib")
         for row in read_rows(data / MISO_MEMORY, ("model", "batch_size", "gpu_mem_mib"))
@@ -155,7 +155,7 @@ def miso_vectors(data: Path) -> dict[PublicJob, NDArray[np.float32]]:
     for row in read_rows(path, ("model", "batch_size", "mig_compute_slices", "median_batch_s")):
         if row["mig_compute_slices"] != _WHOLE_SLICES:
             continue
-        means = {"step_rate": fraction("step_rate", 1.0 / number(path, row, "median_batch_s"))}
+        means = {"step_time": fraction("step_time", number(path, row, "median_batch_s"))}
         mib = memory.get((row["model"], row["batch_size"]))
         if mib is not None:
             means["memory_used"] = mib / _A100_MIB

@@ -16,7 +16,7 @@ def quantities(report: NodeReport) -> NDArray[np.float64] | None:
 
     Returns:
         float64 [gpu, quantity] in gres order, columns prediction.interference_vector.QUANTITIES on
-        their scale, NaN where the driver reported nothing; `step_rate` is never in a sample. None
+        their scale, NaN where the driver reported nothing; `step_time` is never in a sample. None
         before the first sample.
     """
     busy = busy_fracs(report)

@@ -24,7 +24,7 @@ QUANTITIES = (
     "nic",
     "power",
     "clock",
-    "step_rate",
+    "step_time",
 )
 COLUMNS: tuple[str, ...] = tuple(
     f"{quantity}_{what}" for what in ("mean", "variation") for quantity in QUANTITIES
@@ -37,14 +37,14 @@ WIDTH = PRESENT + 1
 VECTOR_COLUMNS: tuple[str, ...] = (*COLUMNS, *(f"{name}_known" for name in COLUMNS), "present")
 
 # A quantity r without an upper limit becomes r / (r + half). PCIe and NVLink: as in the columns of
-# score policies. A GPU of 350 W, a clock of 1.5 GHz and 10 steps a second are in the middle of
+# score policies. A GPU of 350 W, a clock of 1.5 GHz and steps of 0.1 s are in the middle of
 # what public tables and data sheets have.
 HALVES: Mapping[str, float] = {
     "pcie": PCIE_HALF_BYTES_PER_S,
     "nvlink": NVLINK_HALF_BYTES_PER_S,
     "power": 350.0,
     "clock": 1.5e9,
-    "step_rate": 10.0,
+    "step_time": 0.1,
 }
 _WINDOW_COUNT = 120  # samples; at one a second the last two minutes
 _LEAST_MEAN = 1e-6
@@ -55,7 +55,7 @@ def fraction(quantity: str, value: float) -> float:
 
     Args:
         quantity: of QUANTITIES.
-        value: bytes per second for pcie and nvlink, watts, hertz, steps per second; fractions for
+        value: bytes per second for pcie and nvlink, watts, hertz, seconds a step; fractions for
             the other quantities.
     """
     half = HALVES.get(quantity)

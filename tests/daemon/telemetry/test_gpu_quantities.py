@@ -25,8 +25,8 @@ def test_every_quantity_of_a_sample_is_on_the_scale_of_vectors() -> None:
         power_w=floats(350.0, None, 0.0, None),
         sm_clock_hz=floats(1.5e9, 0.0, None, None),
         pcie_tx_bytes_per_s=floats(63e9, 0.0, None, None),
-        memory_used_bytes=pb.UintColumn(present_mask=0b11, values=[40 << 30, 0]),
     )
+    told.memory_used_bytes.CopyFrom(pb.UintColumn(present_mask=0b11, values=[40 << 30, 0]))
     found = quantities(NodeReport(read_hello(message), 0.0, sample=told))
     assert found is not None
     assert of(found, "sm")[:3] == [0.5, 1.0, 0.0]
@@ -34,7 +34,7 @@ def test_every_quantity_of_a_sample_is_on_the_scale_of_vectors() -> None:
     assert of(found, "clock")[:2] == [0.5, 0.0]
     assert of(found, "pcie")[0] == pytest.approx(0.5)
     assert of(found, "memory_used")[:2] == [0.5, 0.0]
-    for quantity in ("nic", "nvlink", "step_rate"):
+    for quantity in ("nic", "nvlink", "step_time"):
         assert np.isnan(of(found, quantity)).all()
     assert np.isnan(found[3]).all()
     window = LoadWindow()
@@ -46,7 +46,8 @@ def test_memory_of_unknown_size_and_a_missing_sample_are_absent() -> None:
     message = hello()
     for gpu in message.gpus:
         gpu.ClearField("memory_bytes")
-    told = sample(memory_used_bytes=pb.UintColumn(present_mask=1, values=[1]))
+    told = sample()
+    told.memory_used_bytes.CopyFrom(pb.UintColumn(present_mask=1, values=[1]))
     found = quantities(NodeReport(read_hello(message), 0.0, sample=told))
     assert found is not None
     assert np.isnan(of(found, "memory_used")).all()
