@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
+    _add_interference(commands.add_parser("interference", help="teach a model what pairs cost"))
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
@@ -152,6 +153,26 @@ def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
     runtimes.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     runtimes.add_argument("--json", action="store_true", help="figures as JSON")
     runtimes.set_defaults(command=_runtimes)
+
+
+def _add_interference(interference: argparse.ArgumentParser) -> None:
+    interference.add_argument(
+        "--data", type=Path, metavar="DIR", required=True, help="folder of the public tables"
+    )
+    interference.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the model's two files"
+    )
+    interference.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
+    interference.add_argument("--json", action="store_true", help="figures as JSON")
+    interference.set_defaults(command=_interference)
+
+
+def _interference(arguments: argparse.Namespace) -> int:
+    _need("sklearn")
+    from roost_train.interference_command import run
+
+    print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
+    return 0
 
 
 def _need(name: str) -> None:
