@@ -44,6 +44,7 @@ from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import serve_metrics
 from roostd.ops.notify import Notifier
+from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
 from roostd.slurm.port import SlurmCli, SlurmPort
 from roostd.state import DaemonState
@@ -402,6 +403,7 @@ class Daemon:
         try:
             config = self._reload_config()
             check_unchanged(self._config, config)
+            Roles(config.roles)  # names of unknown users keep the old configuration
             speeds = read_speeds(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)

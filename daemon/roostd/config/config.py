@@ -33,6 +33,7 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
+from roostd.config.roles import RolesSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
@@ -301,6 +302,7 @@ class Config(Section):
         default_factory=dict, description="settings that differ, by partition name"
     )
     listen: Listen = Listen()
+    roles: RolesSection = RolesSection()
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()

@@ -80,12 +80,18 @@ def clear_socket(path: Path, key: str) -> None:
         return
 
 
-def guard_socket(path: Path, group: str | None, key: str) -> None:
+def guard_socket(path: Path, group: str | None, key: str, is_open: bool = False) -> None:
     """Allow only the owner and the group to connect, which permits every call.
 
     The file's mode is the only access control: grpcio does not give a server the user who calls
-    over a UNIX socket (admin_front finds out for the audit log). The folder should not be writable
+    over a UNIX socket (socket_front finds out for the audit log). The folder should not be writable
     by other users either.
+
+    Args:
+        path: the socket.
+        group: that may connect; None: the daemon's own.
+        key: the setting that names the group, for errors.
+        is_open: roles decide about each call, so that every user may connect.
 
     Raises:
         ConfigError: there is no such group, or the daemon is not a member of it.
@@ -97,4 +103,4 @@ def guard_socket(path: Path, group: str | None, key: str) -> None:
         except (KeyError, PermissionError) as error:
             problem = "no such group" if isinstance(error, KeyError) else "not a member of it"
             raise ConfigError([f"{key}: {group}: {problem}"]) from error
-    os.chmod(path, 0o660)
+    os.chmod(path, 0o666 if is_open else 0o660)
