@@ -73,6 +73,11 @@ class ProbesTls(Section):
         description="the authority that signs the probes' certificates; the SAN of each must name"
         " its node"
     )
+    revoked: AbsolutePath | None = Field(
+        default=None,
+        description="list of revoked certificates, as roost-slurm certs --revoke writes it; null:"
+        " none",
+    )
 
 
 class Listen(Section):

@@ -6,10 +6,7 @@ import shutil
 import stat
 from pathlib import Path
 
-import grpc
-
 from roost_engine.domain.errors import ConfigError
-from roostd.config.config import ProbesTls
 from roostd.rpc.errors import Context
 from roostd.rpc.peers import host_of
 from roostd.telemetry.board import NodeReport
@@ -45,25 +42,6 @@ def why_not_answered(context: Context, node: str, report: NodeReport | None) -> 
     if report is None or not report.is_known or report.claim.host != host_of(context.peer()):
         return f"without mutual TLS plans for {node} are sent only to the host of its probe"
     return None
-
-
-def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
-    """Return credentials that require a certificate of every probe.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
-    parts = []
-    for key in ("key", "certificate", "client_ca"):
-        path: Path = getattr(tls, key)
-        try:
-            parts.append(path.read_bytes())
-        except OSError as error:
-            raise ConfigError([f"listen.probes_tls.{key}: {path}: {error.strerror}"]) from error
-    key_pem, certificate_pem, ca_pem = parts
-    return grpc.ssl_server_credentials(
-        [(key_pem, certificate_pem)], root_certificates=ca_pem, require_client_auth=True
-    )
 
 
 def clear_socket(path: Path, key: str) -> None:

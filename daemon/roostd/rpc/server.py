@@ -26,7 +26,8 @@ from roostd.config.config import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, ReportEvent
-from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
+from roostd.rpc.auth import clear_socket, guard_socket
+from roostd.rpc.certificates import CertificateFiles, Revocations
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
 from roostd.rpc.operator import OperatorService
@@ -96,12 +97,14 @@ class Servers:
             )
             for checks in (operator_checks, admin_checks)
         )
+        self._revocations = Revocations(listen.probes_tls and listen.probes_tls.revoked)
         self.telemetry = TelemetryService(
             state.board,
             metrics,
             state.version,
             lambda: state.config.telemetry.sample_interval_s,
             listen.max_node_count,
+            self._revocations,
         )
         self.probe_port = 0
         self.operator_port: int | None = None
@@ -118,7 +121,8 @@ class Servers:
             if tls is None:
                 self.probe_port = self._probes.add_insecure_port(address)
             else:
-                self.probe_port = self._probes.add_secure_port(address, probe_credentials(tls))
+                credentials = CertificateFiles(tls).credentials()
+                self.probe_port = self._probes.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise ConfigError([f"listen.probes: {address}: {_why(address)}"]) from error
         self._open_operator_ports()
@@ -164,7 +168,7 @@ class Servers:
         if self._desk is not None:
             self._add_policies(self._desk)
         telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
-        placement = PlacementService(state, self._metrics)
+        placement = PlacementService(state, self._metrics, self._revocations)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator = OperatorService(state, self._access)
         operator_pb2_grpc.add_OperatorServicer_to_server(operator, self._operators)
