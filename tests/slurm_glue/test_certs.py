@@ -40,7 +40,7 @@ def test_makes_an_authority_and_a_certificate_for_each_name(tmp_path: Path) -> N
         f"{name}.{end}" for name in ("ca", "roostd", "gpu01", "gpu02") for end in ("pem", "key")
     }
     for name in ("roostd", "gpu01", "gpu02"):
-        argv = ["openssl", "verify", "-CAfile", folder / "ca.pem", folder / f"{name}.pem"]
+        argv = ["openssl", "verify", "-CAfile", f"{folder}/ca.pem", f"{folder}/{name}.pem"]
         assert subprocess.run(argv, check=False, capture_output=True).returncode == 0
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
             folder / f"{name}.pem", folder / f"{name}.key"

@@ -48,7 +48,9 @@ class CertificateFiles:
     def credentials(self) -> grpc.ServerCredentials:
         """Return credentials that require a certificate of every probe, by the newest files."""
         return grpc.dynamic_ssl_server_credentials(
-            self._first, self._newest, require_client_authentication=True
+            self._first,
+            self._newest,  # type: ignore[arg-type]  # gRPC's page allows None, its stubs do not
+            require_client_authentication=True,
         )
 
     def _newest(self) -> grpc.ServerCertificateConfiguration | None:

@@ -97,7 +97,7 @@ class Servers:
             )
             for checks in (operator_checks, admin_checks)
         )
-        self._revocations = Revocations(listen.probes_tls and listen.probes_tls.revoked)
+        self._revocations = Revocations(listen.probes_tls.revoked if listen.probes_tls else None)
         self.telemetry = TelemetryService(
             state.board,
             metrics,
