@@ -100,7 +100,10 @@ class CrashRun:
             time.sleep(0.5)
             self._collect()
         for job_id in self._asked:
-            self._complain(f"job {job_id} is not over {_END_S:g} s after the last kill")
+            stuck = self._stack.slurm.run("scontrol", "-o", "show", "job", job_id, check=False)
+            self._complain(f"job {job_id} is not over {_END_S:g} s after the last kill: {stuck}")
+        if self._asked:
+            self._complain(self._stack.slurm.run("scontrol", "-o", "show", "nodes", check=False))
         try:
             assert_none_twice(self._over)
         except AssertionError as error:
