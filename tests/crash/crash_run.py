@@ -36,6 +36,7 @@ _SAVED_AFTER_S = 6.0  # slurmctld saves its state 5 s after a change at the late
 _FAIL_POINT_S = 8.0
 _END_S = 90.0
 _REGISTERED_S = 30.0
+_LAUNCH_S = 15.0  # a prolog takes a second at most
 # Places that stop running jobs are reached only where preemption is on.
 FAIL_POINTS = tuple(
     point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
@@ -50,6 +51,9 @@ class Report:
         kills: by what was killed: "roostd", "roostd after_set", "slurmctld", ...
         job_count: submitted jobs.
         completed_count: jobs that ran to their end, on the right number of GPUs.
+        launch_lost_count: jobs that slurmd was killed with between their start and their first
+            process. Slurm itself shows them as running for minutes, with or without Roost; the run
+            cancels them.
         problems: each broken promise, in words.
     """
 
@@ -57,6 +61,7 @@ class Report:
     kills: Counter[str] = field(default_factory=Counter)
     job_count: int = 0
     completed_count: int = 0
+    launch_lost_count: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -73,6 +78,8 @@ class CrashRun:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
         self._over: dict[str, Outcome] = {}
+        self._slurmd_killed_s: float | None = None
+        self._in_prolog_since_s: dict[str, float] = {}
         self.report = Report(seed)
         self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
             (self._kill_roostd, 4),
@@ -149,6 +156,7 @@ class CrashRun:
         name = self._random.choice(NODES).name
         self._stack.slurm.stop_node(name)
         self._stack.slurm.start_node(name)
+        self._slurmd_killed_s = time.monotonic()
         return "slurmd"
 
     def _restart_slurmctld(self) -> str:
@@ -190,6 +198,7 @@ class CrashRun:
         states = job_states(self._stack.slurm)
         if not states:
             return  # slurmctld does not answer yet
+        self._cancel_lost_launches()
         ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
         for job_id in [job_id for job_id in self._asked if job_id not in states]:
             self._complain(f"job {job_id} is lost: Slurm does not know it")
@@ -204,6 +213,25 @@ class CrashRun:
                 )
             else:
                 self.report.completed_count += 1
+
+    def _cancel_lost_launches(self) -> None:
+        killed_s = self._slurmd_killed_s
+        if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
+            return
+        shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %r", check=False)
+        for job_id, reason in (line.split(maxsplit=1) for line in shown.splitlines()):
+            if reason == "Prolog" and job_id in self._asked:
+                has_begun = "began" in self._stack.slurm.output(job_id)
+                if has_begun or self._prolog_since(job_id) < _LAUNCH_S:
+                    continue
+                self._stack.slurm.run("scancel", job_id, check=False)
+                del self._asked[job_id]
+                self.report.launch_lost_count += 1
+
+    def _prolog_since(self, job_id: str) -> float:
+        """Return for how long this run has seen a job begin, seconds."""
+        now_s = time.monotonic()
+        return now_s - self._in_prolog_since_s.setdefault(job_id, now_s)
 
     def _check_leases(self) -> None:
         """While roostd is dead: no job may be held longer than a lease from now on."""
@@ -283,6 +311,8 @@ def _print(report: Report) -> None:
     for what, count in sorted(report.kills.items()):
         print(f"  {count:4} {what}")
     print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
+    if report.launch_lost_count:
+        print(f"{report.launch_lost_count} launches were lost with slurmd, as without Roost.")
     for problem in report.problems:
         print(f"BROKEN: {problem}")
 
