@@ -33,6 +33,7 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
+from roostd.config.roles import RolesSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
@@ -71,6 +72,11 @@ class ProbesTls(Section):
     client_ca: AbsolutePath = Field(
         description="the authority that signs the probes' certificates; the SAN of each must name"
         " its node"
+    )
+    revoked: AbsolutePath | None = Field(
+        default=None,
+        description="list of revoked certificates, as roost-slurm certs --revoke writes it; null:"
+        " none",
     )
 
 
@@ -301,6 +307,7 @@ class Config(Section):
         default_factory=dict, description="settings that differ, by partition name"
     )
     listen: Listen = Listen()
+    roles: RolesSection = RolesSection()
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()
