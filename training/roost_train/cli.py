@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models import onnx_telemetry
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 0, 1 (readings differ) or 2 (it could not run)."""
     arguments = _parser().parse_args(argv)
     try:
+        onnx_telemetry.switch_off()  # before the import
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
