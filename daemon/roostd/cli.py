@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
+from roost_slurm.version_option import ShowVersion
 from roostd.config.config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
@@ -109,6 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="roostd", description="Job placement daemon for GPU clusters that run Slurm."
     )
+    parser.add_argument("--version", action=ShowVersion)
     _add_set(parser)
     parser.add_argument(
         "--config",
