@@ -25,7 +25,9 @@ add_layer() { # NAME EXTRA...: what its pip install adds to the environment
     "$prefix/bin/pip" install --quiet --no-index --no-compile --find-links "$context/wheels" \
         --find-links "$context/roost" "$@"
     # Hooks have a second in all: nothing is compiled when they start, and as root nothing could be.
-    "$prefix/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$prefix/lib" >/dev/null
+    comm -13 <(echo "$before") <(listed) | sed -n 's|^opt.*\.py$|/&|p' |
+        "$prefix/bin/python" -m compileall -q --invalidation-mode unchecked-hash -i - >/dev/null ||
+        true # some library ships a template that is no Python
     comm -13 <(echo "$before") <(listed) >"$work/$name.files"
 }
 
@@ -133,7 +135,7 @@ CONTROL
     for script in postinst prerm postrm; do
         [ ! -e "$here/$name/$script" ] || install -m 755 "$here/$name/$script" "$folder/DEBIAN/$script"
     done
-    dpkg-deb --root-owner-group -Zxz -z3 --build "$folder" "$out" >/dev/null
+    dpkg-deb --root-owner-group -Zzstd -z6 --build "$folder" "$out" >/dev/null
 }
 
 mkdir -p "$out"
