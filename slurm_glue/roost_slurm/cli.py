@@ -51,7 +51,7 @@ def _hook(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Imported here: hooks do without.
-    from roost_slurm import install_command
+    from roost_slurm import doctor_command, install_command
 
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
     parser.add_argument("--version", action=ShowVersion)
@@ -76,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     install_command.add_uninstall(
         commands.add_parser("uninstall", help="remove what install has written")
+    )
+    doctor_command.add(
+        commands.add_parser("doctor", help="what is wrong on this machine, and the cure")
     )
     config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
     config.add_argument(
