@@ -1,52 +1,18 @@
 #!/bin/bash
 # assemble.sh CONTEXT OUT: make the packages, in a machine of the suite that they are for.
 #
-# All of Roost is one virtual environment, /opt/roost, in three layers: roost-common has what nodes
-# need, roost-tools adds the commands, roost-controller adds the daemon. roost-node adds no Python.
-# Each layer is what its pip install added, so no file is in two packages.
+# environment.sh has made /opt/roost and the list of files of each package.
 set -euo pipefail
 
 context=$1
 out=$2
 here=$context/debian
-work=$(mktemp -d)
+work=/layers
 prefix=/opt/roost
 version=$(ls "$context"/roost/roost-*.whl | sed -E 's|.*/roost-([^-]+)-.*|\1|')-1~$SUITE
 python=$(python3 -c 'import sys; print("{}.{}".format(*sys.version_info))')
 next_python=$(python3 -c 'import sys; print("{}.{}".format(sys.version_info[0], sys.version_info[1] + 1))')
 architecture=$(dpkg --print-architecture)
-
-listed() { (cd / && find "${prefix#/}" \( -type f -o -type l \) | sort); }
-
-add_layer() { # NAME EXTRA...: what its pip install adds to the environment
-    local name=$1 before
-    before=$(listed)
-    shift
-    "$prefix/bin/pip" install --quiet --no-index --no-compile --find-links "$context/wheels" \
-        --find-links "$context/roost" "$@"
-    # Hooks have a second in all: nothing is compiled when they start, and as root nothing could be.
-    comm -13 <(echo "$before") <(listed) | sed -n 's|^opt.*\.py$|/&|p' |
-        "$prefix/bin/python" -m compileall -q --invalidation-mode unchecked-hash -i - >/dev/null ||
-        true # some library ships a template that is no Python
-    comm -13 <(echo "$before") <(listed) >"$work/$name.files"
-}
-
-make_environment() {
-    python3 -m venv "$prefix"
-    local pip_files
-    pip_files=$(listed)
-    add_layer common 'roost[probe]'
-    add_layer tools 'roost[cli,sim]'
-    add_layer controller 'roost[daemon]'
-    # Each program belongs to one package; those of libraries, roost-train and roost-demo to none.
-    sed -i '\#^opt/roost/bin/#d' "$work"/*.files
-    # The environment itself, without pip and what activates it for a shell.
-    echo "$pip_files" | grep -E '^opt/roost/(pyvenv.cfg|bin/python[0-9.]*|lib64)$' >>"$work/common.files"
-    echo opt/roost/bin/roost-probe >>"$work/common.files"
-    echo opt/roost/bin/roost-slurm >>"$work/common.files"
-    printf 'opt/roost/bin/%s\n' roostctl roost-sim >>"$work/tools.files"
-    echo opt/roost/bin/roostd >>"$work/controller.files"
-}
 
 layer() { # NAME: copy its files into the package
     mkdir -p "$work/roost-$1"
@@ -130,8 +96,8 @@ Description: $3
  Roost puts every GPU job of a Slurm cluster on the right GPUs. Nothing is enabled or started by the
  installation: see /usr/share/doc/roost/docs/install.md.
 CONTROL
-    (cd "$folder" && find etc -type f 2>/dev/null | sed 's|^|/|' >DEBIAN/conffiles)
-    [ -s "$folder/DEBIAN/conffiles" ] || rm "$folder/DEBIAN/conffiles"
+    [ ! -d "$folder/etc" ] || (cd "$folder" && find etc -type f | sed 's|^|/|' >DEBIAN/conffiles)
+    [ -s "$folder/DEBIAN/conffiles" ] || rm -f "$folder/DEBIAN/conffiles"
     for script in postinst prerm postrm; do
         [ ! -e "$here/$name/$script" ] || install -m 755 "$here/$name/$script" "$folder/DEBIAN/$script"
     done
@@ -139,7 +105,6 @@ CONTROL
 }
 
 mkdir -p "$out"
-make_environment
 fill_common
 fill_tools
 fill_node

@@ -51,7 +51,7 @@ def _hook(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     # Imported here: hooks do without.
-    from roost_slurm import doctor_command, install_command
+    from roost_slurm import doctor_command, install_command, migrate_command
 
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
     parser.add_argument("--version", action=ShowVersion)
@@ -79,6 +79,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor_command.add(
         commands.add_parser("doctor", help="what is wrong on this machine, and the cure")
+    )
+    migrate_command.add(
+        commands.add_parser("migrate", help="GPU types by index, node by node, while jobs run")
     )
     config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
     config.add_argument(

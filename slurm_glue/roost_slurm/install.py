@@ -182,7 +182,7 @@ def write(site: Site, plan: Plan, *, force: bool = False) -> list[Path]:
         )
     for path in changed:
         _put(site.at(path), plan.files[path])
-    entries = manifest | {
+    entries = dict(manifest) | {
         str(path): "merged" if path in plan.merged else _digest(site.at(path))
         for path in plan.files
     }
