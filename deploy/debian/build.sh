@@ -56,7 +56,7 @@ build() { # SUITE
     cp "$root/README.md" "$root/CHANGELOG.md" "$root/deploy/roostd.yaml" "$context/deploy/"
     quietly docker build --network host --build-arg "BASE=roost/base:$1" --build-arg "SUITE=$1" \
         --tag "$image" --file "$here/Dockerfile" "$context"
-    container=$(docker create "$image")
+    container=$(docker create "$image" true)
     rm -f "$out"/roost*.deb
     docker cp "$container:/packages/." "$out" >/dev/null
     docker rm "$container" >/dev/null
