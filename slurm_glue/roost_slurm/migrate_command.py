@@ -23,6 +23,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--step", metavar="NODE", help="change slurm.conf and gres.conf for a drained, empty node"
     )
+    what.add_argument(
+        "--features",
+        action="store_true",
+        help="before the first step: write each node's model as Feature= into slurm.conf",
+    )
     parser.add_argument(
         "--files",
         type=Path,
@@ -41,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     try:
         steps = _steps(args)
+        if args.features:
+            return _add_features(args, [step.node for step in steps])
         if args.step:
             return _change(args, {step.node: step for step in steps})
     except (MigrateError, OSError, ValueError, subprocess.SubprocessError) as error:
@@ -85,15 +92,39 @@ def _change(args: argparse.Namespace, steps: dict[str, Step]) -> int:
     return 0
 
 
+def _add_features(args: argparse.Namespace, nodes: list[str]) -> int:
+    """Write every node's feature, and nothing of its GPUs: jobs that name a model ask for it."""
+    conf = args.slurm_folder / "slurm.conf"
+    source = _source(args, "nodes.conf").read_text(encoding="utf-8")
+    before = text = conf.read_text(encoding="utf-8")
+    for node in nodes:
+        own, new = words_of(text, node), words_of(source, node)
+        if own is None or new is None:
+            continue
+        features = joined(own.features, new.features)
+        if features != own.features:
+            text = slurm_conf(text, node, NodeWords(own.gres, features))
+    if text == before:
+        print("every node has its feature")
+        return 0
+    _back_up(conf)
+    _replace(conf, text)
+    print(f"{conf} has the features now. Next:\n  scontrol reconfigure")
+    return 0
+
+
+def joined(own: str, added: str) -> str:
+    """Return two lists of features as one: the site's first, each once."""
+    return ",".join(dict.fromkeys(filter(None, [*own.split(","), *added.split(",")])))
+
+
 def _write(args: argparse.Namespace, node: str, all_nodes: list[str]) -> None:
     conf, gres = args.slurm_folder / "slurm.conf", args.slurm_folder / "gres.conf"
     name = "slurm.conf" if args.back else "nodes.conf"
     words = words_of(_source(args, name).read_text(encoding="utf-8"), node) or NodeWords()
     own = words_of(conf.read_text(encoding="utf-8"), node)
-    if own is not None and own.features and not args.back:
-        # The site's features stay; the model joins them.
-        names = [*own.features.split(","), *words.features.split(",")]
-        words = NodeWords(words.gres, ",".join(dict.fromkeys(filter(None, names))))
+    if own is not None and not args.back:
+        words = NodeWords(words.gres, joined(own.features, words.features))
     new_conf = slurm_conf(conf.read_text(encoding="utf-8"), node, words)
     present = gres.read_text(encoding="utf-8") if gres.exists() else ""
     source = _source(args, "gres.conf").read_text(encoding="utf-8")

@@ -91,6 +91,20 @@ def test_a_step_changes_one_node_and_the_way_back_gives_its_lines_again(
     assert "Type=g0" not in (slurm.etc / "gres.conf").read_text()
 
 
+def test_features_come_first_and_change_no_types(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm.migrate("--features") == 0
+    assert "scontrol reconfigure" in capsys.readouterr().out
+    conf = (slurm.etc / "slurm.conf").read_text()
+    for node in ("gpu1", "gpu2"):
+        assert f"NodeName={node} Gres=gpu:a100:2 Feature=a100 CPUs=4" in conf
+    assert (slurm.etc / "gres.conf").read_text() == GRES
+    assert slurm.migrate("--features") == 0
+    assert "every node has its feature" in capsys.readouterr().out
+    assert (slurm.etc / "slurm.conf").read_text() == conf
+
+
 def test_slurm_that_does_not_answer_is_said(
     slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
