@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models import onnx_telemetry
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
+from roost_slurm.version_option import ShowVersion
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
 
@@ -29,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 0, 1 (readings differ) or 2 (it could not run)."""
     arguments = _parser().parse_args(argv)
     try:
+        onnx_telemetry.switch_off()  # before the import
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
@@ -40,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-train", description=__doc__)
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     distil = commands.add_parser("distil", help="teach a model the heuristic's order")
     distil.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
