@@ -3,7 +3,7 @@
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd.rpc import convert, eta, timers
+from roostd.rpc import convert, eta, jobs, timers
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
 
@@ -16,7 +16,12 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
-        return convert.status(self._state)
+        status, ask = convert.status, self._state.ask_slurm
+        if not request.ask_slurm or ask is None or await ask():
+            return status(self._state)
+        found = status(self._state)
+        found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
+        return found
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -40,11 +45,11 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
-        return pb.ListJobsResponse(jobs=convert.jobs(self._state, request.include_ended))
+        return pb.ListJobsResponse(jobs=jobs.jobs(self._state, request.include_ended))
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
-        return convert.job(self._state, JobId(request.job_id))
+        return jobs.job(self._state, JobId(request.job_id))
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
