@@ -9,7 +9,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_eta import about
 from roostctl.documents.jobs import JobsDocument, job_document
 from roostctl.documents.values import job_state_word
-from roostctl.job_filter import filter_of, filter_options, login
+from roostctl.job_filter import JobFilter, filter_options, login
 from roostctl.options import Options, json_option, pass_options, watch_option
 from roostctl.output import new_console, print_document, prose, show
 from roostctl.quantities import (
@@ -44,7 +44,7 @@ def jobs(
     include_ended: bool,
     as_json: bool,
     watch_s: float | None,
-    **filters: Sequence[str],
+    job_filter: JobFilter,
 ) -> None:
     """List the jobs that ask for GPUs.
 
@@ -55,11 +55,10 @@ def jobs(
     A narrow terminal shows fewer columns, and the reason below; `roostctl job ID` shows all.
     Filters may be repeated, or list several values with commas.
     """
-    wanted = filter_of(**filters)
     with options.connect() as operator:
 
         def frame() -> None:
-            found = wanted.of(operator.list_jobs(include_ended or "ended" in wanted.states))
+            found = job_filter.of(operator.list_jobs(include_ended or "ended" in job_filter.states))
             if as_json:
                 document: JobsDocument = {
                     "schema": "roost.jobs/1",

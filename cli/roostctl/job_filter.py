@@ -4,7 +4,7 @@ import fnmatch
 import pwd
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 import click
@@ -79,8 +79,9 @@ def _states(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
     return words
 
 
-def filter_options(command: _Command) -> _Command:
+def filter_options(command: _Command) -> Callable[..., Any]:
     """Add `--user`, `--account`, `--partition`, `--state` and `--name`, as one `job_filter`."""
+    wrapped = _with_filter(command)
     several: dict[str, Any] = {"multiple": True, "callback": lambda ctx, param, v: _split(v)}
     for option in (
         click.option("--name", "names", metavar="PATTERN", help="Such as train-*.", **several),
@@ -98,8 +99,20 @@ def filter_options(command: _Command) -> _Command:
             "--user", "-u", "users", metavar="USER", help="Login name or number.", **several
         ),
     ):
-        command = option(command)
-    return command
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def _with_filter(command: _Command) -> Callable[..., Any]:
+    """Return a command that is called with one filter in place of its five options."""
+
+    @wraps(command)
+    def call(*args: Any, **given: Any) -> Any:
+        options = {name: given.pop(name) for name in ("users", "accounts", "partitions")}
+        states, names = given.pop("states"), given.pop("names")
+        return command(*args, job_filter=filter_of(**options, states=states, names=names), **given)
+
+    return call
 
 
 def filter_of(**given: Sequence[str]) -> JobFilter:

@@ -15,7 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from roostctl.quantities import safe_text
-from roostctl.tables import GAP, Cell, Drawn, LongTable, width_of
+from roostctl.tables import GAP, Drawn, LongTable, width_of
+from roostctl.tables import Cell as Cell
 
 _PIPE_WIDTH = 4096
 _PROSE_MIN_WIDTH = 16

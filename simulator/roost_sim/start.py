@@ -1,4 +1,4 @@
-"""Starts the program `roost-sim`: its imports take a second, in which Ctrl-C must end it quietly."""
+"""Starts the program `roost-sim`: its imports take a second, in which Ctrl-C is met quietly."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """Tables fit themselves to the terminal; with and without colours they say the same."""
 
 import io
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 from rich.console import Console
@@ -25,7 +25,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 
 def printed(width: int, is_coloured: bool) -> str:
     """The table as a terminal of that width shows it, without its colours."""
-    colours = "standard" if is_coloured else None
+    colours: Literal["standard"] | None = "standard" if is_coloured else None
     out = io.StringIO()
     console = Console(
         file=out, width=width, color_system=colours, force_terminal=True, markup=False
