@@ -80,6 +80,10 @@ def _expected(found: policy_pb.ExplainShadowResponse) -> str:
 def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
     yield prose(_state(found.job))
+    if found.is_from_journal:
+        yield prose(
+            f"It ended {duration(found.job.ended_ago_s)} ago; read from the journal.", "dim"
+        )
     if found.job.HasField("standing"):
         yield prose(_standing(found.job.standing))
     if found.HasField("turn"):

@@ -10,6 +10,7 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
 from roostd.config.config import Config
 from roostd.ops.clock import Clock
@@ -141,6 +142,7 @@ class DaemonState:
         slurm_asked_s: engine time at which the poll under way began; None: there is none.
         slurm_answered_s: engine time of Slurm's last answer; None: it has never answered.
         ask_slurm: asks Slurm now, and returns whether it answered or failed within seconds.
+        find_past: reads a job that has ended, and how it was placed last, from the journal.
     """
 
     version: str
@@ -182,6 +184,7 @@ class DaemonState:
     slurm_asked_s: float | None = None
     slurm_answered_s: float | None = None
     ask_slurm: Callable[[], Awaitable[bool]] | None = None
+    find_past: Callable[[JobId], Awaitable[tuple[PastJob, Place | None] | None]] | None = None
 
     def slurm_fault_now(self) -> str:
         """Return why Slurm does not answer, also where it lets a question wait; empty: it does."""
@@ -205,6 +208,17 @@ class DaemonState:
             return False
         self.first_shares[job_id] = shares
         return True
+
+    def link_score(self, shares: Iterable[NodeShare]) -> int | None:
+        """Return the link score of GPUs: the sum over their nodes; None: a node is not known."""
+        cluster, total = self.engine.cluster, 0
+        for share in shares:
+            row = cluster.index_of.get(share.node)
+            mask = sum(1 << gpu for gpu in share.gpu_indices)
+            if row is None or cluster.specs[row] is None or mask > cluster.table(row).full_mask:
+                return None
+            total += int(cluster.table(row).set_scores[mask])
+        return total
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""

@@ -36,14 +36,8 @@ def job(**fields: str) -> pb.Job:
 def test_a_job_is_shown_where_every_filter_takes_it(
     given: dict[str, list[str]], takes: bool
 ) -> None:
-    all_filters: dict[str, list[str]] = {
-        "users": [],
-        "accounts": [],
-        "partitions": [],
-        "states": [],
-        "names": [],
-    }
-    wanted = filter_of(**{**all_filters, **given})
+    names = ("users", "accounts", "partitions", "states", "names")
+    wanted = filter_of(**{name: given.get(name, []) for name in names})
     shown = job(account="vision", partition="gpu,debug", name="train-07")
     assert wanted.of([shown]) == ([shown] if takes else [])
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
-from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
-from roost_engine.domain.actions import Decision, Exclusions, Place
+from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobRecord, JobState
@@ -15,6 +12,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
 from roostd.rpc import timers
+from roostd.rpc.decision import add_decision, exclusions_of
 from roostd.rpc.errors import UnknownTopology
 from roostd.rpc.jobs import blocked_count, job
 from roostd.rpc.outlook import add_outlook
@@ -223,19 +221,10 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
             message.achieved.CopyFrom(achieved)
     place = state.place(job_id, record)
     if place is not None:
-        decision = place.decision.get()
-        message.decided_ago_s = state.clock.now_s() - decision.at_s
-        message.policy = decision.policy
-        message.fallback_reason = _fallback_reason(state, decision)
-        message.candidates.extend(_candidates(place))
-        message.free_before.extend(
-            pb.NodeAllocation(node=share.node, gpu_indices=share.gpu_indices)
-            for share in decision.free_before
-        )
-        exclusions = decision.exclusions
-    message.exclusions.extend(
-        pb.Exclusion(reason=reason, node_count=count) for reason, count in exclusions
-    )
+        add_decision(message, place, state.clock.now_s())
+        message.fallback_reason = _fallback_reason(state, place.decision.get())
+    else:
+        message.exclusions.extend(exclusions_of(exclusions))
     return message
 
 
@@ -292,32 +281,6 @@ def _add_report(message: pb.Node, report: NodeReport) -> None:
         for gpu, value in zip(message.gpus, values, strict=False):
             if value is not None:
                 setattr(gpu, name, value)
-
-
-def _candidates(place: Place) -> Iterator[pb.Candidate]:
-    decision = place.decision.get()
-    for rank, candidate in enumerate(decision.candidates):
-        yield pb.Candidate(
-            nodes=candidate.nodes,
-            gpu_indices=candidate.gpu_indices,
-            score=float(decision.scores[rank]),
-            link_score=int(decision.link_scores[rank]),
-            features=dict(zip(COLUMNS, decision.features[rank].tolist(), strict=True)),
-            why_not=_why_not(decision, rank) if rank else "",
-        )
-
-
-def _why_not(decision: Decision, rank: int) -> str:
-    """What sets a candidate back the most, by the heuristic's weights; a model may see more."""
-    gap = float(decision.scores[0] - decision.scores[rank])
-    if gap <= 0:
-        return "as good; the chosen one comes first in order"
-    loss = (decision.features[0] - decision.features[rank]) * HEURISTIC_WEIGHTS
-    worst = int(np.argmax(loss))
-    if loss[worst] <= 0:
-        return f"score {gap:.3g} lower, by the model"
-    mine, chosen = decision.features[rank][worst], decision.features[0][worst]
-    return f"score {gap:.3g} lower, mostly {COLUMNS[worst]}: {mine:.3g}, chosen {chosen:.3g}"
 
 
 def uuids(state: DaemonState, name: NodeName, gpu_indices: Sequence[int]) -> list[str]:

@@ -1,6 +1,6 @@
 """Jobs in the words of operator.proto. No decisions, no I/O."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import inf
 
 from roost_engine.domain.errors import UnknownJob
@@ -68,18 +68,6 @@ def blocked_count(state: DaemonState) -> int:
     )
 
 
-def link_score_of(state: DaemonState, shares: Iterable[NodeShare]) -> int | None:
-    """Return the link score of GPUs: the sum over their nodes; None: a node is not known."""
-    cluster, total = state.engine.cluster, 0
-    for share in shares:
-        row = cluster.index_of.get(share.node)
-        mask = sum(1 << gpu for gpu in share.gpu_indices)
-        if row is None or cluster.specs[row] is None or mask > cluster.table(row).full_mask:
-            return None
-        total += int(cluster.table(row).set_scores[mask])
-    return total
-
-
 def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
     owner = state.owners.get(job_id)
     message = pb.Job(
@@ -142,7 +130,7 @@ def _add_real_links(
     at = {name: frozenset(gpus) for name, gpus in chosen.by_node()}
     if at == {share.node: frozenset(share.gpu_indices) for share in shares}:
         return
-    real = link_score_of(state, shares)
+    real = state.link_score(shares)
     message.planned_link_score = message.link_score
     if real is None:
         message.ClearField("link_score")

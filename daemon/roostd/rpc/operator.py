@@ -1,10 +1,12 @@
 """The Operator service: queries of people and dashboards. Changes are in rpc.admin."""
 
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.rpc import convert, eta, jobs, timers
 from roostd.rpc.errors import Context
+from roostd.rpc.past_jobs import past_explanation
 from roostd.state import DaemonState
 
 
@@ -49,11 +51,25 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
-        return jobs.job(self._state, JobId(request.job_id))
+        job_id = JobId(request.job_id)
+        try:
+            return jobs.job(self._state, job_id)
+        except UnknownJob:
+            past = await past_explanation(self._state, job_id)
+            if past is None:
+                raise
+            return past.job
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
-        return convert.explanation(self._state, JobId(request.job_id))
+        job_id = JobId(request.job_id)
+        try:
+            return convert.explanation(self._state, job_id)
+        except UnknownJob:
+            past = await past_explanation(self._state, job_id)
+            if past is None:
+                raise
+            return past
 
     async def ListTimers(
         self, request: pb.ListTimersRequest, context: Context

@@ -96,5 +96,5 @@ def test_links_are_those_of_the_gpus_that_slurm_gave(state: DaemonState) -> None
 
 
 def test_links_on_a_node_that_is_gone_are_not_known(state: DaemonState) -> None:
-    assert jobs.link_score_of(state, [share("n9", 0, 1)]) is None
-    assert jobs.link_score_of(state, [share("n1", 0, 99)]) is None
+    assert state.link_score([share("n9", 0, 1)]) is None
+    assert state.link_score([share("n1", 0, 99)]) is None
