@@ -16,28 +16,10 @@ from roostd.config.config import Config
 from roostd.ops.clock import Clock
 from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
+from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
 
 SLOW_ANSWER_S = 6.0  # Slurm's own commands give up on a lost slurmctld after about ten
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The user of a job, the partition that it was submitted to, and what Slurm says of it.
-
-    Attributes:
-        gpu_count: the GPUs that it asks for, all nodes together; 0: none, or not known.
-        name: as its user gave it; "" where it cannot be read.
-        priority: Slurm's.
-    """
-
-    user_id: int
-    partition: str
-    gpu_count: int = 0
-    name: str = ""
-    account: str = ""
-    qos: str = ""
-    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,31 @@
 """What people may ask of any job in Slurm's queue, placed by Roost or not. Pure."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from roost_slurm.limits import whole_number
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.tres import TresError, gpu_count, parse_gres
-from roostd.state import Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The user of a job, the partition that it was submitted to, and what Slurm says of it.
+
+    Attributes:
+        gpu_count: the GPUs that it asks for, all nodes together; 0: none, or not known.
+        name: as its user gave it; "" where it cannot be read.
+        priority: Slurm's.
+    """
+
+    user_id: int
+    partition: str
+    gpu_count: int = 0
+    name: str = ""
+    account: str = ""
+    qos: str = ""
+    priority: int = 0
 
 
 def owner_of(job: QueuedJob, detail: JobDetail | None) -> Owner:

@@ -3,8 +3,7 @@
 import pytest
 
 from roost_slurm.squeue import QueuedJob
-from roostd.slurm.job_facts import asked_gpu_count, owner_of
-from roostd.state import Owner
+from roostd.slurm.job_facts import Owner, asked_gpu_count, owner_of
 
 
 @pytest.mark.parametrize(
