@@ -113,7 +113,7 @@ def wide_listing(
 ) -> RenderableType:
     """Build a table that leaves columns out where the terminal is too narrow for all.
 
-    Where the last column, running text, still has no room, it goes below the others, indented.
+    Where the last column, running text, still does not fit, it goes below the others, indented.
     """
     cells = {column.head: [column.cell(item) for item in items] for column in columns}
     widths = {
