@@ -28,6 +28,7 @@ from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
+from roostd.app.mode_desk import ModeDesk
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
 from roostd.app.policy_shadow import PolicyShadow
@@ -177,6 +178,7 @@ class Daemon:
             self._settle,
             lambda: self._engines.speeds,
         )
+        self.modes = ModeDesk(self.state, self.desk, self._change_modes, config)
         self._engines = EngineRuns(
             self.state, self.knowledge, self.recorder, speeds, self.desk.extended
         )
@@ -238,6 +240,7 @@ class Daemon:
             config.admin_socket,
             self._report,
             self.desk,
+            self.modes,
         )
 
     def _emit(self, event: Event) -> None:
@@ -389,6 +392,13 @@ class Daemon:
         self._begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
+    def _change_modes(self) -> None:
+        """Begin an engine for other modes, and let job_submit.lua know of them at once."""
+        self._replace_engine()
+        if not self.state.slurm_fault:
+            self._heartbeat.write(self.state.config)
+        self.watch.poll()
+
     async def _reload_when_asked(self) -> None:
         while True:
             await self._reloading.wait()
@@ -408,6 +418,7 @@ class Daemon:
             _log.error("config_not_reloaded", error=str(error))
             return
         self._engines.speeds = speeds
+        self.modes.reloaded(config)
         self.desk.configure(config)
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         self._replace_engine()

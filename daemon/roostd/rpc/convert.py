@@ -21,7 +21,7 @@ from roostd.state import DaemonState, Owner, UnmanagedJob
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
 
-_MODES = {
+MODES = {
     Mode.OFF: pb.MODE_OFF,
     Mode.SHADOW: pb.MODE_SHADOW,
     Mode.ADVISE: pb.MODE_ADVISE,
@@ -51,9 +51,9 @@ def status(state: DaemonState) -> pb.Status:
         version=state.version,
         cluster=config.cluster or state.cluster,
         uptime_s=now_s - state.started_s,
-        default_mode=_MODES[config.mode],
+        default_mode=MODES[config.mode],
         partitions=[
-            pb.PartitionMode(partition=name, mode=_MODES[listed.mode])
+            pb.PartitionMode(partition=name, mode=MODES[listed.mode])
             for name, listed in sorted(config.partitions.items())
         ],
         policy_model=state.policy_model,
