@@ -43,8 +43,9 @@ from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
-from roostd.ops.metrics_server import serve_metrics
+from roostd.ops.metrics_server import MetricsServer, serve_metrics
 from roostd.ops.notify import Notifier
+from roostd.page.server import serve_page
 from roostd.rpc.server import Servers
 from roostd.slurm.port import SlurmCli, SlurmPort
 from roostd.state import DaemonState
@@ -109,6 +110,7 @@ class Daemon:
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
         self.started = asyncio.Event()
+        self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
         self._reloading = asyncio.Event()
 
@@ -270,6 +272,8 @@ class Daemon:
             raise
         if self._config.listen.metrics is not None:
             serve_metrics(self.metrics.registry, self._config.listen.metrics)
+        if self._config.page.listen is not None:
+            self.page = serve_page(self.state, self._config.page.listen)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
             await self.watch.first_poll()
@@ -315,6 +319,8 @@ class Daemon:
         _log.info("roostd_draining")
         self._heartbeat.remove()
         await self.servers.set_serving(False)
+        if self.page is not None:
+            await asyncio.to_thread(self.page.close)
         await self.applier.drain(DRAIN_S)
         for task in running:
             task.cancel()

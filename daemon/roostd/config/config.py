@@ -182,6 +182,16 @@ class Slurm(Section):
     )
 
 
+class Page(Section):
+    """The web page for people; docs/operations.md."""
+
+    listen: LoopbackPort | None = Field(
+        default=None,
+        description="loopback HOST:PORT of the read-only web page, such as 127.0.0.1:7473, open to"
+        " every local user; null: none",
+    )
+
+
 class Paths(Section):
     """Folders."""
 
@@ -301,6 +311,7 @@ class Config(Section):
         default_factory=dict, description="settings that differ, by partition name"
     )
     listen: Listen = Listen()
+    page: Page = Page()
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()

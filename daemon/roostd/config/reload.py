@@ -6,6 +6,7 @@ from roostd.config.config import Config
 # Open ports, open files and the adapter's command lines do not change while the daemon runs.
 _NEEDS_RESTART = (
     "listen",
+    "page",
     "paths",
     "slurm.conf",
     "slurm.bin_dir",

@@ -11,6 +11,7 @@ from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
 from roost_engine.plugins import HEURISTICS
+from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
@@ -133,7 +134,7 @@ def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], Jo
         cpu_free_count=max(int(cluster.cpu_free[row]), 0),
         memory_bytes=spec.memory_bytes,
         memory_free_bytes=max(int(cluster.memory_free[row]), 0),
-        problems=_problems(state, name, spec.gpu_count, report),
+        problems=node_problems(state, name, spec.gpu_count, report),
         gpus=[
             pb.NodeGpu(
                 index=gpu,
@@ -227,6 +228,22 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
             reason = state.unmanaged_reasons[job_id]
             return _left_job(state, job_id, UnmanagedJob(reason=reason, is_blocked=False))
         raise
+
+
+def listed_job(state: DaemonState, job_id: JobId, outlook: Outlook | None) -> pb.Job:
+    """One job of a list, whose outlooks were computed together.
+
+    Raises:
+        UnknownJob: neither the engine nor what Roost leaves to Slurm has it.
+    """
+    try:
+        message = _recorded_job(state, job_id, state.engine.find(job_id))
+    except UnknownJob:
+        if job_id not in state.unmanaged:
+            raise
+        return _left_job(state, job_id, state.unmanaged[job_id])
+    add_turn(message, state, outlook)
+    return message
 
 
 def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
@@ -346,9 +363,10 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
     return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
 
 
-def _problems(
+def node_problems(
     state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
 ) -> Iterator[str]:
+    """What an operator should know of a node's probe."""
     if report is None:
         yield "no probe: links and load are unknown"
         return

@@ -8,7 +8,6 @@ from typing import Protocol
 from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import mode_pb2 as pb
 from roost_proto.v1 import mode_pb2_grpc as pb_grpc
-from roost_proto.v1 import operator_pb2
 from roostd.config.config import Mode
 from roostd.rpc.admin_front import caller_of
 from roostd.rpc.convert import MODES
@@ -55,14 +54,10 @@ class ModeAdminService(pb_grpc.ModeAdminServicer):
         made = self._desk.set_mode(request.partition, mode, request.by, _caller(context))
         return pb.SetModeResponse(
             partition=made.partition,
-            mode=_number(made.mode),
-            was=_number(made.was),
-            configured=_number(made.configured),
+            mode=MODES[made.mode],
+            was=MODES[made.was],
+            configured=MODES[made.configured],
         )
-
-
-def _number(mode: Mode) -> operator_pb2.Mode:
-    return MODES[mode]
 
 
 def _caller(context: Context) -> dict[str, object]:
