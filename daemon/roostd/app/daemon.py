@@ -29,6 +29,7 @@ from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
 from roostd.app.mode_desk import ModeDesk
+from roostd.app.node_opt_in import NodeOptIn
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
 from roostd.app.policy_shadow import PolicyShadow
@@ -225,6 +226,7 @@ class Daemon:
             self.watch.poll_nodes,
             config.slurm.concurrent_pin_count,
         )
+        opt_in = NodeOptIn(self.state, self.watch.hand_over)
         self.decisions = DecisionLoop(
             self.state,
             self.recorder,
@@ -232,7 +234,7 @@ class Daemon:
             self.metrics,
             self._beat_s(),
             self._beat,
-            (self.desk.watch.observe, self.shadow.observe),
+            (self.desk.watch.observe, self.shadow.observe, opt_in.observe),
         )
         self.servers = Servers(
             self.state,

@@ -106,12 +106,14 @@ class SiteView:
         hand_over_s: a job that they have held back this long is left to plain Slurm.
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
         priorities: which jobs people have moved in Slurm's queue.
+        outside: by partition, the nodes that Roost does not give to its jobs.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
+    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
 
 def view(
@@ -304,6 +306,7 @@ class _Reading:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
             closed, quotas = rules.closed_nodes(job, at_epoch_s), rules.node_quotas(job, at_epoch_s)
+            closed |= self._site.outside.get(job.partition, frozenset())
             self._by_node[key] = closed, quotas
         return self._by_node[key]
 
