@@ -17,8 +17,8 @@ _PATIENCE_S = 5.0
 class NodeOptIn:
     """Observes the engine's steps; see loop.StepObserver.
 
-    A job of such a partition could start elsewhere, so it never waits for the listed nodes: where it
-    does not fit there now it is left to Slurm at once and for good. A job that the gate lets wait
+    A job of such a partition could start elsewhere, so it never waits for the listed nodes. A job
+    that does not fit there now is left to Slurm at once and for good. A job that the gate lets wait
     until a certain time fits, and waits for closer GPUs.
 
     Slurm would start it on the GPUs of a job that is just being pinned: so it is left to Slurm once
