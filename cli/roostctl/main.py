@@ -14,6 +14,7 @@ from roostctl.cmd_eta import eta
 from roostctl.cmd_explain import explain
 from roostctl.cmd_job import job
 from roostctl.cmd_jobs import jobs
+from roostctl.cmd_mode import mode
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
 from roostctl.cmd_policy import policy
@@ -91,6 +92,7 @@ _COMMANDS = (
     explain,
     eta,
     timers,
+    mode,
     policy,
     audit,
     status,

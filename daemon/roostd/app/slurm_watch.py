@@ -25,6 +25,7 @@ from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
 from roostd.slurm.job_facts import owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.opt_in import OptIn, nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
@@ -143,6 +144,8 @@ class SlurmWatch:
         self._note_enforced()
         if self._reader is not None:
             self._view = replace(self._view, requests={}, reads={})
+            outside = nodes_outside(self._state.config.listed_nodes(), self._specs.values())
+            self._site = replace(self._site, outside=outside)
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
         yield replace(self._quotas, at_s=at_s)
@@ -287,6 +290,7 @@ class SlurmWatch:
             handed_over=self._handed_over,
             let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
+            outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
         )
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
@@ -487,7 +491,11 @@ class SlurmWatch:
             accounts_memory=settings.accounts_memory,
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
             is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
+            why_left=lambda job: self._opt_in().why_not(job),
         )
+
+    def _opt_in(self) -> OptIn:
+        return OptIn(self._state.config.accounts, self._state.config.qos)
 
     async def _poll_nodes(self) -> None:
         nodes = await self._slurm.nodes()

@@ -110,6 +110,7 @@ class SiteView:
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
         let_go_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
+        outside: by partition, the nodes that Roost does not give to its jobs.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
@@ -117,6 +118,7 @@ class SiteView:
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
     let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
+    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
 
 def view(
@@ -330,8 +332,9 @@ class _Reading:
     def _node_rules(self, job: QueuedJob) -> NodeRules:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
+            outside = self._site.outside.get(job.partition, frozenset())
             self._by_node[key] = (
-                rules.closed_nodes(job, at_epoch_s),
+                rules.closed_nodes(job, at_epoch_s) | outside,
                 rules.node_quotas(job, at_epoch_s),
                 rules.reserving(job, at_epoch_s),
             )
