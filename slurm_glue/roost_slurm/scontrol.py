@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
@@ -152,7 +153,7 @@ def parse_jobs(text: str) -> dict[int, JobDetail]:
     """
     found: dict[int, JobDetail | None] = {}
     starts = [match.start() for match in _RECORD.finditer(text)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         record = text[start:end]
         match = _RECORD.match(record)
         assert match is not None

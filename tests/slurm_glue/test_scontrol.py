@@ -193,3 +193,8 @@ def test_settings_are_read(release: str) -> None:
     settings = parse_config(read(release, "show_config.txt"))
     assert settings.cluster_name == "local"
     assert not settings.accounts_memory
+
+
+@pytest.mark.parametrize("text", ["", "\n", "No jobs in the system\n", "slurm_load_jobs error\n"])
+def test_an_answer_without_a_record_has_no_jobs(text: str) -> None:
+    assert parse_jobs(text) == {}
