@@ -1,0 +1,230 @@
+"""The Debian packages on clean machines, and every command of docs/install.md, while jobs run."""
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.e2e.containers import SUITES, ContainersFailed, Engine
+from tests.e2e.package_site import CONTROLLER, DRIVER, MACHINES, NODES, PackageSite
+
+pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "install.md").read_text()
+PROMPT = re.compile(r"^(control1|each-node|NODE)# (.*)$")
+
+
+def commands(section: str) -> list[tuple[str, str]]:
+    """The commands of a block of docs/install.md, each with the machine that its prompt names."""
+    block = PAGE.partition(f"<!-- test: {section} -->\n```console\n")[2].partition("\n```")[0]
+    found = [PROMPT.match(line) for line in block.splitlines()]
+    return [(match[1], match[2]) for match in found if match]
+
+
+@pytest.fixture(scope="module", params=list(SUITES))
+def site(
+    request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PackageSite]:
+    engine.build([request.param], "clean")
+    if "ROOST_PACKAGES_ARE_BUILT" not in os.environ:
+        engine.run(str(ROOT / "deploy" / "debian" / "build.sh"), request.param)
+    folder = tmp_path_factory.mktemp("packages")
+    folder.chmod(0o755)
+    for package in (ROOT / "dist" / request.param).glob("*.deb"):
+        shutil.copy(package, folder)
+    wheels = ROOT / "build" / "deb" / request.param / "wheels"
+    shutil.copy(next(wheels.glob("[Pp]y[Yy][Aa][Mm][Ll]-*.whl")), folder / "yaml.zip")
+    with PackageSite(engine, request.param, folder) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def jobs(site: PackageSite) -> dict[str, str]:
+    """Jobs that run and wait throughout, by what they are."""
+    found = {
+        "typed": site.submit("-w gpu1 --gres=gpu:a100:4"),
+        "plain": site.submit("-w gpu1 --gres=gpu:2"),
+    }
+    site.wait_running(*found.values())
+    return found | {"waits": site.submit("-w gpu1 --gres=gpu:4")}
+
+
+def run(site: PackageSite, section: str, node: str = "NODE", back: str = "") -> int:
+    """Run a block of the page and return how many commands it has.
+
+    Args:
+        site: where.
+        section: the block.
+        node: what NODE stands for.
+        back: " --back" for the way back of `migrate --step`.
+    """
+    found = commands(section)
+    for prompt, line in found:
+        command, place = line.replace("NODE", node), prompt.replace("NODE", node)
+        command += back if "migrate --step" in command else ""
+        for machine in NODES if place == "each-node" else (place,):
+            if machine in NODES and command.startswith("roost-probe"):
+                command = f". {DRIVER}; {command}"
+            if "state=resume" in command:
+                site.wait_until(partial(resumes, site, node, command), f"{node} stays away")
+            else:
+                site.shell(machine, command)
+            if machine in NODES and "install -y" in command:
+                site.add_gpus(machine)
+            if command.startswith("systemctl restart slurmctld"):
+                site.wait_until(lambda: bool(site.node_states()), "slurmctld is not back")
+    return len(found)
+
+
+def resumes(site: PackageSite, node: str, command: str) -> bool:
+    """Whether a node is open again; slurmctld refuses before it has registered."""
+    if site.node_states()[node] not in ("idle", "mixed", "allocated"):
+        site.shell(CONTROLLER, command)
+    return site.node_states()[node] in ("idle", "mixed", "allocated")
+
+
+def are_as_before(site: PackageSite, jobs: dict[str, str]) -> bool:
+    """Whether the jobs that ran still run and the one that waited still waits."""
+    states = site.states()
+    expected = {"typed": "RUNNING", "plain": "RUNNING", "waits": "PENDING"}
+    return all(
+        states[jobs[name]][0] == state and "BadConstraints" not in states[jobs[name]][1]
+        for name, state in expected.items()
+        if name in jobs
+    )
+
+
+def test_ten_commands_lead_to_shadow_and_no_job_notices(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    started_s = time.monotonic()
+    assert run(site, "shadow") <= 10
+    assert time.monotonic() - started_s < 15 * 60
+    assert are_as_before(site, jobs)
+    site.wait_until(lambda: probe_count(site) == 2, "the probes do not report")
+
+
+def probe_count(site: PackageSite) -> int:
+    return int(json.loads(site.shell(CONTROLLER, "roostctl status --json"))["probe_count"])
+
+
+def test_units_are_as_the_packages_install_them(site: PackageSite) -> None:
+    shown = site.shell(CONTROLLER, "systemctl show -P FragmentPath roostd roost-unpin.timer")
+    assert [path.removeprefix("/usr") for path in shown.split()] == [
+        "/lib/systemd/system/roostd.service",
+        "/lib/systemd/system/roost-unpin.timer",
+    ]
+    # Only what the page enables is enabled.
+    enabled = site.shell(CONTROLLER, "systemctl is-enabled roost-unpin.timer", check=False)
+    assert enabled.strip() == "disabled"
+
+
+def test_manual_pages_and_completion_are_there(site: PackageSite) -> None:
+    for page in ("roostctl", "roost-sim", "roost-slurm", "roostd"):
+        text = site.shell(CONTROLLER, f"zcat /usr/share/man/man?/{page}.?.gz")
+        assert page.replace("-", "\\-") in text
+    site.shell(CONTROLLER, "bash -n /usr/share/bash-completion/completions/roostctl")
+    site.shell(CONTROLLER, "logrotate --debug /etc/logrotate.d/roost")
+    for machine in MACHINES:
+        site.shell(machine, "test -f /usr/share/doc/roost/docs/install.md")
+        assert "version" in site.shell(machine, "roost-slurm --version")
+    for node in NODES:
+        assert site.shell(node, "stat -c '%U %a' /run/roost/job-map").strip() == "root 755"
+
+
+def test_the_doctor_finds_no_problem_in_shadow(site: PackageSite) -> None:
+    for machine in (CONTROLLER, *NODES):
+        told = json.loads(site.shell(machine, "roost-slurm doctor --json", check=False))
+        assert [row for row in told["findings"] if row["level"] == "problem"] == []
+        assert told["roles"] == (["controller"] if machine == CONTROLLER else ["node"])
+
+
+def test_preparing_slurm_keeps_the_sites_scripts_and_its_jobs(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    run(site, "prepare")
+    assert are_as_before(site, jobs)
+    job = site.submit("-w gpu2 --gres=gpu:a100:1")
+    site.wait_running(job)
+    shown = site.shell(CONTROLLER, f"scontrol show job {job}")
+    assert "Comment=seen_by_the_site" in shown.replace("seen by the site", "seen_by_the_site")
+    assert "Features=a100" in shown or "TresPerNode=gres" in shown
+    assert job in site.shell("gpu2", "cat /var/log/site-prolog")
+    site.shell(CONTROLLER, f"scancel {job}")
+
+
+def test_an_empty_node_changes_while_the_other_runs_jobs(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    site.wait_until(lambda: site.node_states()["gpu2"] == "idle", "gpu2 is not empty")
+    with pytest.raises(ContainersFailed, match="busy"):
+        site.shell(CONTROLLER, "roost-slurm migrate --step gpu1")
+    run(site, "node", "gpu2")
+    assert are_as_before(site, jobs)
+    site.wait_running(site.submit("-w gpu2 --gres=gpu:2", seconds=1))
+
+
+def test_the_last_node_changes_when_its_jobs_have_ended(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    # The waiting job asks for this node: it starts once there is room, and ends like the others.
+    site.shell(CONTROLLER, f"scancel {jobs['typed']}")
+    site.wait_running(jobs["waits"])
+    site.shell(CONTROLLER, f"scancel {jobs['plain']} {jobs['waits']}")
+    site.wait_until(lambda: site.node_states()["gpu1"] == "idle", "gpu1 is not empty")
+    keeps = site.submit("-w gpu2 --gres=gpu:2")
+    site.wait_running(keeps)
+    run(site, "node", "gpu1")
+    site.shell(CONTROLLER, "roost-slurm migrate --check")
+    assert site.states()[keeps][0] == "RUNNING"
+    jobs.clear()
+    jobs["plain"] = keeps
+
+
+def test_enforce_places_jobs_on_the_chosen_gpus_and_kills_none(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    run(site, "enforce")
+    site.wait_until(
+        lambda: "enforce *" in site.shell(CONTROLLER, "cat /run/roost/heartbeat"), "no enforce"
+    )
+    job = site.submit("--gres=gpu:a100:2")
+    site.wait_running(job)
+    planned = json.loads(site.shell(CONTROLLER, f"roostctl job {job} --json"))["job"]["planned"]
+    shown = site.shell(CONTROLLER, f"scontrol -d show job {job}")
+    ((place,),) = (planned,)
+    assert f"Nodes={place['node']}" in shown
+    for index in place["gpu_indices"]:
+        assert f"gpu:g{index}:1(IDX:{index})" in shown
+    assert are_as_before(site, jobs)
+    jobs["typed"] = job
+
+
+def test_an_empty_node_gets_the_sites_types_back(site: PackageSite, jobs: dict[str, str]) -> None:
+    run(site, "back")
+    empty = [node for node, state in site.node_states().items() if state == "idle"]
+    assert empty, site.states()
+    run(site, "node", empty[0], back=" --back")
+    assert "gpu:a100:8" in site.shell(CONTROLLER, f"scontrol show node {empty[0]}")
+    site.wait_running(site.submit(f"-w {empty[0]} --gres=gpu:2", seconds=1))
+    assert are_as_before(site, jobs)
+
+
+def test_removed_no_job_notices(site: PackageSite, jobs: dict[str, str]) -> None:
+    job = site.submit("--gres=gpu:2")
+    site.wait_running(job)
+    assert are_as_before(site, jobs)
+    run(site, "remove")
+    assert are_as_before(site, jobs)
+    assert site.states()[job][0] == "RUNNING"
+    left = site.shell(CONTROLLER, "ls -d /etc/roost /opt/roost /usr/bin/roost* || :", check=False)
+    assert left == ""
+    script = site.shell(CONTROLLER, "cat /etc/slurm/job_submit.lua")
+    assert "roost" not in script
+    site.wait_running(site.submit("--gres=gpu:1", seconds=60))
