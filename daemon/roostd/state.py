@@ -16,6 +16,7 @@ from roostd.ops.clock import Clock
 from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.waste import WasteTally
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class DaemonState:
         promotions_fault: why what was promoted before is not known; empty where it is.
         promotion_faults: by slot, why its promoted policy does not decide.
         shadow: what the policy in shadow has chosen; None: there is none.
+        waste: GPU-seconds that brought nothing, by day and user.
     """
 
     version: str
@@ -154,6 +156,7 @@ class DaemonState:
     promotions_fault: str = ""
     promotion_faults: dict[Slot, str] = field(default_factory=dict)
     shadow: ShadowFigures | None = None
+    waste: WasteTally = field(default_factory=WasteTally)
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""

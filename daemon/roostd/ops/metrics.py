@@ -105,6 +105,12 @@ class Metrics:
         )
         self.nodes = self._gauge("nodes", "Nodes that Slurm names")
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
+        self.wasted = self._counter(
+            "wasted_gpu_seconds",
+            "GPU-seconds by kind: held, and what of it was idle, unknown or split; unreachable and "
+            "half_free of free GPUs",
+            ["kind"],
+        )
         self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
 
     def _add_faults(self) -> None:

@@ -21,6 +21,8 @@ from roost_proto.v1 import (
     policy_pb2_grpc,
     telemetry_pb2,
     telemetry_pb2_grpc,
+    waste_pb2,
+    waste_pb2_grpc,
 )
 from roostd.config.config import Listen
 from roostd.ops.files import file_limit
@@ -34,12 +36,14 @@ from roostd.rpc.operator import OperatorService
 from roostd.rpc.placement import PlacementService
 from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
 from roostd.rpc.telemetry import TelemetryService
+from roostd.rpc.waste import WasteService
 from roostd.state import DaemonState
 
 TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
 PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
 OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+WASTE = waste_pb2.DESCRIPTOR.services_by_name["Waste"].full_name
 POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
 
@@ -130,7 +134,7 @@ class Servers:
         """Set the answer to health checks of every service: SERVING or NOT_SERVING."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN, POLICIES, POLICY_ADMIN):
+        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN, POLICIES, POLICY_ADMIN, WASTE):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
@@ -149,8 +153,9 @@ class Servers:
         placement = PlacementService(state, self._metrics)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
+        waste_pb2_grpc.add_WasteServicer_to_server(WasteService(state), self._operators)
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
-        self._add_standard(self._operators, (OPERATOR, POLICIES))
+        self._add_standard(self._operators, (OPERATOR, POLICIES, WASTE))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
         self._add_standard(self._admins, (ADMIN, POLICY_ADMIN))
