@@ -3,6 +3,7 @@
 from roost_proto.v1 import waste_pb2 as pb
 from roost_proto.v1 import waste_pb2_grpc as pb_grpc
 from roostd.rpc.errors import Context
+from roostd.rpc.roles import Access, EveryJob
 from roostd.state import DaemonState
 from roostd.telemetry.waste import Seconds
 
@@ -10,23 +11,40 @@ _HOUR_S = 3_600.0
 
 
 class WasteService(pb_grpc.WasteServicer):
-    """Answers from the daemon's sums."""
+    """Answers from the daemon's sums.
 
-    def __init__(self, state: DaemonState) -> None:
-        self._state = state
+    Args:
+        state: the daemon's state.
+        access: whose sums a caller may see.
+    """
+
+    def __init__(self, state: DaemonState, access: Access | None = None) -> None:
+        self._state, self._access = state, access or EveryJob()
 
     async def GetWaste(self, request: pb.GetWasteRequest, context: Context) -> pb.GetWasteResponse:
         """See waste.proto."""
-        return response(self._state, request.day_count)
+        return response(self._state, request.day_count, self._access.only_owner(context))
 
 
-def response(state: DaemonState, day_count: int) -> pb.GetWasteResponse:
-    """Return the sums of the newest days; 0: of all."""
+def response(
+    state: DaemonState, day_count: int, only_owner: int | None = None
+) -> pb.GetWasteResponse:
+    """Return the sums of the newest days.
+
+    Args:
+        state: the daemon's state.
+        day_count: the newest so many days; 0: all.
+        only_owner: the user whose sums alone are returned; None: those of all, and of no user.
+    """
     tally = state.waste
     now_epoch_s = state.clock.to_epoch_s(state.clock.now_s())
     began = now_epoch_s if tally.began_epoch_s is None else tally.began_epoch_s
     return pb.GetWasteResponse(
-        entries=[_entry(*row) for row in tally.rows(day_count)],
+        entries=[
+            _entry(*row)
+            for row in tally.rows(day_count)
+            if only_owner is None or row[1] == only_owner
+        ],
         counted_s=max(now_epoch_s - began, 0.0),
         fault=tally.fault,
     )

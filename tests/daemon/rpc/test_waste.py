@@ -36,3 +36,13 @@ async def test_the_newest_days_can_be_asked_for(served: Served) -> None:
     found = response(served.state, 2)
     assert [one.day for one in found.entries] == ["1970-01-03", "1970-01-02"]
     assert (found.counted_s, found.fault) == (0.0, "waste.json: damaged")
+
+
+def test_a_user_without_a_role_sees_its_own_sums(served: Served) -> None:
+    tally = served.state.waste
+    tally.add(0.0, 1001, "held", 1.0)
+    tally.add(0.0, 1002, "idle", 1.0)
+    tally.add(0.0, None, "half_free", 1.0)
+    found = response(served.state, 0, only_owner=1001)
+    assert [(one.HasField("user_id"), one.user_id) for one in found.entries] == [(True, 1001)]
+    assert len(response(served.state, 0).entries) == 3
