@@ -98,7 +98,7 @@ class WasteMeter:
             return WasteTally()
         except (OSError, UnicodeDecodeError, WasteFileError) as error:
             _log.error("waste_not_read", path=str(self._path), error=str(error))
-            return WasteTally(fault=f"{self._path}: {error}; counting began anew")
+            return WasteTally(fault=f"{self._path}: {error}; counting began again")
 
     def _begin_round(self) -> None:
         cluster = self._state.engine.cluster
