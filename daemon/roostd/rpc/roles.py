@@ -27,7 +27,7 @@ class Role(IntEnum):
     OWNER = 1  # ask for the state of roostd, and for its own jobs
     VIEWER = 2  # ask everything
     OPERATOR = 3  # make changes that can be taken back at once
-    ADMIN = 4  # let a policy decide for other users
+    ADMIN = 4  # let a policy, or Roost at all, decide for other users
 
 
 _NEEDED: Mapping[str, Mapping[str, Role]] = {
@@ -51,9 +51,6 @@ _NEEDED: Mapping[str, Mapping[str, Role]] = {
         "ShowPolicies": Role.VIEWER,
         "ExplainShadow": Role.VIEWER,
     },
-    mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name: {
-        "SetMode": Role.OPERATOR,
-    },
     waste_pb2.DESCRIPTOR.services_by_name["Waste"].full_name: {
         "GetWaste": Role.OWNER,
     },
@@ -62,6 +59,9 @@ _NEEDED: Mapping[str, Mapping[str, Role]] = {
         "Evaluate": Role.OPERATOR,
         "Rollback": Role.OPERATOR,
         "Promote": Role.ADMIN,
+    },
+    mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name: {
+        "SetMode": Role.ADMIN,
     },
 }
 # Tools need these before they can call anything, and they name no job.

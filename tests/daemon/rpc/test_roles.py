@@ -46,13 +46,13 @@ Policies.ListPolicies -      -       x      x       x
 Policies.ShowPolicies -      -       x      x       x
 Policies.ExplainShadow -     -       x      x       x
 Waste.GetWaste        -      x       x      x       x
-ModeAdmin.SetMode     -      -       -      x       x
 Admin.PinTimer        -      -       -      x       x
 Admin.UnpinTimer      -      -       -      x       x
 PolicyAdmin.Shadow    -      -       -      x       x
 PolicyAdmin.Evaluate  -      -       -      x       x
 PolicyAdmin.Rollback  -      -       -      x       x
 PolicyAdmin.Promote   -      -       -      -       x
+ModeAdmin.SetMode     -      -       -      -       x
 """
 EXPECTED = {
     f"/roost_proto.v1.{row.split()[0].replace('.', '/')}": row.split()[1:]
