@@ -21,6 +21,7 @@ from roostctl.cmd_policy import policy
 from roostctl.cmd_status import status
 from roostctl.cmd_timers import timers
 from roostctl.cmd_topology import topology
+from roostctl.cmd_waste import waste
 from roostctl.options import Options, Seconds, check_address
 from roostctl.output import complain
 
@@ -94,6 +95,7 @@ _COMMANDS = (
     timers,
     mode,
     policy,
+    waste,
     audit,
     status,
     completion,

@@ -37,6 +37,7 @@ from roostd.app.policy_shadow import PolicyShadow
 from roostd.app.recorder import Recorder
 from roostd.app.shadow_questions import ShadowQuestions
 from roostd.app.slurm_watch import SlurmWatch
+from roostd.app.waste_meter import WasteMeter
 from roostd.config.config import Config
 from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
@@ -193,6 +194,8 @@ class Daemon:
         self.past_jobs = PastJobs(self.state, self.recorder.note_past)
         self.state.find_past = self.recorder.past
         self._links = LinkMeter(self.state, self._emit)
+        waste_path = config.paths.state_dir / "waste.json"
+        self._waste = WasteMeter(self.state, waste_path, self.metrics.wasted)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
 
     def _slurm_cli(self, config: Config) -> SlurmPort:
@@ -342,6 +345,7 @@ class Daemon:
         await self.forecast_worker.stop()
         await self.shadow.stop()
         self.desk.keep_evidence()
+        self._waste.store()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
@@ -380,6 +384,7 @@ class Daemon:
             set_gauges(self.metrics, state, self.recorder)
             self._notify.status(status_line(state))
             self._links.poll()
+            self._waste.poll()
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated

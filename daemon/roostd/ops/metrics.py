@@ -111,6 +111,12 @@ class Metrics:
         )
         self.nodes = self._gauge("nodes", "Nodes that Slurm names")
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
+        self.wasted = self._counter(
+            "wasted_gpu_seconds",
+            "GPU-seconds by kind: held, and what of it was idle, unknown or split; unreachable and "
+            "half_free of free GPUs",
+            ["kind"],
+        )
         self.loop_stall_s = self._histogram(
             "loop_stall", "Delay of the event loop, looked at every 50 ms", _STALL_BUCKETS_S
         )

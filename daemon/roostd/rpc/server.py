@@ -23,6 +23,8 @@ from roost_proto.v1 import (
     policy_pb2_grpc,
     telemetry_pb2,
     telemetry_pb2_grpc,
+    waste_pb2,
+    waste_pb2_grpc,
 )
 from roostd.config.config import Listen
 from roostd.ops.files import file_limit
@@ -39,12 +41,14 @@ from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
 from roostd.rpc.roles import Access, RoleCheck
 from roostd.rpc.socket_front import SocketFront
 from roostd.rpc.telemetry import TelemetryService
+from roostd.rpc.waste import WasteService
 from roostd.state import DaemonState
 
 TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
 PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
 OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+WASTE = waste_pb2.DESCRIPTOR.services_by_name["Waste"].full_name
 POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
 MODE_ADMIN = mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name
@@ -156,6 +160,7 @@ class Servers:
             POLICIES,
             POLICY_ADMIN,
             MODE_ADMIN,
+            WASTE,
         ):
             await self._health.set(service, status)
 
@@ -191,8 +196,11 @@ class Servers:
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator = OperatorService(state, self._access)
         operator_pb2_grpc.add_OperatorServicer_to_server(operator, self._operators)
+        waste_pb2_grpc.add_WasteServicer_to_server(
+            WasteService(state, self._access), self._operators
+        )
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
-        self._add_standard(self._operators, (OPERATOR, POLICIES))
+        self._add_standard(self._operators, (OPERATOR, POLICIES, WASTE))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
         self._add_standard(self._admins, (ADMIN, POLICY_ADMIN, MODE_ADMIN))
