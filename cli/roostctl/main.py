@@ -7,6 +7,7 @@ import click
 import grpc
 
 from roostctl.client import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
+from roostctl.cmd_audit import audit
 from roostctl.cmd_completion import completion
 from roostctl.cmd_eta import eta
 from roostctl.cmd_explain import explain
@@ -91,6 +92,7 @@ _COMMANDS = (
     timers,
     mode,
     policy,
+    audit,
     status,
     completion,
 )

@@ -46,7 +46,9 @@ from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import MetricsServer, serve_metrics
 from roostd.ops.notify import Notifier
+from roostd.ops.stall_watch import StallWatch
 from roostd.page.server import serve_page
+from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
 from roostd.slurm.port import SlurmCli, SlurmPort
 from roostd.state import DaemonState
@@ -110,6 +112,7 @@ class Daemon:
         self._heartbeat = HeartbeatWriter(config.paths.runtime_dir)
         self._slurm = slurm
         self.metrics = Metrics(registry or CollectorRegistry())
+        self.stalls = StallWatch(self.metrics)
         self.started = asyncio.Event()
         self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
@@ -293,6 +296,7 @@ class Daemon:
                     self._renew_first_leases(),
                     self._announce(),
                     self._upkeep(),
+                    self.stalls.run(),
                     self._reload_when_asked(),
                 )
             ]
@@ -420,6 +424,7 @@ class Daemon:
         try:
             config = self._reload_config()
             check_unchanged(self._config, config)
+            Roles(config.roles)  # names of unknown users keep the old configuration
             speeds = read_speeds(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)

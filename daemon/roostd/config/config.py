@@ -34,6 +34,7 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
+from roostd.config.roles import RolesSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
@@ -73,6 +74,11 @@ class ProbesTls(Section):
     client_ca: AbsolutePath = Field(
         description="the authority that signs the probes' certificates; the SAN of each must name"
         " its node"
+    )
+    revoked: AbsolutePath | None = Field(
+        default=None,
+        description="list of revoked certificates, as roost-slurm certs --revoke writes it; null:"
+        " none",
     )
 
 
@@ -328,7 +334,8 @@ class Config(Section):
         description="QoS whose jobs Roost places, and no others; empty: all",
     )
     listen: Listen = Listen()
-    page: Page = Page()
+    roles: RolesSection = RolesSection()
+    page: Page = Page()  # after the setting that its check reads
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()
@@ -342,6 +349,17 @@ class Config(Section):
     policies: PoliciesSection = PoliciesSection()
     journal: JournalSection = JournalSection()
     log: Log = Log()
+
+    @field_validator("page")
+    @classmethod
+    def _check_page(cls, page: Page, info: ValidationInfo) -> Page:
+        roles = info.data.get("roles")
+        if page.listen is not None and roles is not None and roles.enabled:
+            raise ValueError(
+                "listen shows the jobs of all users to every local user, which roles.enabled does"
+                " not allow; leave page.listen or roles.enabled out"
+            )
+        return page
 
     def mode_of(self, partition: str) -> Mode:
         """Return the mode of a partition."""

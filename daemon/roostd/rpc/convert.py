@@ -1,7 +1,7 @@
 """The engine's view in the words of operator.proto. No decisions, no I/O."""
 
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import inf, isfinite
 
 import numpy as np
 
@@ -77,6 +77,7 @@ def status(state: DaemonState) -> pb.Status:
         longest_beyond_slurm_s=None if beyond is None else beyond.longest_s,
         longest_beyond_slurm_job_id=(beyond.job_id or "") if beyond is not None else "",
         beyond_cap_count=0 if beyond is None else beyond.beyond_cap_count,
+        share_user_count=state.share_count if isfinite(config.order.share_slack) else None,
     )
 
 
