@@ -129,5 +129,5 @@ async def test_the_event_loop_has_its_turns_while_the_document_is_built() -> Non
 
 def test_the_page_knows_no_users_and_so_is_refused_beside_roles() -> None:
     settings = {"page": {"listen": "127.0.0.1:7473"}, "roles": {"enabled": True}}
-    with pytest.raises(ValueError, match="which roles.enabled does not allow"):
+    with pytest.raises(ValueError, match=r"which roles\.enabled does not allow"):
         Config.model_validate(settings)
