@@ -16,8 +16,8 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
 from roost_engine.testing import builders
-from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import mode_pb2, operator_pb2_grpc, policy_pb2
+from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config
 from roostd.config.roles import RolesSection
 from roostd.rpc.roles import NEEDED_ROLES, Role, Roles
