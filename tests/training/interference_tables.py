@@ -26,7 +26,8 @@ SLOWER = {"p100": 1.0, "k80": 0.4}
 
 def ratio(rate: float, other: float) -> float:
     """Return an invented speed ratio: short steps wait for long ones."""
-    return 1.0 / (1.0 + 0.9 * rate**0.3 / (rate**0.3 + other**0.3))
+    mine, others = float(rate**0.3), float(other**0.3)
+    return 1.0 / (1.0 + 0.9 * mine / (mine + others))
 
 
 def write_tables(folder: Path) -> Path:

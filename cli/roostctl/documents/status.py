@@ -4,7 +4,7 @@ from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.slots import SlotDocument, slot_documents
-from roostctl.documents.values import finite, mode_word
+from roostctl.documents.values import finite, mode_word, real
 
 
 class PartitionDocument(TypedDict):
@@ -44,6 +44,10 @@ class StatusDocument(TypedDict):
     longest_beyond_slurm_job_id: str | None
     beyond_cap_count: int
     share_user_count: int | None
+    slurm_answered_ago_s: float | None
+    watched_start_count: int
+    watched_elsewhere_count: int
+    blocked_job_count: int
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -85,4 +89,8 @@ def status_document(status: pb.Status) -> StatusDocument:
         "share_user_count": (
             status.share_user_count if status.HasField("share_user_count") else None
         ),
+        "slurm_answered_ago_s": real(status, "slurm_answered_ago_s"),
+        "watched_start_count": status.watched_start_count,
+        "watched_elsewhere_count": status.watched_elsewhere_count,
+        "blocked_job_count": status.blocked_job_count,
     }

@@ -30,6 +30,7 @@ from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
 from roostd.app.mode_desk import ModeDesk
 from roostd.app.node_opt_in import NodeOptIn
+from roostd.app.past_jobs import PastJobs
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
 from roostd.app.policy_shadow import PolicyShadow
@@ -189,6 +190,8 @@ class Daemon:
             self.state, self.knowledge, self.recorder, speeds, self.desk.extended
         )
         self.shadow = PolicyShadow(self.state, self.recorder)
+        self.past_jobs = PastJobs(self.state, self.recorder.note_past)
+        self.state.find_past = self.recorder.past
         self._links = LinkMeter(self.state, self._emit)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
 
@@ -237,7 +240,12 @@ class Daemon:
             self.metrics,
             self._beat_s(),
             self._beat,
-            (self.desk.watch.observe, self.shadow.observe, opt_in.observe),
+            (
+                self.desk.watch.observe,
+                self.shadow.observe,
+                self.past_jobs.observe,
+                opt_in.observe,
+            ),
         )
         self.servers = Servers(
             self.state,

@@ -23,6 +23,7 @@ from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
 from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
+from roostd.slurm.job_facts import owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
 from roostd.slurm.opt_in import OptIn, nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
@@ -32,7 +33,7 @@ from roostd.slurm.rules import SiteRules
 from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import diff, diff_nodes
-from roostd.state import DaemonState, Owner, UnmanagedJob
+from roostd.state import SLOW_ANSWER_S, DaemonState, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
 
@@ -105,6 +106,8 @@ class SlurmWatch:
         self._shares = SharesSeen(at_s=0.0, shares={})
         self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
+        self._poll_count, self._polled = 0, asyncio.Event()
+        state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
         """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
@@ -170,6 +173,26 @@ class SlurmWatch:
         self._nodes_due_s = 0.0
         self._wake.set()
 
+    async def poll_now(self, patience_s: float = SLOW_ANSWER_S / 2) -> bool:
+        """Poll as soon as can be.
+
+        Args:
+            patience_s: the longest time to wait.
+
+        Returns:
+            Whether that poll ended in time, with or without an answer.
+        """
+        wanted = self._poll_count + 1 + (self._state.slurm_asked_s is not None)
+        self._not_before_s = 0.0
+        self._schedule((0.0,))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._poll_count < wanted:
+                    self._polled.clear()
+                    await self._polled.wait()
+                return True
+        return False
+
     async def first_poll(self) -> None:
         """Poll once, whether or not Slurm answers."""
         await self._poll_once(with_nodes=True)
@@ -226,6 +249,7 @@ class SlurmWatch:
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
+        self._state.slurm_asked_s = self._state.clock.now_s()
         try:
             await self._poll_slurm(with_nodes)
         except (SlurmError, UnknownVersion) as error:
@@ -235,6 +259,11 @@ class SlurmWatch:
             self._state.slurm_fault = str(error)
             self._nodes_due_s = time.monotonic() + _RETRY_S
             return
+        finally:
+            self._state.slurm_asked_s = None
+            self._poll_count += 1
+            self._polled.set()
+        self._state.slurm_answered_s = self._state.clock.now_s()
         if self._state.slurm_fault:
             _log.info("slurm_answers", version=self._state.slurm_version)
             self._state.slurm_fault = ""
@@ -259,6 +288,7 @@ class SlurmWatch:
             rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
+            let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
             outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
         )
@@ -391,7 +421,7 @@ class SlurmWatch:
         known = self._state.owners
         owners = {job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
-            owner = Owner(job.user_id, job.partition)
+            owner = owner_of(job, self._snapshot.details.get(job.number))
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
         self._state.owners = owners
         self._forget_decisions()
@@ -402,6 +432,9 @@ class SlurmWatch:
         gone = [one for one in decisions if one not in self._state.owners]
         for job_id in gone:
             del decisions[job_id]
+        for known in (self._state.first_shares, self._state.let_go_reasons):
+            for job_id in known.keys() - self._state.owners.keys():
+                del known[job_id]
 
     def _update_unmanaged(self, reader: JobReader, before: QueueView) -> None:
         """Store why Roost does not place a job, also while the job runs and after its end."""

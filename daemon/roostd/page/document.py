@@ -22,6 +22,7 @@ from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.page.slices import Slices
 from roostd.rpc import convert, timers
+from roostd.rpc.jobs import listed_job
 from roostd.rpc.outlook import outlooks
 from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
@@ -241,7 +242,7 @@ class _Jobs:
 def _job(state: DaemonState, job_id: JobId, turns: Mapping[JobId, Outlook]) -> Iterator[str]:
     """Yield a job's JSON; nothing for a job that Slurm has dropped meanwhile."""
     with contextlib.suppress(UnknownJob):
-        document = message_document(convert.listed_job(state, job_id, turns.get(job_id)))
+        document = message_document(listed_job(state, job_id, turns.get(job_id)))
         document["run_s"] = None
         with contextlib.suppress(UnknownJob):
             started_s = state.engine.find(job_id).started_s

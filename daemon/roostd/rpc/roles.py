@@ -27,7 +27,7 @@ class Role(IntEnum):
     OWNER = 1  # ask for the state of roostd, and for its own jobs
     VIEWER = 2  # ask everything
     OPERATOR = 3  # make changes that can be taken back at once
-    ADMIN = 4  # let a policy decide for other users, and change the mode of a partition
+    ADMIN = 4  # let a policy, or Roost at all, decide for other users
 
 
 _NEEDED: Mapping[str, Mapping[str, Role]] = {

@@ -39,6 +39,8 @@ from roostd.slurm.limits import (
 from roostd.slurm.request import pinned_indices
 
 NO_GPUS = "asks for no GPUs"
+NO_LEASE = "has no lease: it was submitted while roostd was away"
+RELEASED = "was released to Slurm"
 _UNREADABLE = "unreadable"
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
 _PER_GPU = ("CpusPerTres", "MemPerTres")
@@ -110,7 +112,7 @@ class JobReader:
         mode = self.mode_of(partition)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged("has no lease: submitted while roostd was away, or released to Slurm")
+            return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         return JobSpec(

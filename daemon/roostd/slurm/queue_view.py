@@ -15,7 +15,7 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.held_back import HeldBackJobs, HoldingBack, is_pinned_comment
-from roostd.slurm.jobs import JobReader, Unmanaged
+from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.precedence import SeenPriorities
@@ -108,6 +108,7 @@ class SiteView:
         rules: Slurm's own rules.
         hand_over_s: a job that they have held back this long is left to plain Slurm.
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        let_go_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
         outside: by partition, the nodes that Roost does not give to its jobs.
     """
@@ -115,6 +116,7 @@ class SiteView:
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
     outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
@@ -306,6 +308,8 @@ class _Reading:
         is_started = detail is not None and detail.state is not SlurmJobState.PENDING
         if is_started and before.lives.get(job_id) == self._lives[job_id]:
             return before.unmanaged.get(job_id, read.reason)
+        if read.reason in (NO_LEASE, RELEASED):
+            return self._site.let_go_reasons.get(job_id, read.reason)
         return read.reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
@@ -328,9 +332,9 @@ class _Reading:
     def _node_rules(self, job: QueuedJob) -> NodeRules:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
+            outside = self._site.outside.get(job.partition, frozenset())
             self._by_node[key] = (
-                rules.closed_nodes(job, at_epoch_s)
-                | self._site.outside.get(job.partition, frozenset()),
+                rules.closed_nodes(job, at_epoch_s) | outside,
                 rules.node_quotas(job, at_epoch_s),
                 rules.reserving(job, at_epoch_s),
             )

@@ -38,5 +38,8 @@ def test_every_count_keeps_its_own_key() -> None:
         "refused_count": 1,
         "beyond_cap_count": 0,
         "share_user_count": None,
+        "watched_start_count": 0,
+        "watched_elsewhere_count": 0,
+        "blocked_job_count": 0,
     }
     assert document["uptime_s"] == 93784.0

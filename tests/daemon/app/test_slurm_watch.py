@@ -170,6 +170,49 @@ async def test_while_slurm_does_not_answer_nothing_is_told_and_the_fault_is_show
     assert site.watch.leased() == (job_id,)
 
 
+async def test_a_question_that_slurm_lets_wait_is_a_fault(site: Site) -> None:
+    await site.look()
+    assert site.state.slurm_answered_s == 100.0
+    assert site.state.slurm_fault_now() == ""
+    site.state.slurm_asked_s = 60.0
+    assert site.state.slurm_fault_now() == "no answer for 40 s"
+
+
+async def test_slurm_is_asked_at_once_and_not_waited_for_without_end(site: Site) -> None:
+    task = asyncio.create_task(site.watch.run())
+    try:
+        async with asyncio.timeout(10):
+            assert await site.watch.poll_now()
+            site.slurm.inject("queue", Fault.REFUSED)
+            assert site.state.ask_slurm is not None
+            assert await site.state.ask_slurm()
+            assert site.state.slurm_fault
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert not await site.watch.poll_now(patience_s=0.01)
+
+
+async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> None:
+    site.slurm.lease_s, lease_s = None, site.slurm.lease_s
+    site.slurm.submit(gpus_per_node=8)  # runs, so that all others wait
+    site.slurm.lease_s = lease_s
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    why = "Slurm refused it 3 times: node busy"
+    site.state.let_go_reasons[job_id] = why
+    await site.slurm.release([job_id])
+    await site.look()
+    assert site.state.unmanaged[job_id].reason == why
+
+    site.slurm.lease_s = None
+    (later,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    assert site.state.unmanaged[later].reason == (
+        "has no lease: it was submitted while roostd was away"
+    )
+
+
 async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Site) -> None:
     site.slurm.inject("nodes", Fault.REFUSED)
     await site.look()
@@ -262,8 +305,8 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
 
     await site.look()
 
-    assert site.state.owners[ours] == Owner(7, "main")
-    assert site.state.owners[left] == Owner(8, "debug")
+    assert replace(site.state.owners[ours], priority=0) == Owner(7, "main", 1)
+    assert replace(site.state.owners[left], priority=0) == Owner(8, "debug", 1)
     assert {job_id: one.is_blocked for job_id, one in site.state.unmanaged.items()} == {
         left: False,
         held: True,
