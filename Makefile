@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 CODEGEN := .venv-codegen
+DOCS := .venv-docs
 # The build that the parity tests use. `make test TORCH=` goes without it; those tests then skip.
 TORCH  ?= torch==2.13.0
 PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports units proto proto-check compose-test deb crash-test fuzz bench clean
+.PHONY: help setup demo docs test check lint types imports units proto proto-check compose-test deb crash-test fuzz bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -37,6 +38,15 @@ check: lint types imports proto-check test ## everything that must hold before a
 lint: $(BIN)/.roost-dev ## style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+
+$(DOCS)/bin/.ready: pyproject.toml
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(DOCS)/bin/python -m pip install --quiet --group docs
+	@touch $@
+
+docs: $(DOCS)/bin/.ready ## build the documentation site into build/docs; a warning is an error
+	@$(DOCS)/bin/sphinx-build -q -W --keep-going -b html docs build/docs
 
 types: $(BIN)/.roost-dev ## types, strictly
 	@$(BIN)/mypy
@@ -83,4 +93,4 @@ bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/latency.py --json
 
 clean: ## remove what the other commands made
-	@rm -rf $(VENV) $(CODEGEN) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(CODEGEN) $(DOCS) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -1,14 +1,15 @@
 #!/bin/sh
 # Installs the Debian packages that the demonstration and the tests use, where they are missing:
 # a compiler for the fake driver, Slurm and MUNGE, slurmdbd and its database for the tests of limits
-# and priorities, a browser for the simulator's report. Starts none of their services.
+# and priorities, a browser for the simulator's report and
+# the web page, promtool for the alert rules. Starts none of their services.
 # Without root or apt it says what is missing and exits with 0: the callers work without these packages.
 set -eu
 
 needs="" # package:command pairs are checked by command, so that other distributions pass too
 for pair in gcc:gcc libc6-dev:/usr/include/stdio.h munge:munged slurmctld:slurmctld slurmd:slurmd \
             slurm-client:scontrol slurmdbd:slurmdbd mariadb-server:mariadbd lua5.1:lua5.1 \
-            chromium:chromium python3-venv:; do
+            chromium:chromium prometheus:promtool python3-venv:; do
     package=${pair%%:*} probe=${pair#*:}
     case $probe in
         "") "${PYTHON:-python3}" -c 'import ensurepip' 2>/dev/null || needs="$needs $package" ;;

@@ -335,7 +335,7 @@ class Config(Section):
     )
     listen: Listen = Listen()
     roles: RolesSection = RolesSection()
-    page: Page = Page()
+    page: Page = Page()  # after the setting that its check reads
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()
@@ -349,6 +349,17 @@ class Config(Section):
     policies: PoliciesSection = PoliciesSection()
     journal: JournalSection = JournalSection()
     log: Log = Log()
+
+    @field_validator("page")
+    @classmethod
+    def _check_page(cls, page: Page, info: ValidationInfo) -> Page:
+        roles = info.data.get("roles")
+        if page.listen is not None and roles is not None and roles.enabled:
+            raise ValueError(
+                "listen shows the jobs of all users to every local user, which roles.enabled does"
+                " not allow; leave page.listen or roles.enabled out"
+            )
+        return page
 
     def mode_of(self, partition: str) -> Mode:
         """Return the mode of a partition."""

@@ -125,3 +125,9 @@ async def test_the_event_loop_has_its_turns_while_the_document_is_built() -> Non
     cost_s = time.thread_time() - began_s
     assert json.loads(await asking)["nodes"]
     assert longest_s < max(0.02, cost_s / 4)  # processor time of one turn: slices are 2 ms
+
+
+def test_the_page_knows_no_users_and_so_is_refused_beside_roles() -> None:
+    settings = {"page": {"listen": "127.0.0.1:7473"}, "roles": {"enabled": True}}
+    with pytest.raises(ValueError, match=r"which roles\.enabled does not allow"):
+        Config.model_validate(settings)
