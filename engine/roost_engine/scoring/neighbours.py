@@ -11,6 +11,7 @@ node, so the newcomer's loss is the largest of its nodes. Page: docs/interferenc
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.topology import Level
 from roost_engine.policies import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts
-from roost_engine.scoring.graph_jobs import Communicates, ResidentJobs, typical
+from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
 from roost_engine.scoring.heuristic import HeuristicScore
 
 Array = NDArray[np.float32]
@@ -32,6 +33,8 @@ Array = NDArray[np.float32]
 PRICE = 2.0  # heuristic points for a log slowdown of 1 of as many GPUs as the newcomer has
 LEVELS = ("switch", "socket", "nic")  # nearest first, as the interference model calls them
 _ROUNDED_TO = 1e-5
+# Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
+_NETWORK_SLOWDOWN = 4.0
 
 
 class Interference(Protocol):
@@ -113,7 +116,7 @@ class NeighbourScore:
         self.name = interference.name
         self._interference = interference
         self._heuristic = HeuristicScore()
-        self._communicates: Communicates = typical
+        self._communicates: Communicates = partial(_over_pcie, typical)
         self._jobs = ResidentJobs()
         self._cluster: Cluster | None = None
         self._known: dict[int, _Residents] = {}
@@ -122,7 +125,7 @@ class NeighbourScore:
 
     def expect(self, communicates: Communicates) -> None:
         """Ask this for the communication of jobs from now on; without it jobs are typical."""
-        self._communicates, self._cluster = communicates, None
+        self._communicates, self._cluster = partial(_over_pcie, communicates), None
 
     def score(self, features: Array) -> Array:
         """See policies.ScorePolicy.
@@ -324,6 +327,20 @@ class NeighbourScore:
     def _empty(self, count: int) -> dict[str, Array]:
         width = self._interference.width
         return {level: np.zeros((count, width), dtype=np.float32) for level in LEVELS}
+
+
+def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) -> Communication:
+    """Return a job's communication, on one node as over PCIe.
+
+    Speeds are relative to the closest placement, so they do not say what a job exposes there. With
+    e the exposed communication over compute in a rack, PCIe leaves e / 4: e / (4 + e) of a step.
+    """
+    found = communicates(job, gpu_count)
+    if gpu_count < 2:
+        return found
+    exposed = found.rack_frac / max(1.0 - found.rack_frac, 1e-3)
+    local = exposed / (_NETWORK_SLOWDOWN + exposed)
+    return found._replace(local_frac=max(found.local_frac, local))
 
 
 def _others(cluster: Cluster, node: int, mask: int) -> float:

@@ -15,6 +15,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ClusterScore, ScoreQuestion
+from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import LEVELS, PRICE, NeighbourScore
 from roost_engine.testing.builders import job, node, placed, share, topology
@@ -82,7 +83,10 @@ def test_losses_of_newcomer_and_joined_are_subtracted_by_the_price() -> None:
     question = question_of(cluster, 2)
     base = on_node(question, HeuristicScore().score(question.features))
     found = on_node(question, scored().score_within(question))
-    own, other = 1 / 8, 3 / 16  # talks(): of 2 and of 4 GPUs on one node
+    # talks(): 1/4 and 3/8 of a step in a rack, of 2 and of 4 GPUs; a quarter as exposed over PCIe
+    own, other = 1 / 8, 3 / 16
+    assert own > (1 / 3) / (4 + 1 / 3)
+    assert other > (3 / 5) / (4 + 3 / 5)
     # The newcomer sees 4 of its 6 neighbours busy; the joined sees 2 of its 4, with twice its GPUs.
     loss = own * other * 4 / 6 + other * own * 2 / 4 * 4 / 2
     assert base["n0-0"] - found["n0-0"] == pytest.approx(PRICE * loss, abs=2e-4)
@@ -196,3 +200,12 @@ def test_the_heuristic_answers_when_the_model_cannot() -> None:
     assert engine.fallback_count == 1
     with pytest.raises(PolicyError, match="within their cluster"):
         NeighbourScore(fake).score(np.zeros((1, 18), dtype=np.float32))
+
+
+def test_communication_on_one_node_is_a_quarter_of_the_rack_s() -> None:
+    score = NeighbourScore(FakeInterference())
+    score.expect(lambda job, gpus: Communication(0.0, 0.5, 0.6))
+    found = score._communicates(None, 4)
+    assert found.local_frac == pytest.approx(1 / 5)
+    assert found.rack_frac == 0.5
+    assert score._communicates(None, 1).local_frac == 0.0
