@@ -11,7 +11,7 @@ import grpc
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roost_proto.v1 import operator_pb2, policy_pb2
+from roost_proto.v1 import mode_pb2, operator_pb2, policy_pb2
 from roostd.config.roles import Others, RolesSection
 from roostd.rpc.errors import Context, Handler
 from roostd.rpc.peers import Peers
@@ -27,7 +27,7 @@ class Role(IntEnum):
     OWNER = 1  # ask for the state of roostd, and for its own jobs
     VIEWER = 2  # ask everything
     OPERATOR = 3  # make changes that can be taken back at once
-    ADMIN = 4  # let a policy decide for other users
+    ADMIN = 4  # let a policy, or Roost at all, decide for other users
 
 
 _NEEDED: Mapping[str, Mapping[str, Role]] = {
@@ -56,6 +56,9 @@ _NEEDED: Mapping[str, Mapping[str, Role]] = {
         "Evaluate": Role.OPERATOR,
         "Rollback": Role.OPERATOR,
         "Promote": Role.ADMIN,
+    },
+    mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name: {
+        "SetMode": Role.ADMIN,
     },
 }
 # Tools need these before they can call anything, and they name no job.
