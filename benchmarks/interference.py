@@ -20,20 +20,20 @@ from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.testing.builders import job, node
 from roost_formats.models.interference import load_interference
 
-CANDIDATE_COUNT = 64
+CANDIDATE_COUNT = 64  # of the model alone: as newcomer and as joined, 128 cases
 NODE_COUNT = 64
 
 
 def question() -> ScoreQuestion:
-    """Return a decision among PCIe nodes of 8 GPUs that each have one job of four GPUs."""
+    """Return a decision of 80 candidates on PCIe nodes of 8 GPUs with a job of two GPUs on each."""
     cluster = Cluster()
     for number in range(NODE_COUNT):
         name = f"n{number:02d}"
         cluster.apply_node(node(name, 8, cpu_count=64))
         cluster.apply_topology(NodeName(name), LinkMatrix.uniform(8, Link(Level.SYSTEM)), ())
-        held = NodeShare(NodeName(name), (0, 1, 2, 3), 1, 0)
+        held = NodeShare(NodeName(name), (0, 1), 1, 0)
         cluster.hold(JobId(f"on{number}"), [held])
-    spec = job("1", gpus=4)
+    spec = job("1", gpus=3)
     candidates = WideSearch().propose(cluster, spec, 0, 0.0)
     listing = candidates.listing()
     return ScoreQuestion(

@@ -4,7 +4,8 @@ import pytest
 
 from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roostd.telemetry.progress import LEAST_SPEED_FRAC, ProgressBook, Verdict, neighbours
 
@@ -13,7 +14,7 @@ UID = job("1").user_id
 
 def running(*job_ids: str) -> Engine:
     """Return an engine with these jobs, of two GPUs each, on one node."""
-    engine = Engine()
+    engine = Engine(EngineConfig(), Policies())
     engine.step(NodeSeen(at_s=0.0, node=node("n1", 8, cpu_count=64)))
     for at, job_id in enumerate(job_ids):
         engine.step(JobQueued(at_s=0.0, job=job(job_id, gpus=2)))
@@ -92,6 +93,6 @@ def test_a_liar_changes_no_estimate_of_another_user() -> None:
 
 
 def test_a_job_that_waits_is_refused() -> None:
-    book, engine = ProgressBook(), Engine()
+    book, engine = ProgressBook(), Engine(EngineConfig(), Policies())
     engine.step(JobQueued(at_s=0.0, job=job("1", gpus=2)))
     assert "does not run" in report(book, engine, 1, 5.0).reason
