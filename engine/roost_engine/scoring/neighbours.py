@@ -10,7 +10,7 @@ node, so the newcomer's loss is the largest of its nodes. Page: docs/interferenc
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -88,6 +88,22 @@ class NeighbourCost(NamedTuple):
         )
 
 
+class _Beside(NamedTuple):
+    """What a set of GPUs of one node is beside.
+
+    Attributes:
+        sums: float32 [level, width], of the other jobs' vectors, weighted.
+        joined: float32 [width], the other jobs as one.
+        gpus: how many GPUs lose as `joined` does, weighted by what the set is of their others.
+        level: the closest that any of them shares, a position in LEVELS.
+    """
+
+    sums: Array
+    joined: Array
+    gpus: float
+    level: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Residents:
     """The jobs on one node, in the order of their ids.
@@ -97,12 +113,14 @@ class _Residents:
         masks: int64 [job], GPUs on this node.
         counts: float64 [job], how many these are.
         vectors: float32 [job, width].
+        beside: what was computed of sets of free GPUs, by mask.
     """
 
     jobs: tuple[JobId, ...]
     masks: NDArray[np.int64]
     counts: NDArray[np.float64]
     vectors: Array
+    beside: dict[int, _Beside] = field(default_factory=dict)
 
 
 class NeighbourScore:
@@ -274,19 +292,15 @@ class NeighbourScore:
         """Return the loss of each candidate; `at` are the parts beside other jobs."""
         cluster, count = question.cluster, len(at)
         own, beside = self._own(question, parts)[at], self._empty(2 * count)
-        joined, gpus = np.zeros_like(own), np.zeros(count)
         listed = zip(parts.node[at].tolist(), parts.mask[at].tolist(), strict=True)
-        for row, (node, mask) in enumerate(listed):
-            residents = self._residents(cluster, node)
-            weights = (residents.counts / _others(cluster, node, mask)).astype(np.float32)
-            level = self._level(cluster, node, residents, mask)
-            for position, name in enumerate(LEVELS):
-                beside[name][row] = (weights * (level == position)) @ residents.vectors
-            back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
-            share = (residents.counts * back).astype(np.float32)
-            joined[row] = share @ residents.vectors / share.sum()
-            gpus[row] = share.sum()
-            beside[LEVELS[int(level.min())]][count + row] = own[row]
+        found = [self._beside(cluster, node, mask) for node, mask in listed]
+        sums, level = np.stack([each.sums for each in found]), [each.level for each in found]
+        joined = np.stack([each.joined for each in found])
+        gpus = np.array([each.gpus for each in found])
+        for position, name in enumerate(LEVELS):
+            beside[name][:count] = sums[:, position]
+            near = np.flatnonzero(np.array(level) == position)
+            beside[name][count + near] = own[near]
         tier = parts.tier[parts.candidate[at]]
         rows = np.concatenate([own, joined])
         mean, _ = self._interference.slowdowns(rows, beside, np.concatenate([tier, 0 * tier]))
@@ -295,6 +309,24 @@ class NeighbourScore:
         np.maximum.at(newcomer, parts.candidate[at], mean[:count])
         np.add.at(others, parts.candidate[at], mean[count:] * gpus)
         return newcomer + others / max(size, 1)
+
+    def _beside(self, cluster: Cluster, node: int, mask: int) -> _Beside:
+        """Return what a set of GPUs of a node is beside; stored until the node's jobs change."""
+        residents = self._residents(cluster, node)
+        known = residents.beside.get(mask)
+        if known is not None:
+            return known
+        weights = (residents.counts / _others(cluster, node, mask)).astype(np.float32)
+        level = self._level(cluster, node, residents, mask)
+        sums = np.stack(
+            [(weights * (level == at)) @ residents.vectors for at in range(len(LEVELS))]
+        )
+        back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
+        share = (residents.counts * back).astype(np.float32)
+        joined = share @ residents.vectors / share.sum()
+        found = _Beside(sums, joined, float(share.sum()), int(level.min()))
+        residents.beside[mask] = found
+        return found
 
     def _own(self, question: ScoreQuestion, parts: Parts) -> Array:
         """Return the newcomer's vector on each part: float32 [part, width]."""
