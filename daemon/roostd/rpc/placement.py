@@ -7,7 +7,7 @@ import grpc
 import structlog
 
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import Event
+from roost_engine.domain.events import SpeedSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.job_record import JobRecord, KnownJob
@@ -39,7 +39,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         state: DaemonState,
         metrics: Metrics,
         revocations: Revocations,
-        report: Callable[[Event], Awaitable[None]] | None = None,
+        report: Callable[[SpeedSeen], Awaitable[None]] | None = None,
     ) -> None:
         self._state, self._metrics, self._revocations = state, metrics, revocations
         self._report, self.progress = report, ProgressBook()
