@@ -248,6 +248,7 @@ def _choice(found: pb.Explanation) -> list[tuple[str, Cell]]:
         ("Decided", f"{duration(found.decided_ago_s)} ago by {or_absent(found.policy)}"),
         *_stack(found),
         *_fallback(found),
+        *_neighbour(found),
     ]
 
 
@@ -277,6 +278,10 @@ def _links(job: pb.Job) -> str:
         return found
     planned_share = percent(job.planned_link_score / job.best_link_score)
     return f"{found}; the chosen GPUs have {job.planned_link_score} ({planned_share})"
+
+
+def _neighbour(found: pb.Explanation) -> list[tuple[str, Cell]]:
+    return [("Neighbour", Text(safe_text(found.neighbour)))] if found.neighbour else []
 
 
 def _fallback(found: pb.Explanation) -> list[tuple[str, Cell]]:

@@ -56,6 +56,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
 
@@ -226,7 +227,7 @@ class Plugins:
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
         for graph in (score, models.canary_score):
-            if isinstance(graph, GraphScore):
+            if isinstance(graph, GraphScore | NeighbourScore):
                 speeds = TableOfSpeeds(self.speeds) if table is None else table
                 speed = SpeedPredictor(speeds) if predictors is None else predictors.speed
                 graph.expect(partial(communication, speed, speeds))

@@ -54,6 +54,7 @@ class PreemptionKind(StrEnum):
 NO_MODEL = "none"
 BUILTIN_MODEL = "builtin"
 GRAPH_MODEL = "graph"  # ships with Roost; reads the cluster too
+NEIGHBOURS_MODEL = "neighbours"  # the heuristic less what neighbours cost
 DEFAULT_PATIENCE_S = 600.0
 
 

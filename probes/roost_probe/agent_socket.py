@@ -103,8 +103,11 @@ class AgentSocket:
                     if uid not in self._trusted_uids:
                         raise BadRequest(f"uid {uid} may not report allocations")
                     return await self._allocated(_job_id(request), _indices(request))
+                case "progress":
+                    return await self._progress(_job_id(request), _step_count(request), uid)
                 case unknown:
-                    raise BadRequest(f"unknown op {unknown!r}; known are plan and allocated")
+                    known = "plan, allocated and progress"
+                    raise BadRequest(f"unknown op {unknown!r}; known are {known}")
         except BadRequest as error:
             return {"error": str(error)}
         except RecursionError:  # of reading nested lists, or of quoting them
@@ -129,6 +132,20 @@ class AgentSocket:
         )
         ack = await self._placement.ReportAllocation(report, timeout=DEADLINE_S)
         return {"as_planned": ack.as_planned}
+
+    async def _progress(self, job_id: int, step_count: int, uid: int) -> Mapping[str, Any]:
+        report = placement_pb2.ProgressReport(
+            slurm_job_id=job_id, node=self._node, uid=uid, step_count=step_count
+        )
+        ack = await self._placement.Progress(report, timeout=DEADLINE_S)
+        return {"accepted": ack.accepted, "reason": ack.reason}
+
+
+def _step_count(request: dict[str, Any]) -> int:
+    count = request.get("steps")
+    if type(count) is not int or not 0 <= count < 1 << 63:
+        raise BadRequest(f"steps is {count!r}; want the number of steps since the start of the run")
+    return count
 
 
 def nearest_nics(topology: Topology, gres_indices: Sequence[int]) -> dict[str, str]:

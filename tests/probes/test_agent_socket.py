@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,11 +111,14 @@ async def test_hooks_get_plans_with_the_nearest_nics(
         (b"[" * 4_000, "no JSON"),
         (b'{"op":' + b"[" * 100 + b"]" * 100 + b"}", "unknown op"),
         ([1], "want a JSON object"),
-        ({"op": "shutdown"}, "unknown op 'shutdown'; known are plan and allocated"),
+        ({"op": "shutdown"}, "unknown op 'shutdown'; known are plan, allocated and progress"),
         ({"op": "plan"}, "job_id is None; want Slurm's numeric job id"),
         ({"op": "plan", "job_id": "7; rm"}, "want Slurm's numeric job id"),
         ({"op": "plan", "job_id": True}, "want Slurm's numeric job id"),
         ({"op": "allocated", "job_id": 1, "gpu_indices": [-1]}, "want a list of gres indices"),
+        ({"op": "progress", "job_id": 1}, "steps is None; want the number of steps"),
+        ({"op": "progress", "job_id": 1, "steps": -4}, "want the number of steps"),
+        ({"op": "progress", "job_id": 1, "steps": 1e300}, "want the number of steps"),
     ],
 )
 async def test_bad_requests_are_refused_and_the_connection_stays(
@@ -124,6 +128,16 @@ async def test_bad_requests_are_refused_and_the_connection_stays(
     async with listening(path, fake_daemon), asking(path) as ask:
         assert error in str((await ask(request_))["error"])
         assert (await ask({"op": "plan", "job_id": 5}))["managed"] is False
+
+
+async def test_progress_goes_to_the_daemon_with_the_user_that_the_kernel_names(
+    fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.sock"
+    async with listening(path, fake_daemon), asking(path) as ask:
+        answer = await ask({"op": "progress", "job_id": 7, "steps": 40, "uid": 12345})
+    assert answer == {"accepted": True, "reason": ""}
+    assert [(one.uid, one.step_count) for one in fake_daemon.progress] == [(os.getuid(), 40)]
 
 
 async def test_hooks_get_an_error_in_time_when_the_daemon_is_away_or_slow(

@@ -26,8 +26,7 @@ SLOWER = {"p100": 1.0, "k80": 0.4}
 
 def ratio(rate: float, other: float) -> float:
     """Return an invented speed ratio: short steps wait for long ones."""
-    mine, others = float(rate**0.3), float(other**0.3)
-    return 1.0 / (1.0 + 0.9 * mine / (mine + others))
+    return 1.0 / (1.0 + 0.9 / (1.0 + float((other / rate) ** 0.3)))
 
 
 def write_tables(folder: Path) -> Path:

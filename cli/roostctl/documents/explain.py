@@ -74,6 +74,7 @@ class ExplainDocument(TypedDict):
     decided_ago_s: float | None
     policy: str | None
     fallback_reason: str | None
+    neighbour: str | None
     candidates: list[CandidateDocument]
     exclusions: list[ExclusionDocument]
     comment: CommentDocument | None
@@ -94,6 +95,7 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
         "decided_ago_s": finite(explanation.decided_ago_s) if explanation.policy else None,
         "policy": explanation.policy or None,
         "fallback_reason": explanation.fallback_reason or None,
+        "neighbour": explanation.neighbour or None,
         "candidates": [
             {
                 "nodes": list(candidate.nodes),

@@ -122,8 +122,8 @@ class PolicySection(Section):
 
     model: str | None = Field(
         default=None,
-        description="builtin, graph, none (the heuristic alone), or the path of an ONNX file; null:"
-        " the stack's",
+        description="builtin, graph, neighbours, none (the heuristic alone), or the path of an"
+        " ONNX file; null: the stack's",
     )
 
 

@@ -17,6 +17,7 @@ from roost_engine.domain.errors import PolicyError, UnknownPolicy
 from roost_engine.stacks import (
     BUILTIN_MODEL,
     GRAPH_MODEL,
+    NEIGHBOURS_MODEL,
     NO_MODEL,
     GateKind,
     OrderKind,
@@ -43,7 +44,12 @@ _KINDS: Mapping[Slot, type[StrEnum]] = MappingProxyType(
     }
 )
 _SLOT_OF_MODEL: Mapping[str, Slot] = MappingProxyType(
-    {"order": Slot.ORDER, "score": Slot.SCORE, "graph": Slot.SCORE}
+    {
+        "order": Slot.ORDER,
+        "score": Slot.SCORE,
+        "graph": Slot.SCORE,
+        "interference": Slot.SCORE,
+    }
 )
 
 
@@ -71,6 +77,7 @@ def known_policies(state_folder: Path) -> Iterator[PolicyName]:
             yield PolicyName(slot, NO_MODEL)
             yield PolicyName(slot, BUILTIN_MODEL)
             yield PolicyName(slot, GRAPH_MODEL)
+            yield PolicyName(slot, NEIGHBOURS_MODEL)
         else:
             yield from (PolicyName(slot, kind.value) for kind in _KINDS[slot])
         if slot is Slot.ORDER:
@@ -118,7 +125,8 @@ def policy_of(config: Config, slot: Slot) -> PolicyName:
         case Slot.PREEMPTION:
             return PolicyName(slot, stack.preemption)
         case Slot.SCORE:
-            is_file = stack.model not in (NO_MODEL, BUILTIN_MODEL, GRAPH_MODEL)
+            shipped = (NO_MODEL, BUILTIN_MODEL, GRAPH_MODEL, NEIGHBOURS_MODEL)
+            is_file = stack.model not in shipped
             return PolicyName(slot, stack.model, stack.model if is_file else "")
 
 

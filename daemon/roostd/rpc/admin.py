@@ -7,7 +7,7 @@ from math import isfinite
 import structlog
 
 from roost_engine.domain.errors import TimerError
-from roost_engine.domain.events import TimerPinned
+from roost_engine.domain.events import SpeedSeen, TimerPinned
 from roost_engine.prediction.job_class import ALL_CLASSES, TimerClass
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
@@ -19,7 +19,7 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
-ReportEvent = Callable[[TimerPinned], Awaitable[None]]
+ReportEvent = Callable[[TimerPinned | SpeedSeen], Awaitable[None]]
 _LONGEST_PIN_S = 30 * 86_400.0
 
 

@@ -225,6 +225,7 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     if place is not None:
         add_decision(message, place, state.clock.now_s())
         message.fallback_reason = _fallback_reason(state, place.decision.get())
+        message.neighbour = place.decision.get().neighbour
     else:
         message.exclusions.extend(exclusions_of(exclusions))
     return message

@@ -1,12 +1,13 @@
 """The Placement service: queries of the node agents on behalf of Slurm's hooks."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 
 import grpc
 import structlog
 
 from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.events import SpeedSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.job_record import JobRecord, KnownJob
@@ -18,6 +19,7 @@ from roostd.rpc.auth import why_not_answered
 from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
+from roostd.telemetry.progress import ProgressBook, neighbours
 
 _log = structlog.get_logger(__name__)
 
@@ -29,10 +31,18 @@ class PlacementService(pb_grpc.PlacementServicer):
         state: the daemon's state.
         metrics: counts.
         revocations: certificates that are no longer believed.
+        report: puts an event to the engine; None: progress is not used.
     """
 
-    def __init__(self, state: DaemonState, metrics: Metrics, revocations: Revocations) -> None:
+    def __init__(
+        self,
+        state: DaemonState,
+        metrics: Metrics,
+        revocations: Revocations,
+        report: Callable[[SpeedSeen], Awaitable[None]] | None = None,
+    ) -> None:
         self._state, self._metrics, self._revocations = state, metrics, revocations
+        self._report, self.progress = report, ProgressBook()
 
     async def GetPlan(self, request: pb.GetPlanRequest, context: Context) -> pb.Plan:
         """See placement.proto. A job that roostd does not manage is an answer, not an error."""
@@ -68,6 +78,28 @@ class PlacementService(pb_grpc.PlacementServicer):
                 allocated=allocated,
             )
         return pb.AllocationAck(as_planned=as_planned)
+
+    async def Progress(self, request: pb.ProgressReport, context: Context) -> pb.ProgressAck:
+        """See placement.proto."""
+        await self._check_caller(request.node, context)
+        state = self._state
+        job_id = state.job_ids.get(request.slurm_job_id, JobId(str(request.slurm_job_id)))
+        try:
+            record = state.engine.record(job_id)
+        except UnknownJob:
+            return pb.ProgressAck(reason="Roost does not know this job")
+        if request.node not in {share.node for share in record.shares}:
+            return pb.ProgressAck(reason=f"the job does not run on {request.node}")
+        verdict = self.progress.report(
+            record,
+            request.uid,
+            request.step_count,
+            state.clock.now_s(),
+            neighbours(state.engine, record),
+        )
+        if verdict.speed is not None and self._report is not None:
+            await self._report(verdict.speed)
+        return pb.ProgressAck(accepted=not verdict.reason, reason=verdict.reason)
 
     async def _check_caller(self, node: str, context: Context) -> None:
         why_not = why_not_answered(context, node, self._state.board.report(NodeName(node)))

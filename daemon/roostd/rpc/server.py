@@ -192,7 +192,7 @@ class Servers:
             modes = ModeAdminService(self._modes)
             mode_pb2_grpc.add_ModeAdminServicer_to_server(modes, self._admins)
         telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
-        placement = PlacementService(state, self._metrics, self._revocations)
+        placement = PlacementService(state, self._metrics, self._revocations, self._report)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
         operator = OperatorService(state, self._access)
         operator_pb2_grpc.add_OperatorServicer_to_server(operator, self._operators)

@@ -30,6 +30,8 @@ class Decision:
         policy: the policy that scored: "heuristic", or "onnx:" and twelve digits of the model's
             sha256.
         fallback_reason: why the heuristic answered instead of the model; "" when it did not.
+        neighbour: what the neighbour that costs most is expected to cost, for a human; "" where the
+            policy does not ask or no neighbour costs anything.
     """
 
     at_s: float
@@ -42,6 +44,7 @@ class Decision:
     free_before: tuple[NodeShare, ...]
     policy: str
     fallback_reason: str = ""
+    neighbour: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.options import GangOption, NodeOption, gang_features, node_features
 from roost_engine.policies import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.slots import FaultLog
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
@@ -92,9 +93,35 @@ class Scorer:
         option, node = candidates.options[int(listing.option[best])], int(listing.node[best])
         placement = candidates.to_placement(option, node, int(listing.subset[best]))
         explain = partial(
-            _decision, candidates, scores, at_s=at_s, policy=policy, fallback_reason=fallback
+            _decision,
+            candidates,
+            scores,
+            at_s=at_s,
+            policy=policy,
+            fallback_reason=fallback,
+            neighbour="" if fallback else self._neighbour(candidates, listing, job, best),
         )
         return placement, Lazy(explain)
+
+    def _neighbour(
+        self, candidates: Candidates, listing: Listing, job: JobSpec | None, best: int
+    ) -> str:
+        """Return what the neighbour that costs most is expected to cost, as the cluster is now."""
+        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+            return ""
+        question = ScoreQuestion(
+            candidates=candidates,
+            listing=listing,
+            features=candidates.features_of(listing),
+            job=job,
+            cluster=self._cluster,
+            spec_of=self._spec_of,
+        )
+        try:
+            found = self._within.costliest(question, best)
+        except Exception:  # noqa: BLE001  the placement is decided; only its explanation suffers
+            return ""
+        return "" if found is None else found.in_words
 
     def _is_candidate(self, job: JobSpec | None) -> bool:
         assert isinstance(self.policy, CanaryScore)
@@ -201,6 +228,7 @@ def _decision(
     at_s: float,
     policy: str,
     fallback_reason: str = "",
+    neighbour: str = "",
 ) -> Decision:
     """Describe a decision.
 
@@ -210,6 +238,7 @@ def _decision(
         at_s: engine time of the decision.
         policy: name of the policy that scored them.
         fallback_reason: why that was the heuristic, if it was not meant to be.
+        neighbour: see Decision.
     """
     listing = candidates.listing()
     order = shortlist(listing.node, np.argsort(-scores, kind="stable"), _EXPLAINED_COUNT)
@@ -225,4 +254,5 @@ def _decision(
         free_before=found.free_shares,
         policy=policy,
         fallback_reason=fallback_reason,
+        neighbour=neighbour,
     )

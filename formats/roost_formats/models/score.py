@@ -14,15 +14,22 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.policies import ScorePolicy
+from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.models.checked_model import CheckedModel
+from roost_formats.models.interference import SHIPPED_INTERFERENCE, load_onnx_interference
 from roost_formats.models.loader import kind_of, load_model
-from roost_formats.models.signature import GRAPH, SCORE
+from roost_formats.models.signature import GRAPH, INTERFERENCE, SCORE
 
 BUILTIN_MODEL = Path(__file__).parent.parent / "data" / "policy.onnx"
 GRAPH_MODEL = BUILTIN_MODEL.with_name("graph.onnx")
-SHIPPED_MODELS = {"builtin": BUILTIN_MODEL, "graph": GRAPH_MODEL}
+SHIPPED_MODELS = {
+    "builtin": BUILTIN_MODEL,
+    "graph": GRAPH_MODEL,
+    "neighbours": SHIPPED_INTERFERENCE,
+}
 
 
 def score_file(model: str) -> Path | None:
@@ -63,8 +70,8 @@ def load_score_policy(
     """Choose the score policy of a daemon. Never raises: a bad model must not stop placement.
 
     Args:
-        model: "builtin", "graph" for the graph model that ships with Roost, "none", or the path of
-            a model of kind score or graph with its manifest beside it.
+        model: "builtin", "graph" or "neighbours" for the models that ship with Roost, "none", or
+            the path of a model of kind score, graph or interference with its manifest beside it.
         clock: see CheckedModel.
 
     Returns:
@@ -103,6 +110,9 @@ def load_any_score(path: Path, clock: Callable[[], float]) -> ScorePolicy:
     Raises:
         PolicyError: a check failed; the message says which.
     """
-    if kind_of(path) == GRAPH.kind:
+    kind = kind_of(path)
+    if kind == GRAPH.kind:
         return load_onnx_graph(path, clock)
+    if kind == INTERFERENCE.kind:
+        return NeighbourScore(InterferenceEstimates(load_onnx_interference(path, clock)))
     return load_onnx_score(path, clock)

@@ -35,6 +35,7 @@ class FakeDaemon(telemetry_pb2_grpc.TelemetryServicer, placement_pb2_grpc.Placem
         self._outgoing = set[asyncio.Queue[telemetry_pb2.DaemonMessage]]()
         self.messages = list[telemetry_pb2.ProbeMessage]()
         self.reports = list[placement_pb2.AllocationReport]()
+        self.progress = list[placement_pb2.ProgressReport]()
         self.plan_delay_s = 0.0
         self.port = 0
 
@@ -101,6 +102,13 @@ class FakeDaemon(telemetry_pb2_grpc.TelemetryServicer, placement_pb2_grpc.Placem
         """Placement.GetPlan from the table, after `plan_delay_s`."""
         await asyncio.sleep(self.plan_delay_s)
         return self._plans.get(request.slurm_job_id, placement_pb2.Plan())
+
+    async def Progress(
+        self, request: placement_pb2.ProgressReport, context: Context
+    ) -> placement_pb2.ProgressAck:
+        """Placement.Progress: accept it."""
+        self.progress.append(request)
+        return placement_pb2.ProgressAck(accepted=True)
 
     async def ReportAllocation(
         self, request: placement_pb2.AllocationReport, context: Context

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eroost_proto/v1/placement.proto\x12\x0eroost_proto.v1\"4\n\x0eGetPlanRequest\x12\x14\n\x0cslurm_job_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\"S\n\x04Plan\x12\x0f\n\x07managed\x18\x01 \x01(\x08\x12\x13\n\x0bgpu_indices\x18\x02 \x03(\r\x12\x12\n\nrank_order\x18\x03 \x03(\r\x12\x11\n\tgpu_uuids\x18\x04 \x03(\t\"K\n\x10\x41llocationReport\x12\x14\n\x0cslurm_job_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x13\n\x0bgpu_indices\x18\x03 \x03(\r\"#\n\rAllocationAck\x12\x12\n\nas_planned\x18\x01 \x01(\x08\x32\xa1\x01\n\tPlacement\x12?\n\x07GetPlan\x12\x1e.roost_proto.v1.GetPlanRequest\x1a\x14.roost_proto.v1.Plan\x12S\n\x10ReportAllocation\x12 .roost_proto.v1.AllocationReport\x1a\x1d.roost_proto.v1.AllocationAckb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eroost_proto/v1/placement.proto\x12\x0eroost_proto.v1\"4\n\x0eGetPlanRequest\x12\x14\n\x0cslurm_job_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\"S\n\x04Plan\x12\x0f\n\x07managed\x18\x01 \x01(\x08\x12\x13\n\x0bgpu_indices\x18\x02 \x03(\r\x12\x12\n\nrank_order\x18\x03 \x03(\r\x12\x11\n\tgpu_uuids\x18\x04 \x03(\t\"K\n\x10\x41llocationReport\x12\x14\n\x0cslurm_job_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x13\n\x0bgpu_indices\x18\x03 \x03(\r\"#\n\rAllocationAck\x12\x12\n\nas_planned\x18\x01 \x01(\x08\"U\n\x0eProgressReport\x12\x14\n\x0cslurm_job_id\x18\x01 \x01(\x04\x12\x0c\n\x04node\x18\x02 \x01(\t\x12\x0b\n\x03uid\x18\x03 \x01(\r\x12\x12\n\nstep_count\x18\x04 \x01(\x04\"/\n\x0bProgressAck\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xea\x01\n\tPlacement\x12?\n\x07GetPlan\x12\x1e.roost_proto.v1.GetPlanRequest\x1a\x14.roost_proto.v1.Plan\x12S\n\x10ReportAllocation\x12 .roost_proto.v1.AllocationReport\x1a\x1d.roost_proto.v1.AllocationAck\x12G\n\x08Progress\x12\x1e.roost_proto.v1.ProgressReport\x1a\x1b.roost_proto.v1.ProgressAckb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,6 +39,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ALLOCATIONREPORT']._serialized_end=264
   _globals['_ALLOCATIONACK']._serialized_start=266
   _globals['_ALLOCATIONACK']._serialized_end=301
-  _globals['_PLACEMENT']._serialized_start=304
-  _globals['_PLACEMENT']._serialized_end=465
+  _globals['_PROGRESSREPORT']._serialized_start=303
+  _globals['_PROGRESSREPORT']._serialized_end=388
+  _globals['_PROGRESSACK']._serialized_start=390
+  _globals['_PROGRESSACK']._serialized_end=437
+  _globals['_PLACEMENT']._serialized_start=440
+  _globals['_PLACEMENT']._serialized_end=674
 # @@protoc_insertion_point(module_scope)

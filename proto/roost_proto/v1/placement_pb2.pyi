@@ -121,3 +121,56 @@ class AllocationAck(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AllocationAck: _TypeAlias = AllocationAck  # noqa: Y015
+
+@_typing.final
+class ProgressReport(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    UID_FIELD_NUMBER: _builtins.int
+    STEP_COUNT_FIELD_NUMBER: _builtins.int
+    slurm_job_id: _builtins.int
+    node: _builtins.str
+    uid: _builtins.int
+    """Of the process that reported, as the kernel told the agent."""
+    step_count: _builtins.int
+    """Since the start of the run."""
+    def __init__(
+        self,
+        *,
+        slurm_job_id: _builtins.int = ...,
+        node: _builtins.str = ...,
+        uid: _builtins.int = ...,
+        step_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node", "slurm_job_id", b"slurm_job_id", "step_count", b"step_count", "uid", b"uid"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProgressReport: _TypeAlias = ProgressReport  # noqa: Y015
+
+@_typing.final
+class ProgressAck(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    accepted: _builtins.bool
+    """False: the report was not used, and `reason` says why."""
+    reason: _builtins.str
+    def __init__(
+        self,
+        *,
+        accepted: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ProgressAck: _TypeAlias = ProgressAck  # noqa: Y015

@@ -44,6 +44,11 @@ class PlacementStub(object):
                 request_serializer=roost__proto_dot_v1_dot_placement__pb2.AllocationReport.SerializeToString,
                 response_deserializer=roost__proto_dot_v1_dot_placement__pb2.AllocationAck.FromString,
                 _registered_method=True)
+        self.Progress = channel.unary_unary(
+                '/roost_proto.v1.Placement/Progress',
+                request_serializer=roost__proto_dot_v1_dot_placement__pb2.ProgressReport.SerializeToString,
+                response_deserializer=roost__proto_dot_v1_dot_placement__pb2.ProgressAck.FromString,
+                _registered_method=True)
 
 
 class PlacementServicer(object):
@@ -63,6 +68,13 @@ class PlacementServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Progress(self, request, context):
+        """How many steps a job has done, by its own count. Corrects only estimates of its user's jobs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PlacementServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -75,6 +87,11 @@ def add_PlacementServicer_to_server(servicer, server):
                     servicer.ReportAllocation,
                     request_deserializer=roost__proto_dot_v1_dot_placement__pb2.AllocationReport.FromString,
                     response_serializer=roost__proto_dot_v1_dot_placement__pb2.AllocationAck.SerializeToString,
+            ),
+            'Progress': grpc.unary_unary_rpc_method_handler(
+                    servicer.Progress,
+                    request_deserializer=roost__proto_dot_v1_dot_placement__pb2.ProgressReport.FromString,
+                    response_serializer=roost__proto_dot_v1_dot_placement__pb2.ProgressAck.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -131,6 +148,33 @@ class Placement(object):
             '/roost_proto.v1.Placement/ReportAllocation',
             roost__proto_dot_v1_dot_placement__pb2.AllocationReport.SerializeToString,
             roost__proto_dot_v1_dot_placement__pb2.AllocationAck.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Progress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/roost_proto.v1.Placement/Progress',
+            roost__proto_dot_v1_dot_placement__pb2.ProgressReport.SerializeToString,
+            roost__proto_dot_v1_dot_placement__pb2.ProgressAck.FromString,
             options,
             channel_credentials,
             insecure,

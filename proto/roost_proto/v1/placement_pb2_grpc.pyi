@@ -35,6 +35,8 @@ class PlacementStub:
     """The GPUs that roostd wants a job to have on one node."""
     ReportAllocation: _grpc.UnaryUnaryMultiCallable[_placement_pb2.AllocationReport, _placement_pb2.AllocationAck]
     """What the job really got there; a difference is counted, logged and shown by explain."""
+    Progress: _grpc.UnaryUnaryMultiCallable[_placement_pb2.ProgressReport, _placement_pb2.ProgressAck]
+    """How many steps a job has done, by its own count. Corrects only estimates of its user's jobs."""
 
 @_typing.type_check_only
 class PlacementAsyncStub(PlacementStub):
@@ -43,6 +45,8 @@ class PlacementAsyncStub(PlacementStub):
     """The GPUs that roostd wants a job to have on one node."""
     ReportAllocation: _aio.UnaryUnaryMultiCallable[_placement_pb2.AllocationReport, _placement_pb2.AllocationAck]  # type: ignore[assignment]
     """What the job really got there; a difference is counted, logged and shown by explain."""
+    Progress: _aio.UnaryUnaryMultiCallable[_placement_pb2.ProgressReport, _placement_pb2.ProgressAck]  # type: ignore[assignment]
+    """How many steps a job has done, by its own count. Corrects only estimates of its user's jobs."""
 
 class PlacementServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -60,5 +64,13 @@ class PlacementServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_placement_pb2.AllocationAck, _abc.Awaitable[_placement_pb2.AllocationAck]]:
         """What the job really got there; a difference is counted, logged and shown by explain."""
+
+    @_abc_1.abstractmethod
+    def Progress(
+        self,
+        request: _placement_pb2.ProgressReport,
+        context: _ServicerContext,
+    ) -> _typing.Union[_placement_pb2.ProgressAck, _abc.Awaitable[_placement_pb2.ProgressAck]]:
+        """How many steps a job has done, by its own count. Corrects only estimates of its user's jobs."""
 
 def add_PlacementServicer_to_server(servicer: PlacementServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

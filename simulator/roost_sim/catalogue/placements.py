@@ -12,7 +12,14 @@ from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
 from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import BUILTIN_MODEL, GRAPH_MODEL, NO_MODEL, PlacementKind, Stack
+from roost_engine.stacks import (
+    BUILTIN_MODEL,
+    GRAPH_MODEL,
+    NEIGHBOURS_MODEL,
+    NO_MODEL,
+    PlacementKind,
+    Stack,
+)
 from roost_formats.models import score as models
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation
@@ -102,6 +109,8 @@ def _score_of(model: str) -> ScorePolicy:
     try:
         if model == GRAPH_MODEL:
             return models.load_onnx_graph(models.GRAPH_MODEL, lambda: 0.0)
+        if model == NEIGHBOURS_MODEL:
+            return models.load_any_score(models.SHIPPED_MODELS[model], lambda: 0.0)
         return models.load_onnx_score(models.BUILTIN_MODEL, lambda: 0.0)
     except PolicyError as error:
         cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
@@ -216,6 +225,12 @@ PLACEMENTS: Mapping[str, PlacementPart] = {
         )
         for agents in AGENT_COUNTS
     },
+    "neighbours": _of_roostd(
+        PlacementKind.WIDE,
+        "as wide, less what neighbours are predicted to cost the job and it them",
+        every_even_shape,
+        NEIGHBOURS_MODEL,
+    ),
     "strict": _of_roostd(
         PlacementKind.STRICT,
         "Roost's heuristic on the tightest shape; waits for it",

@@ -141,3 +141,31 @@ def test_rank_order_walks_along_bridges() -> None:
 def test_rank_order_of_gpus_that_the_probe_does_not_know_is_as_given() -> None:
     assert rank_order(builders.bridges(4), (6, 7)) == [6, 7]
     assert rank_order(builders.bridges(4), ()) == []
+
+
+async def test_progress_of_the_owner_is_used_and_that_of_others_is_not(served: Served) -> None:
+    place(served)
+    stub = served.placement()
+    report = pb.ProgressReport(slurm_job_id=12, node="n1", uid=1, step_count=5)
+    assert not (await stub.Progress(report)).accepted
+    shares = (builders.share("n1", 0, 1, 2, 3),)
+    served.feed(JobStarted(at_s=101.0, job_id=JobId("7_3"), shares=shares))
+    owner = served.state.engine.record(JobId("7_3")).spec.user_id
+
+    mine = await stub.Progress(
+        pb.ProgressReport(slurm_job_id=12, node="n1", uid=owner, step_count=5)
+    )
+    foreign = await stub.Progress(
+        pb.ProgressReport(slurm_job_id=12, node="n1", uid=owner + 1, step_count=5)
+    )
+    elsewhere = await stub.Progress(
+        pb.ProgressReport(slurm_job_id=12, node="n2", uid=owner, step_count=5)
+    )
+    unknown = await stub.Progress(
+        pb.ProgressReport(slurm_job_id=99, node="n1", uid=owner, step_count=5)
+    )
+
+    assert mine == pb.ProgressAck(accepted=True)
+    assert "not the owner" in foreign.reason
+    assert elsewhere.reason == "the job does not run on n2"
+    assert unknown.reason == "Roost does not know this job"

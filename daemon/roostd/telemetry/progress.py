@@ -1,0 +1,147 @@
+"""What jobs report of their own progress: checked, turned into speeds, and learned from.
+
+A job's rate is its steps over the time between two reports at least 20 s apart. Its speed is that
+rate over the best rate that jobs of its kind, one user's jobs of one name and size, have had here;
+so a first run has speed 1 until it has been faster. A user can report what is not true: that
+changes only the rates of that user's kinds, and a speed never below what a prior spread allows.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp
+
+from roost_engine.domain.events import SpeedSeen
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine
+from roost_engine.job_record import JobRecord
+from roost_engine.prediction.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.interference_table import InterferenceTable, kind_of
+
+_WINDOW_S = 20.0
+_REPORT_EVERY_S = 60.0
+_CHANGED_FRAC = 0.05
+_MOST_STEPS_PER_S = 1e5  # beyond that a count is wrong, or not of training steps
+_MOST_KINDS = 10_000
+LEAST_SPEED_FRAC = exp(-3.0 * PRIOR_SPREAD)
+
+
+@dataclass(slots=True)
+class _Run:
+    """The last reports of one run. Times are engine time.
+
+    Attributes:
+        started_s: of the run; another start is another run.
+        step_count, at_s: where the window begins.
+        told_frac, told_s: the speed reported last, and when; None: none was.
+    """
+
+    started_s: float
+    step_count: int
+    at_s: float
+    told_frac: float | None = None
+    told_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one report.
+
+    Attributes:
+        reason: why it was not used; empty where it was.
+        speed: what the engine is to be told; None: nothing new.
+    """
+
+    reason: str = ""
+    speed: SpeedSeen | None = None
+
+
+class ProgressBook:
+    """See the module.
+
+    Attributes:
+        table: what was learned of kinds.
+    """
+
+    def __init__(self) -> None:
+        self.table = InterferenceTable()
+        self._runs: dict[JobId, _Run] = {}
+        self._best: dict[str, float] = {}  # steps per second, by kind and size
+
+    def report(
+        self,
+        record: JobRecord,
+        uid: int,
+        step_count: int,
+        at_s: float,
+        beside: Iterable[tuple[str, str]],
+    ) -> Verdict:
+        """Take in one report.
+
+        Args:
+            record: of the job.
+            uid: of the process that reported.
+            step_count: since the start of the run.
+            at_s: engine time.
+            beside: (kind, level) of the jobs on the same nodes.
+        """
+        if uid != record.spec.user_id:
+            return Verdict(f"uid {uid} is not the owner of the job")
+        if record.started_s is None or not record.is_on_gpus:
+            return Verdict("the job does not run")
+        run = self._runs.get(record.job_id)
+        if run is None or run.started_s != record.started_s:
+            self._begin(record.job_id, _Run(record.started_s, step_count, at_s))
+            return Verdict()
+        if step_count < run.step_count:
+            run.step_count, run.at_s = step_count, at_s
+            return Verdict("fewer steps than before; counted from here")
+        took_s = at_s - run.at_s
+        if took_s < _WINDOW_S:
+            return Verdict()
+        rate = (step_count - run.step_count) / took_s
+        run.step_count, run.at_s = step_count, at_s
+        if rate > _MOST_STEPS_PER_S:
+            return Verdict(f"{rate:.3g} steps per second are not believed")
+        return Verdict(speed=self._learn(record, run, rate, at_s, beside))
+
+    def _learn(
+        self,
+        record: JobRecord,
+        run: _Run,
+        rate: float,
+        at_s: float,
+        beside: Iterable[tuple[str, str]],
+    ) -> SpeedSeen | None:
+        kind = kind_of(record.spec)
+        key = f"{record.spec.gpu_count} {kind}"
+        best = max(self._best.pop(key, 0.0), rate)
+        self._best[key] = best  # the kind reported most recently is the last
+        while len(self._best) > _MOST_KINDS:
+            del self._best[next(iter(self._best))]
+        speed_frac = max(rate / best, LEAST_SPEED_FRAC) if best > 0 else LEAST_SPEED_FRAC
+        told = run.told_frac
+        if told is not None and (
+            at_s - run.told_s < _REPORT_EVERY_S or abs(speed_frac - told) <= _CHANGED_FRAC * told
+        ):
+            return None
+        run.told_frac, run.told_s = speed_frac, at_s
+        self.table.observe(kind, beside, 0.0, PRIOR_SPREAD, speed_frac)
+        return SpeedSeen(at_s=at_s, job_id=record.job_id, speed_frac=speed_frac)
+
+    def _begin(self, job_id: JobId, run: _Run) -> None:
+        self._runs.pop(job_id, None)
+        self._runs[job_id] = run
+        while len(self._runs) > _MOST_KINDS:
+            del self._runs[next(iter(self._runs))]
+
+
+def neighbours(engine: Engine, record: JobRecord) -> list[tuple[str, str]]:
+    """Return (kind, level) of the jobs that Roost knows on a job's nodes, by their ids."""
+    nodes = {share.node for share in record.shares}
+    found = list[tuple[str, str]]()
+    for _, other in sorted(engine.records(), key=lambda known: known[0]):
+        if other is record or not other.is_on_gpus:
+            continue
+        if any(share.node in nodes for share in other.shares):
+            found.append((kind_of(other.spec), "nic"))
+    return found

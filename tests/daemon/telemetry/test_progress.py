@@ -1,0 +1,98 @@
+"""roostd.telemetry.progress: rates become speeds; lies stay with the liar."""
+
+import pytest
+
+from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen
+from roost_engine.domain.model import JobId
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
+from roost_engine.testing.builders import job, node, share
+from roostd.telemetry.progress import LEAST_SPEED_FRAC, ProgressBook, Verdict, neighbours
+
+UID = job("1").user_id
+
+
+def running(*job_ids: str) -> Engine:
+    """Return an engine with these jobs, of two GPUs each, on one node."""
+    engine = Engine(EngineConfig(), Policies())
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 8, cpu_count=64)))
+    for at, job_id in enumerate(job_ids):
+        engine.step(JobQueued(at_s=0.0, job=job(job_id, gpus=2)))
+        shares = (share("n1", 2 * at, 2 * at + 1),)
+        engine.step(JobStarted(at_s=1.0, job_id=JobId(job_id), shares=shares))
+    return engine
+
+
+def report(book: ProgressBook, engine: Engine, steps: int, at_s: float, uid: int = UID) -> Verdict:
+    record = engine.record(JobId("1"))
+    return book.report(record, uid, steps, at_s, neighbours(engine, record))
+
+
+def test_a_rate_below_the_best_of_the_kind_is_a_lower_speed() -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    assert report(book, engine, 0, 10.0) == Verdict()
+    assert report(book, engine, 5, 15.0) == Verdict()  # the window is not over
+    first = report(book, engine, 300, 40.0).speed
+    assert first is not None
+    assert (first.job_id, first.speed_frac) == ("1", 1.0)
+    slow = report(book, engine, 300 + 600, 160.0).speed
+    assert slow is not None
+    assert slow.speed_frac == pytest.approx(0.5)
+    assert list(book.table.kinds())
+    engine.step(slow)
+    assert engine.record(JobId("1")).speed_frac == pytest.approx(0.5)
+
+
+def test_small_and_frequent_changes_are_not_told_again() -> None:
+    book, engine = ProgressBook(), running("1")
+    report(book, engine, 0, 0.0)
+    assert report(book, engine, 1000, 100.0).speed is not None
+    assert report(book, engine, 1100, 130.0).speed is None  # soon after the last
+    assert report(book, engine, 1800, 203.0).speed is None  # about as fast as told
+
+
+@pytest.mark.parametrize(
+    ("steps", "at_s", "uid", "why"),
+    [
+        (10, 60.0, UID + 1, "not the owner"),
+        (5, 60.0, UID, "fewer steps than before"),
+        (10**15, 60.0, UID, "not believed"),
+    ],
+)
+def test_lies_that_show_are_refused(steps: int, at_s: float, uid: int, why: str) -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    report(book, engine, 10, 2.0)
+    verdict = report(book, engine, steps, at_s, uid)
+    assert why in verdict.reason
+    assert verdict.speed is None
+    assert not book.table.kinds()
+
+
+def test_a_job_that_stands_still_is_never_below_the_bound() -> None:
+    book, engine = ProgressBook(), running("1")
+    for at, steps in enumerate((0, 10_000, 10_000, 10_000)):
+        verdict = report(book, engine, steps, 100.0 * at)
+    assert verdict == Verdict()  # told once, at 200 s
+    assert engine.record(JobId("1")).speed_frac is None
+    again = ProgressBook()
+    for at, steps in enumerate((0, 10_000, 10_000)):
+        verdict = report(again, engine, steps, 100.0 * at)
+    assert verdict.speed is not None
+    assert verdict.speed.speed_frac == LEAST_SPEED_FRAC
+
+
+def test_a_liar_changes_no_estimate_of_another_user() -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    for at in range(30):
+        report(book, engine, (at % 3) * 10**5 + at, 60.0 * at)
+    mine = engine.record(JobId("1")).spec
+    rows = book.table.state().rows
+    assert {key.kind for key, _ in rows} <= {f"{mine.user_id} {mine.name}"}
+    other = book.table.correction("999 bert", [(f"{mine.user_id} {mine.name}", "nic")], 0.2)
+    assert other == (0.0, 0.2, 0.0)
+
+
+def test_a_job_that_waits_is_refused() -> None:
+    book, engine = ProgressBook(), Engine(EngineConfig(), Policies())
+    engine.step(JobQueued(at_s=0.0, job=job("1", gpus=2)))
+    assert "does not run" in report(book, engine, 1, 5.0).reason

@@ -1,0 +1,38 @@
+"""roost_engine.prediction.interference_estimates: arrays by level become cases."""
+
+import numpy as np
+import pytest
+
+from roost_engine.prediction.interference_estimates import InterferenceEstimates
+from roost_engine.prediction.interference_model import Cases, PriorModel, Slowdowns
+from roost_engine.prediction.interference_vector import WIDTH
+
+
+class FakeModel:
+    """Answers the sum of `socket`, and records the tiers that it was asked about."""
+
+    def __init__(self) -> None:
+        self.name, self.tiers = "fake", list[list[float]]()
+
+    def slowdowns(self, cases: Cases) -> Slowdowns:
+        self.tiers = cases.tier.tolist()
+        mean = cases.level("socket")[:, 0] * cases.own[:, 0]
+        return Slowdowns(mean, np.full(len(mean), 0.1, np.float32))
+
+
+def test_levels_and_tiers_reach_the_model() -> None:
+    model = FakeModel()
+    estimates = InterferenceEstimates(model)
+    own = np.stack([estimates.vector({"sm": frac}) for frac in (0.5, 1.0)])
+    mean, spread = estimates.slowdowns(own, {"socket": own}, np.array([0, 2]))
+    assert mean.tolist() == [0.25, 1.0]
+    assert spread.tolist() == pytest.approx([0.1, 0.1])
+    assert model.tiers == [[1, 0, 0], [0, 0, 1]]
+
+
+def test_the_prior_expects_nothing_off_the_gpu() -> None:
+    estimates = InterferenceEstimates(PriorModel())
+    assert (estimates.name, estimates.width) == ("prior", WIDTH)
+    own = estimates.vector({"nic": 0.5})[None]
+    mean, _ = estimates.slowdowns(own, {"nic": own}, np.zeros(1, dtype=np.int64))
+    assert mean.tolist() == [0.0]
