@@ -16,6 +16,7 @@ from roostctl.cmd_jobs import jobs
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
 from roostctl.cmd_policy import policy
+from roostctl.cmd_report import report
 from roostctl.cmd_status import status
 from roostctl.cmd_timers import timers
 from roostctl.cmd_topology import topology
@@ -91,6 +92,7 @@ _COMMANDS = (
     eta,
     timers,
     policy,
+    report,
     status,
     completion,
 )
