@@ -65,7 +65,16 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
         ),
         *_watched(status),
         *_beyond_slurm(status),
+        *_shares(status),
     ]
+
+
+def _shares(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield by which shares the order compares users, where it does."""
+    if not status.HasField("share_user_count"):
+        return
+    users = counted(status.share_user_count, "user")
+    yield "Shares", f"Slurm's, of {users}" if status.share_user_count else "equal: no slurmdbd"
 
 
 def _jobs(status: pb.Status) -> str:

@@ -8,11 +8,13 @@ import click
 import grpc
 
 from roostctl.client import DEFAULT_ADDRESS, DEFAULT_TIMEOUT_S, CallFailed
+from roostctl.cmd_audit import audit
 from roostctl.cmd_completion import completion
 from roostctl.cmd_eta import eta
 from roostctl.cmd_explain import explain
 from roostctl.cmd_job import job
 from roostctl.cmd_jobs import jobs
+from roostctl.cmd_mode import mode
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
 from roostctl.cmd_policy import policy
@@ -91,8 +93,10 @@ _COMMANDS = (
     explain,
     eta,
     timers,
+    mode,
     policy,
     report,
+    audit,
     status,
     completion,
 )

@@ -111,6 +111,7 @@ class DaemonState:
         forecast: when jobs are expected to start and end; None: there is none yet.
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
+        share_count: users to whom Slurm's tree of shares promises a part; 0: there is none.
         beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
         promotions: the policies that were promoted, evaluated and taken out.
         promotions_fault: why what was promoted before is not known; empty where it is.
@@ -154,6 +155,7 @@ class DaemonState:
     forecast: Forecast | None = None
     forecast_fault: str = ""
     policy_failures: dict[str, str] = field(default_factory=dict)
+    share_count: int = 0
     beyond_slurm: BeyondSlurm | None = None
     promotions: Promotions = field(default_factory=Promotions)
     promotions_fault: str = ""

@@ -1,6 +1,7 @@
 """The engine's view in the words of operator.proto. No decisions, no I/O."""
 
 from collections.abc import Iterator, Sequence
+from math import isfinite
 
 from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.errors import UnknownJob, UnknownNode
@@ -20,7 +21,7 @@ from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
 
-_MODES = {
+MODES = {
     Mode.OFF: pb.MODE_OFF,
     Mode.SHADOW: pb.MODE_SHADOW,
     Mode.ADVISE: pb.MODE_ADVISE,
@@ -42,9 +43,9 @@ def status(state: DaemonState) -> pb.Status:
         version=state.version,
         cluster=config.cluster or state.cluster,
         uptime_s=now_s - state.started_s,
-        default_mode=_MODES[config.mode],
+        default_mode=MODES[config.mode],
         partitions=[
-            pb.PartitionMode(partition=name, mode=_MODES[listed.mode])
+            pb.PartitionMode(partition=name, mode=MODES[listed.mode])
             for name, listed in sorted(config.partitions.items())
         ],
         policy_model=state.policy_model,
@@ -67,6 +68,7 @@ def status(state: DaemonState) -> pb.Status:
         longest_beyond_slurm_s=None if beyond is None else beyond.longest_s,
         longest_beyond_slurm_job_id=(beyond.job_id or "") if beyond is not None else "",
         beyond_cap_count=0 if beyond is None else beyond.beyond_cap_count,
+        share_user_count=state.share_count if isfinite(config.order.share_slack) else None,
         slurm_answered_ago_s=None if answered_s is None else max(now_s - answered_s, 0.0),
         watched_start_count=state.watched_start_count,
         watched_elsewhere_count=state.watched_elsewhere_count,
@@ -128,7 +130,7 @@ def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], Jo
         cpu_free_count=max(int(cluster.cpu_free[row]), 0),
         memory_bytes=spec.memory_bytes,
         memory_free_bytes=max(int(cluster.memory_free[row]), 0),
-        problems=_problems(state, name, spec.gpu_count, report),
+        problems=node_problems(state, name, spec.gpu_count, report),
         gpus=[
             pb.NodeGpu(
                 index=gpu,
@@ -242,9 +244,10 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
     return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
 
 
-def _problems(
+def node_problems(
     state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
 ) -> Iterator[str]:
+    """What an operator should know of a node's probe."""
     if report is None:
         yield "no probe: links and load are unknown"
         return

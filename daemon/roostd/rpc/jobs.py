@@ -6,6 +6,7 @@ from math import inf
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
+from roost_engine.queue.outlook import Outlook
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.outlook import add_turn, outlooks
 from roostd.state import DaemonState, Owner, UnmanagedJob
@@ -58,6 +59,22 @@ def job(state: DaemonState, job_id: JobId) -> pb.Job:
             reason = state.unmanaged_reasons[job_id]
             return _left_job(state, job_id, UnmanagedJob(reason=reason, is_blocked=False))
         raise
+
+
+def listed_job(state: DaemonState, job_id: JobId, outlook: Outlook | None) -> pb.Job:
+    """One job of a list, whose outlooks were computed together.
+
+    Raises:
+        UnknownJob: neither the engine nor what Roost leaves to Slurm has it.
+    """
+    try:
+        message = _recorded_job(state, job_id, state.engine.find(job_id))
+    except UnknownJob:
+        if job_id not in state.unmanaged:
+            raise
+        return _left_job(state, job_id, state.unmanaged[job_id])
+    add_turn(message, state, outlook)
+    return message
 
 
 def blocked_count(state: DaemonState) -> int:

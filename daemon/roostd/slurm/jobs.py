@@ -80,6 +80,7 @@ class JobReader:
             interval.
         is_model: whether a name is a GPU model of this site. A gres of that name is a token, which
             job_submit.lua adds for each GPU and a pin keeps.
+        why_left: returns why the site leaves a job to Slurm; None: Roost may place it.
     """
 
     to_engine_s: Callable[[float], float]
@@ -88,6 +89,7 @@ class JobReader:
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
     is_model: Callable[[str], bool] = lambda name: False
+    why_left: Callable[[QueuedJob], str | None] = lambda job: None
 
     def read(self, job: QueuedJob, detail: JobDetail | None, job_id: JobId) -> JobSpec | Unmanaged:
         """Read one pending job, or one task of a pending array."""
@@ -158,6 +160,8 @@ class JobReader:
             return f"its request cannot be read: {dict(job.tres)}"
         if not request.gpu_count:
             return NO_GPUS
+        if (why_left := self.why_left(job)) is not None:
+            return why_left
         if job.is_heterogeneous:
             return "is a part of a heterogeneous job"
         if detail is None:

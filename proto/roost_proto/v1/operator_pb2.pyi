@@ -189,6 +189,7 @@ class Status(_message.Message):
     LONGEST_BEYOND_SLURM_S_FIELD_NUMBER: _builtins.int
     LONGEST_BEYOND_SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
     BEYOND_CAP_COUNT_FIELD_NUMBER: _builtins.int
+    SHARE_USER_COUNT_FIELD_NUMBER: _builtins.int
     SLURM_ANSWERED_AGO_S_FIELD_NUMBER: _builtins.int
     WATCHED_START_COUNT_FIELD_NUMBER: _builtins.int
     WATCHED_ELSEWHERE_COUNT_FIELD_NUMBER: _builtins.int
@@ -230,6 +231,10 @@ class Status(_message.Message):
     """That job."""
     beyond_cap_count: _builtins.int
     """Jobs that wait longer than the cap by now."""
+    share_user_count: _builtins.int
+    """The users to whom Slurm's tree of shares gives a part, for order.share_slack; 0: all have equal
+    ones, since the site has no slurmdbd. Absent where the order keeps no shares.
+    """
     slurm_answered_ago_s: _builtins.float
     """Seconds since Slurm last answered; absent if it never has."""
     watched_start_count: _builtins.int
@@ -273,21 +278,26 @@ class Status(_message.Message):
         longest_beyond_slurm_s: _builtins.float | None = ...,
         longest_beyond_slurm_job_id: _builtins.str = ...,
         beyond_cap_count: _builtins.int = ...,
+        share_user_count: _builtins.int | None = ...,
         slurm_answered_ago_s: _builtins.float | None = ...,
         watched_start_count: _builtins.int = ...,
         watched_elsewhere_count: _builtins.int = ...,
         blocked_job_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "slurm_answered_ago_s", b"slurm_answered_ago_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "share_user_count", b"share_user_count", "slurm_answered_ago_s", b"slurm_answered_ago_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "beyond_cap_count", b"beyond_cap_count", "blocked_job_count", b"blocked_job_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_answered_ago_s", b"slurm_answered_ago_s", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count", "watched_elsewhere_count", b"watched_elsewhere_count", "watched_start_count", b"watched_start_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "beyond_cap_count", b"beyond_cap_count", "blocked_job_count", b"blocked_job_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "share_user_count", b"share_user_count", "slots", b"slots", "slurm_answered_ago_s", b"slurm_answered_ago_s", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count", "watched_elsewhere_count", b"watched_elsewhere_count", "watched_start_count", b"watched_start_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["longest_beyond_slurm_s"]  # noqa: Y015
     _WhichOneofArgType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s"]  # noqa: Y015
+    _WhichOneofReturnType__share_user_count: _TypeAlias = _typing.Literal["share_user_count"]  # noqa: Y015
+    _WhichOneofArgType__share_user_count: _TypeAlias = _typing.Literal["_share_user_count", b"_share_user_count"]  # noqa: Y015
     _WhichOneofReturnType__slurm_answered_ago_s: _TypeAlias = _typing.Literal["slurm_answered_ago_s"]  # noqa: Y015
     _WhichOneofArgType__slurm_answered_ago_s: _TypeAlias = _typing.Literal["_slurm_answered_ago_s", b"_slurm_answered_ago_s"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__longest_beyond_slurm_s) -> _WhichOneofReturnType__longest_beyond_slurm_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__share_user_count) -> _WhichOneofReturnType__share_user_count | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__slurm_answered_ago_s) -> _WhichOneofReturnType__slurm_answered_ago_s | None: ...
 

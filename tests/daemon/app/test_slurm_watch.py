@@ -12,12 +12,20 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 
 from roost_engine.domain.actions import Place
-from roost_engine.domain.events import JobChanged, JobQueued, NodeSeen, QuotasSeen, WaitSoFar
+from roost_engine.domain.events import (
+    JobChanged,
+    JobQueued,
+    NodeSeen,
+    QuotasSeen,
+    SharesSeen,
+    WaitSoFar,
+)
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm import spool
+from roost_slurm.assoc_mgr import Association, AssocMgr
 from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
 from roost_slurm.versions import SlurmVersion
@@ -108,6 +116,33 @@ async def test_limits_on_single_nodes_are_told_and_follow_the_running_jobs(site:
         {"MaxCPUsPerNode main": {"n1": 2.0}},
         {"MaxCPUsPerNode main": {"n1": 1.0}},
     ]
+
+
+async def test_the_shares_of_users_are_told_when_they_change(site: Site) -> None:
+    def accounting(share: float) -> AssocMgr:
+        users = (
+            Association(account="root", user_id=5, share=share),
+            Association(account="root", user_id=9),
+        )
+        found = (Association(account="root"), *users)
+        return AssocMgr({}, {(one.account, one.user_id, one.partition): one for one in found})
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["NodeSeen", "SharesSeen", "JobQueued"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert told[0].shares == {5: 0.75, 9: 0.25}
+    assert site.state.share_count == 2
+    assert SharesSeen in map(type, site.watch.cluster_events())
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    assert await site.look() == []
+    site.slurm.site_rules = SiteRules(accounting=accounting(1.0))
+    assert await site.look() == ["SharesSeen"]
+    site.slurm.site_rules = SiteRules()
+    assert await site.look() == ["SharesSeen"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert (told[-1].shares, site.state.share_count) == ({}, 0)
 
 
 async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:

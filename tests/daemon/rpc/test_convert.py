@@ -11,9 +11,11 @@ from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, N
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
+from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config
+from roostd.config.decisions import OrderSection
 from roostd.rpc import convert, jobs
 from roostd.rpc.errors import UnknownTopology
 from roostd.slurm.comment import JobComment
@@ -64,6 +66,16 @@ def test_status_names_the_cluster_of_the_configuration_before_slurms(state: Daem
     assert convert.status(state).cluster == "of-slurm"
     state.config = Config(cluster="of-file")
     assert convert.status(state).cluster == "of-file"
+
+
+def test_status_tells_of_shares_only_where_the_order_keeps_them(state: DaemonState) -> None:
+    assert not convert.status(state).HasField("share_user_count")
+    section = OrderSection(kind=OrderKind.LEARNED, share_slack=1.5)
+    state.config = state.config.model_copy(update={"order": section})
+    assert convert.status(state).HasField("share_user_count")
+    assert convert.status(state).share_user_count == 0
+    state.share_count = 12
+    assert convert.status(state).share_user_count == 12
 
 
 def test_nodes_that_slurm_dropped_are_not_told(state: DaemonState) -> None:
