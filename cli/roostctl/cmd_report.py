@@ -29,25 +29,18 @@ _Row: TypeAlias = tuple[str, ...]
 _STAMP = "%Y-%m-%d %H:%M"
 
 
-class Span(click.ParamType):
-    """A time such as 12h, 7d or 2w; its value is in seconds."""
-
-    name = "span"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Read the text; see click.ParamType.convert."""
-        if isinstance(value, int | float):
-            return float(value)
-        match = re.fullmatch(r"(\d{1,4})([hdw])", str(value))
-        if match is None or not int(match[1]):
-            self.fail(f"{value!r} is not a time; want 12h, 7d or 2w", param, ctx)
-        return float(int(match[1]) * _UNITS_S[match[2]])
+def _span(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Return the seconds of a time such as 12h, 7d or 2w."""
+    match = re.fullmatch(r"(\d{1,4})([hdw])", value)
+    if match is None or not int(match[1]):
+        raise click.BadParameter(f"{value!r} is not a time; want 12h, 7d or 2w")
+    return float(int(match[1]) * _UNITS_S[match[2]])
 
 
 @click.command(epilog="Example: roostctl report --last 7d --html report.html")
-@click.option("--last", "last_s", type=Span(), default="7d", show_default=True, help="12h, 7d, 2w.")
+@click.option(
+    "--last", "last_s", callback=_span, default="7d", show_default=True, help="12h, 7d, 2w."
+)
 @click.option(
     "--journal",
     "journals",

@@ -21,6 +21,7 @@ from roostctl.cmd_policy import policy
 from roostctl.cmd_report import report
 from roostctl.cmd_status import status
 from roostctl.cmd_timers import timers
+from roostctl.cmd_top import top
 from roostctl.cmd_topology import topology
 from roostctl.options import Options, Seconds, check_address
 from roostctl.output import complain
@@ -96,6 +97,7 @@ _COMMANDS = (
     mode,
     policy,
     report,
+    top,
     audit,
     status,
     completion,

@@ -1,7 +1,9 @@
 """The page of a report: everything in it, nothing from outside, nothing that a user can inject."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 from tests.cli.past import past_job
 
@@ -36,8 +38,11 @@ def outline(page: str) -> Outline:
     return found
 
 
-def page_of(**changes: object) -> str:
-    jobs = [past_job(1, **changes), past_job(2, is_binding=True, limit="MaxGRES", limited_s=60.0)]
+def page_of(**changes: Any) -> str:
+    jobs = [
+        replace(past_job(1), **changes),
+        past_job(2, is_binding=True, limit="MaxGRES", limited_s=60.0),
+    ]
     return report_page(tally(jobs).figures(1_800_000_000.0, 1_800_600_000.0))
 
 
