@@ -80,7 +80,7 @@ def _ask_again(operator: OperatorClient, before: Moment) -> Moment:
 
 def _frame(console: Console, moment: Moment, height: int | None) -> Iterator[RenderableType]:
     marks = job_marks(moment.jobs)
-    tables = (
+    tables: Sequence[tuple[str, Sequence[Column[Any]], Sequence[Any]]] = (
         ("Nodes", node_columns(marks), moment.nodes),
         ("Running", running_columns(marks), running(moment.jobs)),
         ("Waiting", QUEUE_COLUMNS, queue(moment.jobs)),

@@ -79,7 +79,7 @@ def test_a_live_view_draws_again_until_ctrl_c(
         if len(waits) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cmd_top.time, "sleep", pause)
+    monkeypatch.setattr("time.sleep", pause)
     console = Console(record=True, force_terminal=True, width=100, height=30, markup=False)
     with _client(address) as client, console.capture() as shown:
         cmd_top._watch(console, client, cmd_top._ask(client), 5.0)
