@@ -141,9 +141,8 @@ def _enforced(found: GroupFigures) -> Iterator[tuple[str, Cell]]:
 
 
 def _jobs_line(found: GroupFigures) -> str:
-    return (
-        f"{found.job_count}, of which {found.started_count} ran, {found.gpu_hours:,.0f} GPU-hours"
-    )
+    hours_run = _amount(found.gpu_hours)
+    return f"{found.job_count}, of which {found.started_count} ran, {hours_run} GPU-hours"
 
 
 def _starts(found: GroupFigures, would: str) -> Iterator[tuple[str, Cell]]:
@@ -214,7 +213,7 @@ def _rows(groups: Sequence[GroupPair]) -> Iterator[_Row]:
                 safe_text(group.name) or ABSENT,
                 mode,
                 str(found.job_count),
-                f"{found.gpu_hours:,.0f}",
+                _amount(found.gpu_hours),
                 share(found.same_frac),
                 share(found.real_link_frac),
                 share(found.planned_link_frac if is_watched else found.stock_link_frac),
@@ -240,3 +239,7 @@ def hours(found: Estimate) -> str:
     if found.value is None or found.low is None or found.high is None:
         return ABSENT
     return f"{found.value:,.1f} ({found.low:,.1f} to {found.high:,.1f})"
+
+
+def _amount(gpu_hours: float) -> str:
+    return f"{gpu_hours:,.0f}" if gpu_hours >= 10 else f"{gpu_hours:.1f}"

@@ -156,16 +156,18 @@ def _add(row: list[float], job: PastJob) -> None:
 
 def _add_links(row: list[float], job: PastJob) -> None:
     best, real, planned = job.best_link_score, job.link_score, job.planned_link_score
-    if not best or real is None or planned is None:
+    # Slurm may have taken nodes of another kind, of which the best is another.
+    real_best = job.real_best_link_score or best
+    if not best or not real_best or real is None or planned is None:
         return  # one GPU a node has no links, and those of a lost node are not known
     gpus = job.gpu_count
     row[_AT["link_gpus"]] += gpus
-    row[_AT["real"]] += gpus * real / best
+    row[_AT["real"]] += gpus * real / real_best
     row[_AT["planned"]] += gpus * planned / best
     if job.stock_link_score is not None:
         row[_AT["stock_gpus"]] += gpus
         row[_AT["stock"]] += gpus * job.stock_link_score / best
-        row[_AT["real_beside_stock"]] += gpus * real / best
+        row[_AT["real_beside_stock"]] += gpus * real / real_best
 
 
 def _figures(rows: Sums, blocks: Iterable[tuple[int, int]]) -> GroupFigures:

@@ -40,6 +40,12 @@ def test_links_weigh_by_gpus_and_those_that_are_unknown_count_not_at_all() -> No
     assert found.same_frac.value == 0.25
 
 
+def test_links_on_another_kind_of_node_are_shares_of_the_best_there() -> None:
+    found = watched(past_job(link_score=1_800, real_best_link_score=1_800))
+    assert found.real_link_frac.value == 1.0
+    assert found.planned_gain_frac.value == 0.0
+
+
 def test_a_job_that_slurm_started_first_would_have_been_later() -> None:
     found = watched(
         past_job(1, decided_s=None, planned=()),

@@ -42,7 +42,8 @@ class PastJob:
         started_s: of its last run; None: it never ran.
         planned, allocated: the GPUs that Roost chose last, and those that Slurm gave.
         link_score, planned_link_score, best_link_score: of the GPUs that it got, of those chosen,
-            and the best of as many on idle nodes; None: not known.
+            and the best of as many on idle nodes of the chosen kind; None: not known.
+        real_best_link_score: the best of as many on the kind of node that it got.
         stock_link_score: of the GPUs that plain Slurm would have taken on the chosen nodes.
         tier, planned_tier: 0 one node, 1 one rack, 2 across racks; None: not known.
         limit: the last one of Slurm's limits that kept it waiting; "": none did.
@@ -70,6 +71,7 @@ class PastJob:
     planned_link_score: int | None = None
     best_link_score: int | None = None
     stock_link_score: int | None = None
+    real_best_link_score: int | None = None
     tier: int | None = None
     planned_tier: int | None = None
     limit: str = ""
