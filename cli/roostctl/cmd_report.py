@@ -228,16 +228,20 @@ def share(found: Estimate) -> str:
 
 def points(found: Estimate) -> str:
     """Return a difference of fractions, with its interval: +26 points (24 to 28)."""
-    if found.value is None or found.low is None or found.high is None:
+    if found.value is None:
         return ABSENT
+    if found.low is None or found.high is None:
+        return f"{found.value * 100:+.0f} points"
     low, high = found.low * 100, found.high * 100
     return f"{found.value * 100:+.0f} points ({low:.0f} to {high:.0f})"
 
 
 def hours(found: Estimate) -> str:
     """Return hours with their interval: 31 (20 to 44)."""
-    if found.value is None or found.low is None or found.high is None:
+    if found.value is None:
         return ABSENT
+    if found.low is None or found.high is None:
+        return f"{found.value:,.1f}"
     return f"{found.value:,.1f} ({found.low:,.1f} to {found.high:,.1f})"
 
 

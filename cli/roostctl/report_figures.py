@@ -7,7 +7,10 @@ SAME_START_S = 5.0  # Slurm starts a job this long after its decision without be
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its 95 % interval; all None where no job shows it."""
+    """A figure and its 95 % interval.
+
+    All None where no job shows it; no interval where all jobs are of one user and one day.
+    """
 
     value: float | None = None
     low: float | None = None

@@ -219,8 +219,13 @@ def _ratio(sums: Sums, above: str, below: str, less: str) -> Sums:
 
 
 def _resampled(rows: Sums) -> Sums:
-    """Return the sums of draws of as many blocks with replacement: [draw, column]."""
+    """Return the sums of draws of as many blocks with replacement: [draw, column].
+
+    One block says nothing of others: then there is no draw.
+    """
     count = len(rows)
+    if count < 2:
+        return rows[:0]
     rng = np.random.default_rng(_SEED)  # the same journal gives the same report
     weights = rng.multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)
     drawn: Sums = weights @ rows
@@ -231,6 +236,8 @@ def _estimate(total: Sums, drawn: Sums, figure: Callable[[Sums], Sums]) -> Estim
     value = float(figure(total))
     if not np.isfinite(value):
         return Estimate()
+    if drawn.shape[0] < _RESAMPLES:
+        return Estimate(value)
     values = figure(drawn)
     values = values[np.isfinite(values)]
     low, high = np.percentile(values, (2.5, 97.5)) if len(values) else (value, value)

@@ -21,7 +21,7 @@ def test_one_watched_job() -> None:
     assert (found.job_count, found.started_count, found.chosen_count) == (1, 1, 1)
     assert found.gpu_hours == 2.0
     assert found.same_frac.value == 0.0
-    assert found.real_link_frac == Estimate(0.05, 0.05, 0.05)
+    assert found.real_link_frac == Estimate(0.05)
     assert found.planned_link_frac.value == 1.0
     assert found.planned_gain_frac.value == pytest.approx(0.95)
     assert (found.sooner_count, found.later_count, found.sooner_s.value) == (1, 0, 100.0)
