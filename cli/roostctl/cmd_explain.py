@@ -276,8 +276,7 @@ def _links(job: pb.Job) -> str:
     found = f"{job.link_score} of the {job.best_link_score} points possible ({share})"
     if not job.HasField("planned_link_score"):
         return found
-    planned_share = percent(job.planned_link_score / job.best_link_score)
-    return f"{found}; the chosen GPUs have {job.planned_link_score} ({planned_share})"
+    return f"{found} on such nodes; the chosen GPUs have {job.planned_link_score}"
 
 
 def _neighbour(found: pb.Explanation) -> list[tuple[str, Cell]]:

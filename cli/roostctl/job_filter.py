@@ -54,12 +54,12 @@ class JobFilter:
 
 def login(job: pb.Job) -> str:
     """Return the login name of a job's user; "-" where Slurm has not named the user."""
-    return _login(job.user_id) if job.HasField("user_id") else ABSENT
+    return login_of(job.user_id) if job.HasField("user_id") else ABSENT
 
 
 @cache
-def _login(user_id: int) -> str:
-    """The login name on this machine, or the number."""
+def login_of(user_id: int) -> str:
+    """Return the login name on this machine, or the number."""
     try:
         return safe_text(pwd.getpwuid(user_id).pw_name)
     except (KeyError, OverflowError):

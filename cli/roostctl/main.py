@@ -18,8 +18,10 @@ from roostctl.cmd_mode import mode
 from roostctl.cmd_node import node
 from roostctl.cmd_nodes import nodes
 from roostctl.cmd_policy import policy
+from roostctl.cmd_report import report
 from roostctl.cmd_status import status
 from roostctl.cmd_timers import timers
+from roostctl.cmd_top import top
 from roostctl.cmd_topology import topology
 from roostctl.cmd_waste import waste
 from roostctl.options import Options, Seconds, check_address
@@ -95,6 +97,8 @@ _COMMANDS = (
     timers,
     mode,
     policy,
+    report,
+    top,
     waste,
     audit,
     status,

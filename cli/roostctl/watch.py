@@ -8,7 +8,7 @@ import grpc
 from roostctl.client import CallFailed
 from roostctl.output import complain
 
-_PASSING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+PASSING = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 
 
 def repeat(
@@ -32,7 +32,7 @@ def repeat(
             try:
                 frame()
             except CallFailed as error:
-                if error.code not in _PASSING:
+                if error.code not in PASSING:
                     raise
                 complain(str(error))
     except KeyboardInterrupt:

@@ -196,16 +196,20 @@ class DaemonState:
         self.first_shares[job_id] = shares
         return True
 
-    def link_score(self, shares: Iterable[NodeShare]) -> int | None:
-        """Return the link score of GPUs: the sum over their nodes; None: a node is not known."""
-        cluster, total = self.engine.cluster, 0
+    def link_scores(self, shares: Iterable[NodeShare]) -> tuple[int, int] | None:
+        """Return the link score of GPUs, and the best of as many on nodes of their kinds.
+
+        Both are sums over the nodes. None: a node is not known.
+        """
+        cluster, total, best = self.engine.cluster, 0, 0
         for share in shares:
             row = cluster.index_of.get(share.node)
             mask = sum(1 << gpu for gpu in share.gpu_indices)
             if row is None or cluster.specs[row] is None or mask > cluster.table(row).full_mask:
                 return None
             total += int(cluster.table(row).set_scores[mask])
-        return total
+            best += cluster.table(row).best_by_size[len(share.gpu_indices)]
+        return total, best
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""

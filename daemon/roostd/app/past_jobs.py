@@ -96,6 +96,7 @@ def past_job(
     allocated = state.first_shares.get(job_id, found.shares) if found.shares else ()
     queued_s = found.queued_s if isinstance(found, JobRecord) else found.started_s
     left = state.unmanaged.get(job_id)
+    real = state.link_scores(allocated) if allocated else None
     job = PastJob(
         job_id=job_id,
         user_id=owner.user_id if spec is None else spec.user_id,
@@ -111,7 +112,8 @@ def past_job(
         started_s=None if found.started_s is None else epoch_s(found.started_s),
         ended_s=epoch_s(ended_s),
         allocated=_bare(allocated),
-        link_score=state.link_score(allocated) if allocated else None,
+        link_score=None if real is None else real[0],
+        real_best_link_score=None if real is None else real[1],
         tier=_tier(state, allocated),
         limit=noted.limit,
         limited_s=noted.limited_s,
@@ -156,7 +158,8 @@ def _stock_link_score(
         links = state.engine.cluster.table(row).links
         gpus = choose(links, free[share.node], len(share.gpu_indices))
         taken.append(NodeShare(share.node, gpus))
-    return state.link_score(taken)
+    scores = state.link_scores(taken)
+    return None if scores is None else scores[0]
 
 
 def _tier(state: DaemonState, shares: tuple[NodeShare, ...]) -> int | None:

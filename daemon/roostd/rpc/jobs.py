@@ -147,12 +147,13 @@ def _add_real_links(
     at = {name: frozenset(gpus) for name, gpus in chosen.by_node()}
     if at == {share.node: frozenset(share.gpu_indices) for share in shares}:
         return
-    real = state.link_score(shares)
+    real = state.link_scores(shares)
     message.planned_link_score = message.link_score
     if real is None:
         message.ClearField("link_score")
+        message.ClearField("best_link_score")
     else:
-        message.link_score = real
+        message.link_score, message.best_link_score = real
 
 
 def _allocated(state: DaemonState, job_id: JobId, record: KnownJob) -> tuple[NodeShare, ...]:

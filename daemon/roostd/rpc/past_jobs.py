@@ -47,6 +47,8 @@ def _job(job: PastJob, now_s: float) -> pb.Job:
             message.link_score = job.planned_link_score
     elif job.link_score is not None and job.best_link_score is not None:
         message.link_score = job.link_score
+        if job.real_best_link_score is not None:
+            message.best_link_score = job.real_best_link_score
         if not job.is_as_planned and job.planned_link_score is not None:
             message.planned_link_score = job.planned_link_score
     return message

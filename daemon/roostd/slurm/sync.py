@@ -51,6 +51,10 @@ def _ends(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]:
         has_freed = job_id in before.running and job_id not in after.running
         if has_freed or not is_same:
             yield JobEnded(at_s=at_s, job_id=job_id)
+    for job_id, reason in before.unmanaged.items():
+        # The engine may know it from before it was left to Slurm.
+        if reason != NO_GPUS and before.lives[job_id] != after.lives.get(job_id):
+            yield JobEnded(at_s=at_s, job_id=job_id)
 
 
 def _was_requeued(before: QueueView, after: QueueView, job_id: JobId) -> bool:

@@ -280,12 +280,14 @@ class Stack:
 
     def _write_config(self, **slurm: object) -> Path:
         given = self._settings.get("slurm", {})
+        listen = self._settings.get("listen", {})
         assert isinstance(given, dict)
+        assert isinstance(listen, dict)
         slurm = given | slurm
         settings = self._settings | {
             "cluster": "demo",
             "mode": "enforce",
-            "listen": {"probes": f"127.0.0.1:{self._probe_port}"},
+            "listen": {**listen, "probes": f"127.0.0.1:{self._probe_port}"},
             "slurm": slurm | {"lease_s": self._lease_s, "model_names": list(self._model_names)},
             "paths": {"runtime_dir": str(self.folder), "state_dir": str(self.folder / "state")},
         }

@@ -7,9 +7,11 @@ month, on disk: `roostctl explain` reads one of them, `roostctl report` all of a
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId, NodeShare
-from roost_formats.journal.codec import decode, encode
+from roost_formats.journal.codec import encode, plain_of
 
 KEPT_COUNT = 200_000  # about 150 MB
 KEPT_S = 31 * 86_400.0
@@ -40,7 +42,8 @@ class PastJob:
         started_s: of its last run; None: it never ran.
         planned, allocated: the GPUs that Roost chose last, and those that Slurm gave.
         link_score, planned_link_score, best_link_score: of the GPUs that it got, of those chosen,
-            and the best of as many on idle nodes; None: not known.
+            and the best of as many on idle nodes of the chosen kind; None: not known.
+        real_best_link_score: the best of as many on the kind of node that it got.
         stock_link_score: of the GPUs that plain Slurm would have taken on the chosen nodes.
         tier, planned_tier: 0 one node, 1 one rack, 2 across racks; None: not known.
         limit: the last one of Slurm's limits that kept it waiting; "": none did.
@@ -68,6 +71,7 @@ class PastJob:
     planned_link_score: int | None = None
     best_link_score: int | None = None
     stock_link_score: int | None = None
+    real_best_link_score: int | None = None
     tier: int | None = None
     planned_tier: int | None = None
     limit: str = ""
@@ -101,6 +105,30 @@ def write_past_job(db: sqlite3.Connection, job: PastJob) -> None:
     )
 
 
+def parse_past_job(record: bytes) -> PastJob:
+    """Read a record, ten times as fast as the codec: a report reads 100,000 of them.
+
+    Raises:
+        JournalError: the record is damaged, or a later version wrote it.
+    """
+    plain = plain_of(record)
+    try:
+        del plain["$"]
+        speeds = plain.pop("speeds_frac")
+        return PastJob(
+            planned=_shares(plain.pop("planned")),
+            allocated=_shares(plain.pop("allocated")),
+            speeds_frac=None if speeds is None else tuple(speeds),
+            **plain,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise JournalError(f"record cannot be read: {error}") from error
+
+
+def _shares(plain: list[dict[str, Any]]) -> tuple[NodeShare, ...]:
+    return tuple(NodeShare(one["node"], tuple(one["gpu_indices"])) for one in plain)
+
+
 def read_past_job(db: sqlite3.Connection, job_id: JobId) -> PastJob | None:
     """Return the last job that had an id; None: there is none.
 
@@ -111,7 +139,7 @@ def read_past_job(db: sqlite3.Connection, job_id: JobId) -> PastJob | None:
     row = db.execute(
         "SELECT record FROM past_job WHERE job_id = ? ORDER BY number DESC LIMIT 1", (job_id,)
     ).fetchone()
-    return None if row is None else decode(row[0], PastJob)
+    return None if row is None else parse_past_job(row[0])
 
 
 def past_records(

@@ -16,7 +16,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_formats.journal.codec import FORMAT, decode
 from roost_formats.journal.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
-from roost_formats.journal.past_jobs import PastJob, past_records
+from roost_formats.journal.past_jobs import PastJob, parse_past_job, past_records
 from roost_formats.journal.shadow import ShadowChoice
 
 _T = TypeVar("_T")
@@ -188,7 +188,7 @@ class JournalReader:
             return
         try:
             for record in past_records(self._db, since_epoch_s, until_epoch_s):
-                yield decode(record, PastJob)
+                yield parse_past_job(record)
         except sqlite3.Error as error:
             raise self._unreadable(error, "its past jobs: ") from error
 

@@ -95,6 +95,12 @@ def test_links_are_those_of_the_gpus_that_slurm_gave(state: DaemonState) -> None
     assert told.link_score < told.best_link_score
 
 
+def test_the_best_links_are_those_of_the_kind_of_node_that_slurm_gave(state: DaemonState) -> None:
+    assert state.link_scores([share("n1", 0, 1), share("n2", 5, 6)]) is not None
+    real, best = state.link_scores([share("n1", 0, 1)]) or (0, 0)
+    assert real == best > 0
+
+
 def test_links_on_a_node_that_is_gone_are_not_known(state: DaemonState) -> None:
-    assert state.link_score([share("n9", 0, 1)]) is None
-    assert state.link_score([share("n1", 0, 99)]) is None
+    assert state.link_scores([share("n9", 0, 1)]) is None
+    assert state.link_scores([share("n1", 0, 99)]) is None

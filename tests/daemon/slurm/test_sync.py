@@ -40,6 +40,18 @@ async def test_job_is_queued_started_and_ended(watcher: Watcher) -> None:
     assert await watcher.kinds() == [("JobEnded", "1")]
 
 
+async def test_a_job_that_was_released_to_slurm_ends_when_it_is_cancelled(watcher: Watcher) -> None:
+    watcher.slurm.lease_s, lease_s = None, watcher.slurm.lease_s
+    watcher.slurm.submit(gpus_per_node=8, nodes=(2, 2))  # runs, so that all others wait
+    watcher.slurm.lease_s = lease_s
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    await watcher.slurm.release([job_id])
+    assert await watcher.kinds() == [("JobWithdrawn", job_id)]
+    watcher.slurm.end(job_id)
+    assert await watcher.kinds() == [("JobEnded", job_id)]
+
+
 async def test_pin_that_has_not_started_yet_is_no_change() -> None:
     watcher = Watcher(SlurmVersion(24, 11, 5))
     first, second = (watcher.slurm.submit(gpus=1)[0] for _ in range(2))

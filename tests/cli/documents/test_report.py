@@ -1,0 +1,18 @@
+"""Schema roost.report/1."""
+
+import json
+
+from tests.cli.past import past_job
+
+from roostctl.documents.report import report_document
+from roostctl.report_tally import tally
+
+
+def test_it_is_json_without_nan_and_null_for_what_no_job_shows() -> None:
+    found = report_document(tally([past_job()]).figures(0.0, 604_800.0))
+    json.dumps(found, allow_nan=False)
+    assert found["enforced"] is None
+    assert found["watched"] is not None
+    assert found["watched"]["running_gpu_hours"] == {"value": None, "low": None, "high": None}
+    assert found["partitions"][0]["name"] == "main"
+    assert found["until_epoch_s"] == 604_800.0
