@@ -1,8 +1,8 @@
 """`roost-slurm`: makes Slurm's files, and is what Slurm's hooks call.
 
-Exit codes: 0 done; 1 `config --check` found differences, or `check` a setting missing that Roost
-needs (with --strict also one that it recommends); 2 wrong input, nothing was written, or Slurm does
-not answer. `hook` always exits 0.
+Exit codes: 0 done; 1 `config --check` found differences, `check` a setting missing that Roost
+needs (with --strict also one that it recommends), or `certs --check` an old certificate; 2 wrong
+input, nothing was written, or Slurm does not answer. `hook` always exits 0.
 """
 
 import argparse
@@ -11,6 +11,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from roost_slurm.version_option import ShowVersion
 
 DIFFERENT = MISSING = 1
 BAD_INPUT = 2
@@ -23,8 +25,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["hook"]:
         return _hook(arguments[1:])
     args = _parser().parse_args(arguments)
+    if run := getattr(args, "run", None):
+        return int(run(args))
     if args.command == "unpin":
         return _unpin(args)
+    if args.command == "certs":
+        return _certs(args)
     return _check(args) if args.command == "check" else _config(args)
 
 
@@ -46,7 +52,11 @@ def _hook(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    # Imported here: hooks do without.
+    from roost_slurm import doctor_command, install_command, migrate_command
+
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
     unpin = commands.add_parser(
@@ -62,6 +72,19 @@ def _parser() -> argparse.ArgumentParser:
         dest="file",
         metavar="FILE",
         help="output of `scontrol show config`; default: run it",
+    )
+    _add_certs(commands.add_parser("certs", help="make certificates for roostd and the probes"))
+    install_command.add_install(
+        commands.add_parser("install", help="put units, hooks and scripts in place")
+    )
+    install_command.add_uninstall(
+        commands.add_parser("uninstall", help="remove what install has written")
+    )
+    doctor_command.add(
+        commands.add_parser("doctor", help="what is wrong on this machine, and the cure")
+    )
+    migrate_command.add(
+        commands.add_parser("migrate", help="GPU types by index, node by node, while jobs run")
     )
     config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
     config.add_argument(
@@ -92,12 +115,80 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_certs(certs: argparse.ArgumentParser) -> None:
+    from roost_slurm.certs import DAYS, RENEW_BEFORE_DAYS
+
+    certs.add_argument("folder", type=Path, help="of the authority; keep it off the cluster")
+    certs.add_argument(
+        "--daemon",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a host name or address by which probes reach roostd; give each one",
+    )
+    certs.add_argument("--nodes", default="", metavar="LIST", help="such as gpu[01-16]")
+    certs.add_argument("--domain", default="", help="is named too, behind each node's name")
+    certs.add_argument("--days", type=int, default=DAYS, help="validity (default %(default)s)")
+    certs.add_argument(
+        "--renew-before",
+        type=int,
+        default=RENEW_BEFORE_DAYS,
+        metavar="DAYS",
+        help="certificates that expire earlier are made again (default %(default)s)",
+    )
+    certs.add_argument("--revoke", metavar="NODE", help="add its certificate to revoked.txt")
+    certs.add_argument("--check", action="store_true", help="list what expires; change nothing")
+
+
+def _certs(args: argparse.Namespace) -> int:
+    from roost_slurm import certs, hostlist
+
+    authority = certs.Authority(args.folder)
+    try:
+        if args.check:
+            held = authority.held()
+            for one in held:
+                print(f"{one.name}: {one.days_left:.0f} days left")
+            return DIFFERENT if any(one.days_left < args.renew_before for one in held) else 0
+        if args.revoke:
+            print(f"{authority.revoke(args.revoke)} {args.revoke}")
+            return 0
+        nodes = hostlist.expand(args.nodes) if args.nodes else []
+        for name in authority.make(_wanted(args, nodes), args.days, args.renew_before):
+            print(args.folder / f"{name}.pem")
+    except (certs.CertificateError, hostlist.HostlistError, OSError) as error:
+        print(f"roost-slurm certs: {error}", file=sys.stderr)
+        return BAD_INPUT
+    return 0
+
+
+def _wanted(args: argparse.Namespace, nodes: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return every certificate that is asked for, with the names in it."""
+    from roost_slurm import certs
+
+    reserved = {certs.CA, certs.DAEMON} & set(nodes)
+    if reserved:
+        raise certs.CertificateError(f"{', '.join(sorted(reserved))}: no name for a node here")
+    wanted = [(certs.DAEMON, args.daemon)] if args.daemon else []
+    domain = args.domain.strip(".")
+    wanted += [(node, [node, f"{node}.{domain}"] if domain else [node]) for node in nodes]
+    if not wanted:
+        raise certs.CertificateError("nothing to make: give --daemon NAME or --nodes LIST")
+    return wanted
+
+
 def _config(args: argparse.Namespace) -> int:
     from roost_slurm import config, inventory
     from roost_slurm.submit_script import SubmitScriptError
 
+    left_out: list[str] = []
     try:
-        nodes = inventory.load(args.topology)
+        nodes = inventory.load(args.topology, left_out)
+        for line in left_out:
+            print(f"roost-slurm config: left out: {line}", file=sys.stderr)
+        if left_out and not nodes:
+            print("roost-slurm config: no node is left", file=sys.stderr)
+            return BAD_INPUT
         settings = config.SiteSettings(
             runtime_folder=args.runtime_folder,
             hooks_folder=args.hooks_folder,

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from roost_slurm.hostlist import HostlistError, expand
 from roost_slurm.limits import LONGEST_COMMENT, MOST_HOSTS, uint32, whole_number
@@ -140,6 +141,7 @@ class ShownNode:
     memory_allocated_bytes: int
     gpu_count: int
     gpu_used_indices: tuple[int, ...]
+    socket_count: int = 1
 
 
 def parse_jobs(text: str) -> dict[int, JobDetail]:
@@ -151,7 +153,7 @@ def parse_jobs(text: str) -> dict[int, JobDetail]:
     """
     found: dict[int, JobDetail | None] = {}
     starts = [match.start() for match in _RECORD.finditer(text)]
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for start, end in pairwise([*starts, len(text)]):
         record = text[start:end]
         match = _RECORD.match(record)
         assert match is not None
@@ -277,6 +279,7 @@ def _parse_node(line: str) -> ShownNode | None:
             memory_allocated_bytes=_mib(row["AllocMem"]),
             gpu_count=gpu_count(gres),
             gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
+            socket_count=max(uint32(row.get("Sockets", "1")), 1),
         )
     except (KeyError, TresError, ValueError):
         return None

@@ -140,6 +140,10 @@ def test_nodes_are_read(release: str) -> None:
     assert n1.memory_bytes == 64_000 * MIB
     assert {2, 3} <= set(n1.gpu_used_indices)
     assert n3.gpu_used_indices == ()
+    assert n1.socket_count == 1
+    line = read(release, "show_nodes.txt").split("\n")[0]
+    (dual,) = parse_nodes(line.replace("Sockets=1", "Sockets=2"))
+    assert dual.socket_count == 2
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -189,3 +193,8 @@ def test_settings_are_read(release: str) -> None:
     settings = parse_config(read(release, "show_config.txt"))
     assert settings.cluster_name == "local"
     assert not settings.accounts_memory
+
+
+@pytest.mark.parametrize("text", ["", "\n", "No jobs in the system\n", "slurm_load_jobs error\n"])
+def test_an_answer_without_a_record_has_no_jobs(text: str) -> None:
+    assert parse_jobs(text) == {}

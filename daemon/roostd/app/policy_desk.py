@@ -387,8 +387,8 @@ class PolicyDesk:
         self._restart()
 
     def _audit(self, action: str, by: str, caller: Mapping[str, object], **facts: object) -> None:
-        audit.append(self._folder, action, by, **facts, **caller)
-        _log.info(action, by=by, **facts, **caller)
+        digest = audit.append(self._folder, action, by, **facts, **caller)
+        _log.info(action, by=by, **facts, **caller, chain=digest)
 
 
 def refusal_of(found: Evaluation, rules: PoliciesSection) -> str:

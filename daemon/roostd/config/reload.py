@@ -6,6 +6,8 @@ from roostd.config.config import Config
 # Open ports, open files and the adapter's command lines do not change while the daemon runs.
 _NEEDS_RESTART = (
     "listen",
+    "roles.enabled",
+    "page",
     "paths",
     "slurm.conf",
     "slurm.bin_dir",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _DECISION_BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5)
+_STALL_BUCKETS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _SLURM_BUCKETS_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _WAIT_BUCKETS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 600.0)
 
@@ -46,6 +47,11 @@ class Metrics:
         )
         self.mismatches = self._counter(
             "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
+        )
+        self.watched_starts = self._counter(
+            "watched_starts",
+            "Jobs that Slurm started in modes shadow and advise, by the GPUs: chosen, other",
+            ["gpus"],
         )
         self.released = self._counter("jobs_let_go", "Jobs released to plain Slurm")
         self.hand_overs = self._counter(
@@ -105,6 +111,12 @@ class Metrics:
         )
         self.nodes = self._gauge("nodes", "Nodes that Slurm names")
         self.gpus = self._gauge("gpus", "GPUs of usable nodes", ["state"])
+        self.loop_stall_s = self._histogram(
+            "loop_stall", "Delay of the event loop, looked at every 50 ms", _STALL_BUCKETS_S
+        )
+        self.longest_stall_s = self._gauge(
+            "loop_stall_longest_seconds", "The longest delay of the event loop since the start"
+        )
         self.queue_length = self._gauge("event_queue_length", "Events not given to the engine yet")
 
     def _add_faults(self) -> None:

@@ -13,8 +13,8 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.ops import audit
 from roostd.rpc import timers
-from roostd.rpc.admin_front import caller_of
 from roostd.rpc.errors import Context, NoTimers
+from roostd.rpc.socket_front import caller_of
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -65,8 +65,8 @@ class AdminService(pb_grpc.AdminServicer):
             "user": caller and _user(caller.uid),
             "pid": caller and caller.pid,
         }
-        audit.append(self._state.config.paths.state_dir, action, by, **facts)
-        _log.info(action, by=by, **facts)
+        digest = audit.append(self._state.config.paths.state_dir, action, by, **facts)
+        _log.info(action, by=by, **facts, chain=digest)
         at_s = self._state.clock.now_s()
         await self._report(TimerPinned(at_s=at_s, timer=str(known), pinned_s=pinned_s))
         return timers.one(self._state, known)

@@ -6,10 +6,7 @@ import shutil
 import stat
 from pathlib import Path
 
-import grpc
-
 from roost_engine.domain.errors import ConfigError
-from roostd.config.config import ProbesTls
 from roostd.rpc.errors import Context
 from roostd.rpc.peers import host_of
 from roostd.telemetry.board import NodeReport
@@ -47,25 +44,6 @@ def why_not_answered(context: Context, node: str, report: NodeReport | None) -> 
     return None
 
 
-def probe_credentials(tls: ProbesTls) -> grpc.ServerCredentials:
-    """Return credentials that require a certificate of every probe.
-
-    Raises:
-        ConfigError: a file cannot be read.
-    """
-    parts = []
-    for key in ("key", "certificate", "client_ca"):
-        path: Path = getattr(tls, key)
-        try:
-            parts.append(path.read_bytes())
-        except OSError as error:
-            raise ConfigError([f"listen.probes_tls.{key}: {path}: {error.strerror}"]) from error
-    key_pem, certificate_pem, ca_pem = parts
-    return grpc.ssl_server_credentials(
-        [(key_pem, certificate_pem)], root_certificates=ca_pem, require_client_auth=True
-    )
-
-
 def clear_socket(path: Path, key: str) -> None:
     """Remove the socket of a killed daemon.
 
@@ -80,12 +58,18 @@ def clear_socket(path: Path, key: str) -> None:
         return
 
 
-def guard_socket(path: Path, group: str | None, key: str) -> None:
+def guard_socket(path: Path, group: str | None, key: str, is_open: bool = False) -> None:
     """Allow only the owner and the group to connect, which permits every call.
 
     The file's mode is the only access control: grpcio does not give a server the user who calls
-    over a UNIX socket (admin_front finds out for the audit log). The folder should not be writable
+    over a UNIX socket (socket_front finds out for the audit log). The folder should not be writable
     by other users either.
+
+    Args:
+        path: the socket.
+        group: that may connect; None: the daemon's own.
+        key: the setting that names the group, for errors.
+        is_open: roles decide about each call, so that every user may connect.
 
     Raises:
         ConfigError: there is no such group, or the daemon is not a member of it.
@@ -97,4 +81,4 @@ def guard_socket(path: Path, group: str | None, key: str) -> None:
         except (KeyError, PermissionError) as error:
             problem = "no such group" if isinstance(error, KeyError) else "not a member of it"
             raise ConfigError([f"{key}: {group}: {problem}"]) from error
-    os.chmod(path, 0o660)
+    os.chmod(path, 0o666 if is_open else 0o660)

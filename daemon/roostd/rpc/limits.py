@@ -55,6 +55,13 @@ HELLO_RATE_PER_S, HELLO_BURST_COUNT = 5.0, 200.0
 LOG_RATE_PER_S, LOG_BURST_COUNT = 0.2, 20.0
 MOST_PEERS = 4_096  # hosts that are remembered, about 1 KB each
 
+# Connections to a UNIX socket that knows its callers; each costs two files. One user must not use
+# up all of them, and root must reach roostd all the same.
+MOST_CONNECTIONS = 64
+MOST_CONNECTIONS_PER_USER = 8
+SPARE_CONNECTIONS_OF_ROOT = 8
+MOST_GROUPS = 256  # of a caller; getsockopt in Python returns 1,024 bytes at most
+
 FIRST_MESSAGE_S = 10.0  # a stream without a Hello is closed after this time
 SILENT_STREAM_S = 60.0  # a stream that sent nothing for this time is closed
 BAD_MESSAGE_LIMIT = 10  # in a row, after which a stream is closed

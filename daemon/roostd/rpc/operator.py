@@ -1,22 +1,35 @@
 """The Operator service: queries of people and dashboards. Changes are in rpc.admin."""
 
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd.rpc import convert, eta, timers
+from roostd.rpc import convert, eta, jobs, timers
 from roostd.rpc.errors import Context
+from roostd.rpc.past_jobs import past_explanation
+from roostd.rpc.roles import Access, EveryJob
 from roostd.state import DaemonState
 
 
 class OperatorService(pb_grpc.OperatorServicer):
-    """Answers from the daemon's present state."""
+    """Answers from the daemon's present state.
 
-    def __init__(self, state: DaemonState) -> None:
-        self._state = state
+    Args:
+        state: the daemon's state.
+        access: whose jobs a caller may see. A job that it may not see is unknown to it.
+    """
+
+    def __init__(self, state: DaemonState, access: Access | None = None) -> None:
+        self._state, self._access = state, access or EveryJob()
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
-        return convert.status(self._state)
+        status, ask = convert.status, self._state.ask_slurm
+        if not request.ask_slurm or ask is None or await ask():
+            return status(self._state)
+        found = status(self._state)
+        found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
+        return found
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -40,15 +53,31 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
-        return pb.ListJobsResponse(jobs=convert.jobs(self._state, request.include_ended))
+        found = jobs.jobs(self._state, request.include_ended)
+        owner = self._access.only_owner(context)
+        if owner is not None:
+            found = (job for job in found if _is_of(job, owner))
+        return pb.ListJobsResponse(jobs=found)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
-        return convert.job(self._state, JobId(request.job_id))
+        try:
+            return jobs.job(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise
+            return past.job
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
-        return convert.explanation(self._state, JobId(request.job_id))
+        try:
+            return convert.explanation(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise
+            return past
 
     async def ListTimers(
         self, request: pb.ListTimersRequest, context: Context
@@ -60,4 +89,41 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetEta(self, request: pb.GetEtaRequest, context: Context) -> pb.GetEtaResponse:
         """See operator.proto."""
-        return eta.response(self._state, JobId(request.job_id) if request.job_id else None)
+        if request.job_id:
+            return eta.response(self._state, self._visible(request.job_id, context))
+        answer = eta.response(self._state, None)
+        owner = self._access.only_owner(context)
+        if owner is not None:
+            own = [one for one in answer.etas if self._is_own(JobId(one.job_id), owner)]
+            del answer.etas[:]
+            answer.etas.extend(own)
+        return answer
+
+    def _visible(self, job_id: str, context: Context) -> JobId:
+        """Return the id of a job that the caller may see.
+
+        Raises:
+            UnknownJob: there is no such job, or the caller may not see it: the same error for both.
+        """
+        owner, known = self._access.only_owner(context), JobId(job_id)
+        if owner is not None and not self._is_own(known, owner):
+            raise UnknownJob(f"no job {job_id} of this user")
+        return known
+
+    async def _past(self, job_id: str, context: Context) -> pb.Explanation | None:
+        """Return what the journal knows of a job that the caller may see; None: nothing."""
+        past = await past_explanation(self._state, JobId(job_id))
+        owner = self._access.only_owner(context)
+        if past is None or (owner is not None and not _is_of(past.job, owner)):
+            return None
+        return past
+
+    def _is_own(self, job_id: JobId, owner: int) -> bool:
+        try:
+            return _is_of(jobs.job(self._state, job_id), owner)
+        except UnknownJob:
+            return False
+
+
+def _is_of(job: pb.Job, owner: int) -> bool:
+    return job.HasField("user_id") and job.user_id == owner

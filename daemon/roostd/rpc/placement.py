@@ -15,6 +15,7 @@ from roost_proto.v1 import placement_pb2_grpc as pb_grpc
 from roostd.ops.metrics import Metrics
 from roostd.rpc import convert
 from roostd.rpc.auth import why_not_answered
+from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
 
@@ -22,10 +23,16 @@ _log = structlog.get_logger(__name__)
 
 
 class PlacementService(pb_grpc.PlacementServicer):
-    """Answers nodes with the planned GPUs, and checks the allocations that they report."""
+    """Answers nodes with the planned GPUs, and checks the allocations that they report.
 
-    def __init__(self, state: DaemonState, metrics: Metrics) -> None:
-        self._state, self._metrics = state, metrics
+    Args:
+        state: the daemon's state.
+        metrics: counts.
+        revocations: certificates that are no longer believed.
+    """
+
+    def __init__(self, state: DaemonState, metrics: Metrics, revocations: Revocations) -> None:
+        self._state, self._metrics, self._revocations = state, metrics, revocations
 
     async def GetPlan(self, request: pb.GetPlanRequest, context: Context) -> pb.Plan:
         """See placement.proto. A job that roostd does not manage is an answer, not an error."""
@@ -64,6 +71,8 @@ class PlacementService(pb_grpc.PlacementServicer):
 
     async def _check_caller(self, node: str, context: Context) -> None:
         why_not = why_not_answered(context, node, self._state.board.report(NodeName(node)))
+        if why_not is None and self._revocations.is_revoked(context):
+            why_not = "this certificate is revoked; give the agent a new one"
         if why_not is not None:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, why_not)
 

@@ -16,8 +16,8 @@ from roost_proto.v1 import policy_pb2_grpc as pb_grpc
 from roostd.config.config import Config
 from roostd.config.policy_names import PolicyName, known_policies, policy_of
 from roostd.ops.promotions import Promotion, Rollback, StoredEvaluation
-from roostd.rpc.admin_front import caller_of
 from roostd.rpc.errors import Context
+from roostd.rpc.socket_front import caller_of
 from roostd.state import DaemonState
 
 _LONGEST_S = 366 * 86_400.0

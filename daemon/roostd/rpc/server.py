@@ -13,6 +13,8 @@ from grpc_reflection.v1alpha import reflection
 
 from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import (
+    mode_pb2,
+    mode_pb2_grpc,
     operator_pb2,
     operator_pb2_grpc,
     placement_pb2,
@@ -26,13 +28,16 @@ from roostd.config.config import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, ReportEvent
-from roostd.rpc.admin_front import AdminFront
-from roostd.rpc.auth import clear_socket, guard_socket, probe_credentials
+from roostd.rpc.auth import clear_socket, guard_socket
+from roostd.rpc.certificates import CertificateFiles, Revocations
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
+from roostd.rpc.modes import ModeAdminService, ModeDesk
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.placement import PlacementService
 from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
+from roostd.rpc.roles import Access, RoleCheck
+from roostd.rpc.socket_front import SocketFront
 from roostd.rpc.telemetry import TelemetryService
 from roostd.state import DaemonState
 
@@ -42,6 +47,7 @@ OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
+MODE_ADMIN = mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name
 
 _CALLS_BESIDE_STREAMS = 1_000  # hooks of jobs that start at the same time
 
@@ -58,6 +64,7 @@ class Servers:
         report: reports an event to the engine; see AdminService.
         desk: lets one policy take over from another; None: the services about policies are not
             served.
+        modes: changes the modes of partitions; None: that service is not served.
 
     Attributes:
         telemetry: the service for probes.
@@ -74,10 +81,15 @@ class Servers:
         admin_socket: Path,
         report: ReportEvent,
         desk: PolicyDesk | None = None,
+        modes: ModeDesk | None = None,
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
         self._operator_socket, self._admin_socket = operator_socket, admin_socket
-        self._report, self._front, self._desk = report, AdminFront(admin_socket), desk
+        self._report, self._front, self._desk = report, SocketFront(admin_socket), desk
+        self._modes = modes
+        self._operator_front: SocketFront | None = None
+        self._access: Access | None = None
+        operator_checks, admin_checks = self._role_checks()
         self._health = health_aio.HealthServicer()
         self._probes = grpc.aio.server(
             interceptors=[ErrorInterceptor()],
@@ -86,18 +98,20 @@ class Servers:
         )
         self._operators, self._admins = (
             grpc.aio.server(
-                interceptors=[ErrorInterceptor()],
+                interceptors=[*checks, ErrorInterceptor()],
                 options=operator_options(),
                 maximum_concurrent_rpcs=OPERATOR_CALL_LIMIT,
             )
-            for _ in range(2)
+            for checks in (operator_checks, admin_checks)
         )
+        self._revocations = Revocations(listen.probes_tls.revoked if listen.probes_tls else None)
         self.telemetry = TelemetryService(
             state.board,
             metrics,
             state.version,
             lambda: state.config.telemetry.sample_interval_s,
             listen.max_node_count,
+            self._revocations,
         )
         self.probe_port = 0
         self.operator_port: int | None = None
@@ -114,7 +128,8 @@ class Servers:
             if tls is None:
                 self.probe_port = self._probes.add_insecure_port(address)
             else:
-                self.probe_port = self._probes.add_secure_port(address, probe_credentials(tls))
+                credentials = CertificateFiles(tls).credentials()
+                self.probe_port = self._probes.add_secure_port(address, credentials)
         except RuntimeError as error:
             raise ConfigError([f"listen.probes: {address}: {_why(address)}"]) from error
         self._open_operator_ports()
@@ -122,15 +137,26 @@ class Servers:
         await self._operators.start()
         await self._admins.start()
         await self._front.start()
-        listen = self._listen
-        guard_socket(self._operator_socket, listen.operator_group, "listen.operator_group")
-        guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group")
+        if self._operator_front is not None:
+            await self._operator_front.start()
+        listen, is_open = self._listen, self._operator_front is not None
+        guard_socket(self._operator_socket, listen.operator_group, "listen.operator_group", is_open)
+        guard_socket(self._admin_socket, listen.admin_group, "listen.admin_group", is_open)
 
     async def set_serving(self, is_serving: bool) -> None:
         """Set the answer to health checks of every service: SERVING or NOT_SERVING."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN, POLICIES, POLICY_ADMIN):
+        for service in (
+            "",
+            TELEMETRY,
+            PLACEMENT,
+            OPERATOR,
+            ADMIN,
+            POLICIES,
+            POLICY_ADMIN,
+            MODE_ADMIN,
+        ):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
@@ -139,21 +165,37 @@ class Servers:
         servers = (self._probes, self._operators, self._admins)
         await asyncio.gather(*(server.stop(grace_s) for server in servers))
         await self._front.stop()
+        if self._operator_front is not None:
+            await self._operator_front.stop()
         self._operator_socket.unlink(missing_ok=True)
+
+    def _role_checks(self) -> tuple[list[RoleCheck], list[RoleCheck]]:
+        """Return the checks of callers' roles, for questions and for changes; none by default."""
+        state = self._state
+        if not state.config.roles.enabled:
+            return [], []
+        front = SocketFront(self._operator_socket, "listen.operator_socket")
+        questions = RoleCheck(lambda: state.config.roles, front)
+        self._operator_front, self._access = front, questions
+        return [questions], [RoleCheck(lambda: state.config.roles, self._front)]
 
     def _add_services(self) -> None:
         state = self._state
         if self._desk is not None:
             self._add_policies(self._desk)
+        if self._modes is not None:
+            modes = ModeAdminService(self._modes)
+            mode_pb2_grpc.add_ModeAdminServicer_to_server(modes, self._admins)
         telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
-        placement = PlacementService(state, self._metrics)
+        placement = PlacementService(state, self._metrics, self._revocations)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
-        operator_pb2_grpc.add_OperatorServicer_to_server(OperatorService(state), self._operators)
+        operator = OperatorService(state, self._access)
+        operator_pb2_grpc.add_OperatorServicer_to_server(operator, self._operators)
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
         self._add_standard(self._operators, (OPERATOR, POLICIES))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
-        self._add_standard(self._admins, (ADMIN, POLICY_ADMIN))
+        self._add_standard(self._admins, (ADMIN, POLICY_ADMIN, MODE_ADMIN))
 
     def _add_policies(self, desk: PolicyDesk) -> None:
         policies = PoliciesService(self._state, desk)
@@ -168,7 +210,11 @@ class Servers:
 
     def _open_operator_ports(self) -> None:
         tcp = self._listen.operator_tcp
-        _open_socket(self._operators, self._operator_socket, "listen.operator_socket")
+        operator_path = self._operator_socket
+        if self._operator_front is not None:
+            self._operator_front.make_folder()
+            operator_path = self._operator_front.inner_path
+        _open_socket(self._operators, operator_path, "listen.operator_socket")
         self._front.make_folder()
         _open_socket(self._admins, self._front.inner_path, "listen.admin_socket")
         if tcp is None:

@@ -14,6 +14,7 @@ from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc as pb_grpc
 from roostd.ops.metrics import Metrics
 from roostd.rpc.auth import may_speak_for, node_names
+from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context, Undecodable
 from roostd.rpc.limits import (
     BAD_MESSAGE_LIMIT,
@@ -41,6 +42,7 @@ class _Stream:
     next_sequence: int | None = None  # None: any number
     awaits_hello: bool = True
     bad_count: int = 0
+    list_version: int = -1  # of revoked certificates, with which the caller was compared
 
 
 class TelemetryService(pb_grpc.TelemetryServicer):
@@ -52,6 +54,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         version: of this daemon.
         sample_interval_s: returns the interval in effect; a reload may change it.
         max_stream_count: further streams are refused.
+        revocations: certificates that are no longer believed.
     """
 
     def __init__(
@@ -61,10 +64,11 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         version: str,
         sample_interval_s: Callable[[], float],
         max_stream_count: int,
+        revocations: Revocations,
     ) -> None:
         self._board, self._metrics, self._version = board, metrics, version
         self._sample_interval_s, self._max_stream_count = sample_interval_s, max_stream_count
-        self._peers = Peers()
+        self._peers, self._revocations = Peers(), revocations
         self._stream_count = 0
 
     async def Stream(
@@ -98,6 +102,8 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             if stream.report is None:
                 self._peers.end_silence(stream.host)
             else:
+                if stream.report.stream is stream:  # else another probe has taken its place
+                    self._log(stream, "probe_lost", node=stream.report.hello.node)
                 self._board.leave(stream.report.hello.node, stream)
 
     async def _next(
@@ -126,6 +132,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"too many messages; want one every {self._sample_interval_s():g} s",
             )
+        await self._check_certificate(stream)
         body = message.WhichOneof("body")
         if body == "hello":
             return await self._apply_hello(message.hello, stream)
@@ -137,6 +144,18 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         return await stream.context.abort(
             grpc.StatusCode.FAILED_PRECONDITION, "the first message must be a Hello"
         )
+
+    async def _check_certificate(self, stream: _Stream) -> None:
+        """End a stream whose certificate was revoked since the last message."""
+        self._revocations.refresh()
+        if stream.list_version == self._revocations.version:
+            return
+        stream.list_version = self._revocations.version
+        if self._revocations.is_revoked(stream.context):
+            node = "" if stream.report is None else str(stream.report.hello.node)
+            self._log(stream, "probe_revoked", node=node)
+            why = "this certificate is revoked; give the probe a new one"
+            await self._refuse(stream, "revoked", grpc.StatusCode.PERMISSION_DENIED, why)
 
     async def _apply_hello(self, message: pb.Hello, stream: _Stream) -> pb.DaemonMessage:
         if not self._peers.admit_hello(stream.host):

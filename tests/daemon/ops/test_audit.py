@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from roost_engine.domain.errors import JournalError
-from roostd.ops.audit import FILE_NAME, append
+from roost_formats.audit import chain
+from roostd.ops.audit import FILE_NAME, HEAD_NAME, append
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
@@ -23,7 +24,7 @@ def test_each_change_adds_a_line_and_earlier_lines_stay(tmp_path: Path) -> None:
 
     first, second = lines(tmp_path)
 
-    assert list(first) == ["at", "action", "by", "timer", "pinned_s"]
+    assert list(first) == ["at", "action", "by", "timer", "pinned_s", "after", "chain"]
     assert (first["action"], first["by"], first["pinned_s"]) == ("pin_timer", "alice", 300.0)
     assert (second["action"], second["by"], second["pinned_s"]) == ("unpin_timer", "bob", None)
     age_s = (datetime.fromisoformat(str(first["at"])) - before).total_seconds()
@@ -74,3 +75,34 @@ def test_a_line_that_a_full_disk_cuts_is_refused_and_leaves_nothing(tmp_path: Pa
     assert (tmp_path / FILE_NAME).read_text() == before
     append(tmp_path, "pin_timer", "carol")
     assert [line["by"] for line in lines(tmp_path)] == ["alice", "carol"]
+
+
+def test_lines_are_a_chain_that_rotation_does_not_end(tmp_path: Path) -> None:
+    first = append(tmp_path, "pin_timer", "alice")
+    append(tmp_path, "pin_timer", "bob")
+    (tmp_path / FILE_NAME).rename(tmp_path / "audit.log.1")
+    last = append(tmp_path, "pin_timer", "carol")
+
+    before = chain.check((tmp_path / "audit.log.1").read_bytes())
+    after = chain.check((tmp_path / FILE_NAME).read_bytes(), before.last_hash)
+    assert (before.after, before.breaks, after.breaks) == (chain.START, (), ())
+    assert after.last_hash == last != first
+    assert (tmp_path / HEAD_NAME).read_text() == f"{last}\n"
+    assert stat.S_IMODE((tmp_path / HEAD_NAME).stat().st_mode) == 0o600
+
+
+def test_a_log_of_an_earlier_version_is_continued_and_covered(tmp_path: Path) -> None:
+    old = '{"at": "2026-01-01", "action": "pin_timer", "by": "alice"}\n'
+    (tmp_path / FILE_NAME).write_text(old * 3)
+    append(tmp_path, "pin_timer", "bob")
+
+    text = (tmp_path / FILE_NAME).read_bytes()
+    assert chain.check(text).breaks == ()
+    assert chain.check(text.replace(b"alice", b"alise", 1)).breaks[0].line_number == 4
+
+
+@pytest.mark.parametrize("head", ["", "nonsense", "x" * 64, "0" * 10_000])
+def test_a_damaged_head_refuses_no_change(tmp_path: Path, head: str) -> None:
+    (tmp_path / HEAD_NAME).write_text(head)
+    append(tmp_path, "pin_timer", "alice")
+    assert chain.check((tmp_path / FILE_NAME).read_bytes()).after == chain.START

@@ -10,13 +10,11 @@ import pytest
 from tests.daemon.rpc.probes import hello
 
 from roost_engine.domain.errors import ConfigError
-from roostd.config.config import ProbesTls
 from roostd.rpc.auth import (
     clear_socket,
     guard_socket,
     may_speak_for,
     node_names,
-    probe_credentials,
     why_not_answered,
 )
 from roostd.rpc.errors import Context
@@ -86,19 +84,6 @@ def test_without_tls_plans_go_only_to_the_host_of_the_nodes_own_probe() -> None:
     assert why_not_answered(here, "n1", report("10.0.0.2")) == refusal
     assert why_not_answered(here, "n1", report("10.0.0.1", is_known=False)) == refusal
     assert why_not_answered(here, "n1", None) == refusal
-
-
-def test_a_certificate_file_that_cannot_be_read_is_named_with_its_setting(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("key")
-    files = {"key": "key", "certificate": "missing", "client_ca": "key"}
-    tls = ProbesTls.model_validate({name: str(tmp_path / file) for name, file in files.items()})
-
-    with pytest.raises(ConfigError) as caught:
-        probe_credentials(tls)
-
-    assert caught.value.problems == (
-        f"listen.probes_tls.certificate: {tmp_path / 'missing'}: No such file or directory",
-    )
 
 
 def make_socket(path: Path) -> None:

@@ -21,7 +21,8 @@ from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roostd.config.config import Config
 from roostd.ops import audit
-from roostd.rpc.admin_front import MOST_CONNECTIONS, AdminFront, Caller, caller_of
+from roostd.rpc.limits import MOST_CONNECTIONS, SPARE_CONNECTIONS_OF_ROOT
+from roostd.rpc.socket_front import Caller, SocketFront, caller_of
 
 NOBODY = 65_534
 PIN_AS_ANOTHER_USER = """
@@ -105,7 +106,7 @@ async def test_connections_beyond_the_most_are_closed_and_the_others_served(
 ) -> None:
     path = with_timers(served, tmp_path)
     idle = []
-    for _ in range(MOST_CONNECTIONS + 10):
+    for _ in range(MOST_CONNECTIONS + SPARE_CONNECTIONS_OF_ROOT + 10):
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(path))
         idle.append(connection)
@@ -121,5 +122,5 @@ async def test_connections_beyond_the_most_are_closed_and_the_others_served(
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".admin").write_text("precious")
     with pytest.raises(ConfigError, match=r"listen\.admin_socket"):
-        AdminFront(tmp_path / "admin.sock").make_folder()
+        SocketFront(tmp_path / "admin.sock").make_folder()
     assert (tmp_path / ".admin").read_text() == "precious"

@@ -1,0 +1,281 @@
+"""A whole daemon in a process of its own, on a Slurm in memory, for benchmarks to load.
+
+Run as a program it is that process: it prints one line of JSON once it serves, then one for each
+line that it reads: `submit N`, `end N`, `reload`, `reset`, `figures`; the end of its input ends it.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_START_S, _ANSWER_S = 120.0, 120.0
+
+
+class StandInDaemon:
+    """The process, seen from the benchmark; use it as a context manager.
+
+    Args:
+        node_count: nodes of eight GPUs, n0, n1, ...
+        waiting_count: jobs that wait for more GPUs than are free when the daemon starts.
+        settings: more of roostd's configuration, by section.
+
+    Attributes:
+        ready: what the process printed when it served.
+        started_s: when it was started, by time.monotonic.
+    """
+
+    def __init__(
+        self,
+        node_count: int,
+        waiting_count: int = 0,
+        settings: dict[str, object] | None = None,
+    ) -> None:
+        arguments = [str(node_count), str(waiting_count), json.dumps(settings or {})]
+        self._argv = [sys.executable, __file__, *arguments]
+        self._process: subprocess.Popen[str] | None = None
+        self.ready: dict[str, Any] = {}
+        self.started_s = 0.0
+
+    def __enter__(self) -> Self:
+        self.started_s = time.monotonic()
+        self._process = subprocess.Popen(
+            self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.ready = self._answer()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(30.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    @property
+    def pid(self) -> int:
+        """Return the process id of the daemon."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def operator(self) -> str:
+        """Return the address for people."""
+        return f"unix:{self.ready['operator_socket']}"
+
+    @property
+    def probes(self) -> str:
+        """Return HOST:PORT for probes."""
+        return f"127.0.0.1:{self.ready['probe_port']}"
+
+    def tell(self, line: str) -> dict[str, Any]:
+        """Send a command, and return what the process answers."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the daemon ended with {self._process.wait()}; its log is above")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds that a process has used, without its children."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def rss_mb(pid: int) -> float:
+    """Return the resident memory of a process, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
+
+
+def open_file_count(pid: int) -> int:
+    """Return how many files a process has open."""
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+# -- the process itself ----------------------------------------------------------------------
+
+
+async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -> None:
+    """Run the daemon until the input ends."""
+    from prometheus_client import CollectorRegistry
+
+    from roost_engine.testing import builders
+    from roost_slurm import spool
+    from roostd.app.daemon import Daemon
+    from roostd.config.config import Config
+
+    with tempfile.TemporaryDirectory(prefix="roost-bench-") as folder:
+        config = Config.model_validate(
+            {
+                "mode": "enforce",
+                "listen": {"probes": "127.0.0.1:0", "max_node_count": node_count + 100},
+                "paths": {"runtime_dir": f"{folder}/run", "state_dir": f"{folder}/state"},
+                "policy": {"model": "none"},
+                "eta": {"enabled": False},
+                "log": {"level": "error"},
+            }
+            | settings
+        )
+        slurm = _slurm_class()([builders.node(f"n{index}", 8) for index in range(node_count)])
+        slurm.fill(waiting_count)
+        spool_file = config.paths.runtime_dir / "spool" / "events"
+
+        def tell(event: spool.SpoolEvent) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                spool.append(spool_file, event)
+
+        slurm.listeners.append(tell)
+        daemon = Daemon(
+            config,
+            lambda: config,
+            slurm=slurm,
+            environ={},
+            registry=CollectorRegistry(),
+            handles_signals=False,
+        )
+        began_s = time.monotonic()
+        task = asyncio.create_task(daemon.run())
+        started = asyncio.create_task(daemon.started.wait())
+        await asyncio.wait({task, started}, return_when=asyncio.FIRST_COMPLETED, timeout=_START_S)
+        if task.done():
+            await task
+        ready = {
+            "operator_socket": str(config.operator_socket),
+            "probe_port": daemon.servers.probe_port,
+            "state_dir": str(config.paths.state_dir),
+            "started_after_s": time.monotonic() - began_s,
+        }
+        if slurm.has_room:
+            ready["first_decision_s"] = await _first_decision_s(daemon, began_s)
+        print(json.dumps(ready), flush=True)
+        try:
+            await _obey(daemon, slurm)
+        finally:
+            daemon.stop()
+            await asyncio.wait_for(task, 60.0)
+
+
+def _slurm_class() -> Any:
+    from roostd.testing.slurm_stand_in import SlurmStandIn
+
+    class Slurm(SlurmStandIn):
+        """A Slurm with a crowd that is submitted at once: the stand-in's own pace is quadratic."""
+
+        is_still = has_room = False
+
+        def tick(self) -> None:
+            """Start what may start; nothing while a crowd is submitted."""
+            if not self.is_still:
+                super().tick()
+
+        def fill(self, waiting_count: int) -> None:
+            """Submit jobs before the daemon runs, of up to a node."""
+            self.is_still, self.has_room = True, waiting_count > 0
+            for number in range(waiting_count):
+                self.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
+            self.is_still = False
+
+    return Slurm
+
+
+async def _first_decision_s(daemon: Any, began_s: float) -> float:
+    def count() -> float:
+        values: list[float] = [
+            sample.value
+            for family in daemon.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "roost_decisions_total"
+        ]
+        return sum(values)
+
+    while not count():  # noqa: ASYNC110  nothing tells of a decision
+        await asyncio.sleep(0.01)
+    return time.monotonic() - began_s
+
+
+async def _obey(daemon: Any, slurm: Any) -> None:
+    """Do what the lines of standard input say."""
+    loop = asyncio.get_running_loop()
+    while line := await loop.run_in_executor(None, sys.stdin.readline):
+        verb, _, count = line.strip().partition(" ")
+        answer: dict[str, object] = {}
+        match verb:
+            case "submit":
+                for number in range(int(count)):
+                    slurm.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
+            case "end":
+                running = [job_id for job_id, job in slurm._jobs.items() if job.allocated]
+                for job_id in running[: int(count)]:
+                    slurm.end(job_id)
+                answer = {"ended": min(len(running), int(count))}
+            case "reload":
+                daemon.stalls.reset()
+                began_s = time.monotonic()
+                engine = daemon.state.engine
+                daemon.reload()
+                while daemon.state.engine is engine:  # noqa: ASYNC110  nothing tells of it
+                    await asyncio.sleep(0.005)
+                await asyncio.sleep(0.5)
+                answer = {"reload_s": time.monotonic() - began_s - 0.5}
+            case "reset":
+                daemon.stalls.reset()
+        value = daemon.metrics.registry.get_sample_value
+        answer |= {
+            "samples": value("roost_telemetry_samples_total") or 0.0,
+            "streams": value("roost_probe_streams") or 0.0,
+            "longest_stall_ms": daemon.stalls.longest_s * 1e3,
+            "jobs": len(slurm._jobs),
+        }
+        print(json.dumps(answer), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("node_count", type=int)
+    parser.add_argument("waiting_count", type=int)
+    parser.add_argument("settings", type=json.loads)
+    options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it
+    # All probes are on this machine here, so what each host may do is what all nodes may.
+    from roostd.ops.files import raise_file_limit
+    from roostd.rpc import peers
+
+    raise_file_limit()
+    everyone = float(options.node_count + 200)
+    vars(peers).update(HELLO_BURST_COUNT=everyone, MOST_SILENT_STREAMS=int(everyone))
+    asyncio.run(serve(options.node_count, options.waiting_count, options.settings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""What the probes of a cluster cost roostd: streams from other processes to the whole daemon.
+
+The daemon runs on a Slurm in memory, in a process of its own. Each node has a stream and sends a
+sample of eight GPUs a second; beside them a node agent asks for plans, twenty times a second, as
+Slurm's hooks do. A sample is lost when it was sent and roostd has not counted it.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import multiprocessing
+import time
+from multiprocessing.synchronize import Event
+
+import _harness
+import grpc
+from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
+
+from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
+from roost_proto.v1 import telemetry_pb2 as pb
+
+GPU_COUNT, INTERVAL_S = 8, 1.0
+SENDER_COUNT = 2
+_CONNECTING = 32  # streams at a time, in each process
+_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
+_ASKED_PER_S = 20.0
+_CONNECT_S = 300.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of measurement")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    _harness.report(measure(options.nodes, options.seconds), as_json=options.json)
+
+
+def measure(node_count: int, seconds: float) -> dict[str, object]:
+    """Return the figures of one size."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    counts = context.Queue()
+    with StandInDaemon(node_count) as daemon:
+        senders = [
+            context.Process(
+                target=send_all,
+                args=(daemon.probes, range(start, node_count, SENDER_COUNT), stop, counts),
+            )
+            for start in range(SENDER_COUNT)
+        ]
+        for sender in senders:
+            sender.start()
+        _wait_for_streams(daemon, node_count)
+        time.sleep(2 * INTERVAL_S)
+        began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
+        waits_s = asyncio.run(ask(daemon.probes, seconds))
+        took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
+        memory_mb = rss_mb(daemon.pid)
+        stop.set()
+        sent = sum(counts.get(timeout=60.0) for _ in senders)
+        time.sleep(1.0)
+        received = daemon.tell("figures")["samples"]
+        for sender in senders:
+            sender.terminate()
+            sender.join()
+    return {
+        "nodes": node_count,
+        "cpu_cores": used_s / took_s,
+        "rss_mb": memory_mb,
+        "rpc_p50_ms": _harness.percentile(waits_s, 50) * 1e3,
+        "rpc_p99_ms": _harness.percentile(waits_s, 99) * 1e3,
+        "lost": int(sent - received),
+        "sent": sent,
+        "seconds": took_s,
+    }
+
+
+def _wait_for_streams(daemon: StandInDaemon, count: int) -> None:
+    end_s = time.monotonic() + _CONNECT_S
+    while (open_count := daemon.tell("figures")["streams"]) < count:
+        if time.monotonic() > end_s:
+            raise SystemExit(f"ingest.py: {open_count:.0f} of {count} streams after {_CONNECT_S} s")
+        time.sleep(0.5)
+
+
+async def ask(address: str, seconds: float) -> list[float]:
+    """Ask for plans at an even pace, and return how long each answer took."""
+    waits_s, end_s = list[float](), time.monotonic() + seconds
+    async with grpc.aio.insecure_channel(address, _OPTIONS) as channel:
+        stub = placement_pb2_grpc.PlacementStub(channel)
+        while time.monotonic() < end_s:
+            began_s = time.monotonic()
+            await stub.GetPlan(placement_pb2.GetPlanRequest(node="n0", slurm_job_id=1))
+            waits_s.append(time.monotonic() - began_s)
+            await asyncio.sleep(max(1.0 / _ASKED_PER_S - waits_s[-1], 0.0))
+    return waits_s
+
+
+# -- the senders, in processes of their own --------------------------------------------------
+
+
+def send_all(address: str, nodes: range, stop: Event, counts: "multiprocessing.Queue[int]") -> None:
+    """Be the probes of some nodes until told to stop; then say how many samples were sent."""
+    counts.put(asyncio.run(_send_all(address, nodes, stop)))
+    time.sleep(60.0)  # the streams stay open until roostd has read everything
+
+
+async def _send_all(address: str, nodes: range, stop: Event) -> int:
+    turns = asyncio.Semaphore(_CONNECTING)
+    sent = [0] * len(nodes)
+    tasks = [
+        asyncio.create_task(_send(address, node, stop, turns, sent, place))
+        for place, node in enumerate(nodes)
+    ]
+    await asyncio.gather(*tasks)
+    await asyncio.sleep(0.5)
+    return sum(sent)
+
+
+async def _send(
+    address: str, node: int, stop: Event, turns: asyncio.Semaphore, sent: list[int], place: int
+) -> None:
+    channel = grpc.aio.insecure_channel(address, _OPTIONS)
+    call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
+    async with turns:
+        await call.write(pb.ProbeMessage(hello=greeting(f"n{node}")))
+        await call.read()
+    message = pb.ProbeMessage(sample=load())
+    loop = asyncio.get_running_loop()
+    due_s = loop.time() + INTERVAL_S * (node % 997) / 997  # spread over the interval
+    sequence = 1
+    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        while not stop.is_set():
+            await asyncio.sleep(max(due_s - loop.time(), 0.0))
+            message.sample.sequence = sequence
+            await call.write(message)
+            sent[place] = sequence
+            sequence += 1
+            due_s = max(due_s + INTERVAL_S, loop.time())
+
+
+def greeting(node: str) -> pb.Hello:
+    """Return the Hello of a node of eight GPUs with every link."""
+    message = pb.Hello(node=node, schema_version=1, probe_version="bench", session_id="1")
+    for index in range(GPU_COUNT):
+        message.gpus.add(
+            index=index,
+            uuid=f"GPU-{node}-{index}",
+            pci_bus_id=f"00000000:{index:02X}:00.0",
+            model="NVIDIA A100-SXM4-80GB",
+            memory_bytes=80 << 30,
+            minor_number=index,
+        )
+        for other in range(index):
+            message.links.add(
+                a=other, b=index, level=pb.ANCESTOR_LEVEL_NUMA_NODE, nvlink_count=index % 2
+            )
+    return message
+
+
+def load() -> pb.Sample:
+    """Return a sample with every quantity of every GPU."""
+    message = pb.Sample(sequence=1, gpu_count=GPU_COUNT)
+    for field in pb.Sample.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.name == "FloatColumn":
+            if field.name.startswith("nic_"):
+                continue
+            column = getattr(message, field.name)
+            column.present_mask = (1 << GPU_COUNT) - 1
+            column.values.extend([0.5] * GPU_COUNT)
+    return message
+
+
+if __name__ == "__main__":
+    main()

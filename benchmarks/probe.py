@@ -1,0 +1,86 @@
+"""What a probe costs its node: parent and child together, eight fake GPUs, a sample a second.
+
+The probe is the real program on the fake driver, and streams to a daemon on a Slurm in memory.
+"""
+
+import argparse
+import os
+import subprocess
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import _harness
+from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
+
+from roost_probe.testing.description import NodeDescription, load_topology
+from roost_probe.testing.fake_driver import FakeDriver
+
+TOPOLOGY = "nvswitch8"
+_START_S, _SETTLE_S = 60.0, 3.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    _harness.report(measure(options.seconds), as_json=options.json)
+
+
+def measure(seconds: float) -> dict[str, object]:
+    """Return the figures of so many seconds."""
+    with StandInDaemon(1) as daemon, tempfile.TemporaryDirectory() as folder:
+        probe = _start(daemon.probes, Path(folder))
+        try:
+            end_s = time.monotonic() + _START_S
+            while not daemon.tell("figures")["samples"]:
+                if probe.poll() is not None or time.monotonic() > end_s:
+                    raise SystemExit("probe.py: the probe sends nothing; its log is above")
+                time.sleep(0.2)
+            time.sleep(_SETTLE_S)
+            samples, used_s = daemon.tell("figures")["samples"], _family_cpu_s(probe.pid)
+            began_s = time.monotonic()
+            time.sleep(seconds)
+            took_s = time.monotonic() - began_s
+            used_s = _family_cpu_s(probe.pid) - used_s
+            sent = daemon.tell("figures")["samples"] - samples
+            memory_mb = sum(rss_mb(pid) for pid in _family(probe.pid))
+        finally:
+            probe.terminate()
+            probe.wait(20.0)
+    return {
+        "cpu_percent": 100.0 * used_s / took_s,
+        "rss_mb": memory_mb,
+        "sample_ms": 1e3 * used_s / max(sent, 1.0),
+        "samples": sent,
+        "seconds": took_s,
+    }
+
+
+def _start(address: str, folder: Path) -> "subprocess.Popen[bytes]":
+    node = NodeDescription(topology=load_topology(TOPOLOGY))
+    driver = FakeDriver.create(node, folder / "gpus", seed="n0")
+    program = Path(sysconfig.get_path("scripts")) / "roost-probe"
+    environment = dict(os.environ) | driver.environment(folder / "lib")
+    return subprocess.Popen(
+        [str(program), "--daemon", address, "--node", "n0"], env=environment, start_new_session=True
+    )
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and its descendants."""
+    found = [pid]
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            found += _family(int(child))
+    return found
+
+
+def _family_cpu_s(pid: int) -> float:
+    return sum(cpu_s(each) for each in _family(pid))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""How long a restarted roostd takes to its first decision, and whether a reload drops streams.
+
+The daemon starts in a process of its own, on a Slurm in memory that already has the waiting jobs.
+The start includes Python's imports; the first decision is one that the engine has made.
+"""
+
+import argparse
+import asyncio
+
+import _harness
+import grpc
+from _stand_in_daemon import StandInDaemon
+from ingest import greeting
+
+from roost_proto.v1 import telemetry_pb2 as pb
+from roost_proto.v1 import telemetry_pb2_grpc
+
+STREAM_COUNT = 50
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_250)
+    parser.add_argument("--jobs", type=int, default=10_000, help="waiting at the start")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    _harness.report(measure(options.nodes, options.jobs), as_json=options.json)
+
+
+def measure(node_count: int, job_count: int) -> dict[str, object]:
+    """Return the figures of one size."""
+    with StandInDaemon(node_count, job_count) as daemon:
+        ready = daemon.ready
+        stream_count = min(STREAM_COUNT, node_count)
+        figures = asyncio.run(reload_with_streams(daemon, stream_count))
+    return {
+        "nodes": node_count,
+        "jobs": job_count,
+        "serves_s": ready["started_after_s"],
+        "first_decision_s": ready["first_decision_s"],
+        **figures,
+    }
+
+
+async def reload_with_streams(daemon: StandInDaemon, stream_count: int) -> dict[str, object]:
+    """Open some probes' streams, reload, and count the streams that are still open."""
+    async with grpc.aio.insecure_channel(daemon.probes) as channel:
+        stub = telemetry_pb2_grpc.TelemetryStub(channel)
+        calls = [stub.Stream() for _ in range(stream_count)]
+        for index, call in enumerate(calls):
+            await call.write(pb.ProbeMessage(hello=greeting(f"n{index}")))
+            await call.read()
+        answer = await asyncio.to_thread(daemon.tell, "reload")
+        dropped = sum(call.done() for call in calls)
+        for call in calls:
+            call.cancel()
+    return {
+        "reload_s": answer["reload_s"],
+        "reload_stall_ms": answer["longest_stall_ms"],
+        "streams": stream_count,
+        "streams_dropped": dropped,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""How long roostd's event loop stalls with a crowd of waiting jobs: at rest, GetStatus, reload.
+
+The daemon runs on a Slurm in memory in a process of its own, with all GPUs in use. Each stall is
+the longest delay of the loop in that phase, as the metric roost_loop_stall_longest_seconds has it.
+"""
+
+import argparse
+import time
+
+import _harness
+import grpc
+from _stand_in_daemon import StandInDaemon, cpu_s
+
+from roost_proto.v1 import operator_pb2, operator_pb2_grpc
+
+STATUS_COUNT = 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--jobs", type=int, default=20_000, help="waiting jobs")
+    parser.add_argument("--seconds", type=float, default=20.0, help="with a submission each second")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = measure(options.nodes, options.jobs, options.seconds)
+    _harness.report(figures, as_json=options.json)
+
+
+def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object]:
+    """Return the figures of one size."""
+    # What the nodes hold: eight GPUs a node, and 4.5 GPUs a job on average.
+    running_count = node_count * 8 // 4
+    with StandInDaemon(node_count, job_count + running_count) as daemon:
+        _settle(daemon)
+        daemon.tell("reset")
+        began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
+        while time.monotonic() < began_s + seconds:
+            daemon.tell("submit 1")
+            time.sleep(1.0)
+        used = (cpu_s(daemon.pid) - began_cpu_s) / (time.monotonic() - began_s)
+        steady = daemon.tell("figures")["longest_stall_ms"]
+        daemon.tell("reset")
+        waits_s = _status_waits_s(daemon)
+        status_stall = daemon.tell("figures")["longest_stall_ms"]
+        reloaded = daemon.tell("reload")
+    return {
+        "nodes": node_count,
+        "jobs": job_count,
+        "cpu_cores": used,
+        "steady_stall_ms": steady,
+        "status_p50_ms": _harness.percentile(waits_s, 50) * 1e3,
+        "status_max_ms": max(waits_s) * 1e3,
+        "status_stall_ms": status_stall,
+        "reload_s": reloaded["reload_s"],
+        "reload_stall_ms": reloaded["longest_stall_ms"],
+    }
+
+
+def _settle(daemon: StandInDaemon) -> None:
+    """Wait until the daemon has placed what fits: its CPU use falls."""
+    end_s = time.monotonic() + 120.0
+    while time.monotonic() < end_s:
+        before_s = cpu_s(daemon.pid)
+        time.sleep(2.0)
+        if cpu_s(daemon.pid) - before_s < 1.0:
+            return
+
+
+def _status_waits_s(daemon: StandInDaemon) -> list[float]:
+    waits_s = []
+    with grpc.insecure_channel(daemon.operator) as channel:
+        stub = operator_pb2_grpc.OperatorStub(channel)
+        stub.GetStatus(operator_pb2.GetStatusRequest(), timeout=60.0)
+        for _ in range(STATUS_COUNT):
+            began_s = time.monotonic()
+            stub.GetStatus(operator_pb2.GetStatusRequest(), timeout=60.0)
+            waits_s.append(time.monotonic() - began_s)
+            time.sleep(0.2)
+    return waits_s
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,321 @@
+"""Kill the parts of a running Roost again and again, and check what became of every job.
+
+`make crash-test` runs it: `python -m tests.crash.crash_run --kills 500 --seed 1`. It starts a real
+Slurm on the loopback interface, so it needs root, Slurm and munge. The seed decides which part is
+killed, when, and what is submitted; the machine's timing does the rest.
+
+Checked: no job is lost, each runs once to its end on as many GPUs as it asked for, no GPU is given
+to two jobs at one time, and no job is held longer than its lease after roostd has died.
+"""
+
+import argparse
+import json
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import get_args
+
+from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
+
+from roost_demo.stack import NodeKind, Stack, StackFailed
+from roost_slurm.testing.local_slurm import LocalSlurmFailed, LocalSlurmUnavailable
+from roostd.ops.failpoint import FailPoint
+
+LEASE_S = 10
+NODES = (NodeKind(name="n1", topology="bridges8"), NodeKind(name="n2", topology="cube8"))
+_FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL")
+_MOST_UNFINISHED = 12  # jobs; about twice what the nodes hold
+_SLACK_S = 3.0  # Slurm's times are whole seconds, and a busy machine is late
+_SAVED_AFTER_S = 6.0  # slurmctld saves its state 5 s after a change at the latest
+_FAIL_POINT_S = 8.0
+_END_S = 90.0
+_REGISTERED_S = 30.0
+_LAUNCH_S = 15.0  # a prolog takes a second at most
+# Places that stop running jobs are reached only where preemption is on.
+FAIL_POINTS = tuple(
+    point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
+)
+
+
+@dataclass
+class Report:
+    """What a run has found.
+
+    Attributes:
+        kills: by what was killed: "roostd", "roostd after_set", "slurmctld", ...
+        job_count: submitted jobs.
+        completed_count: jobs that ran to their end, on the right number of GPUs.
+        launch_lost_count: jobs that slurmd was killed with between their start and their first
+            process. Slurm itself shows them as running for minutes, with or without Roost; the run
+            cancels them.
+        problems: each broken promise, in words.
+    """
+
+    seed: int
+    kills: Counter[str] = field(default_factory=Counter)
+    job_count: int = 0
+    completed_count: int = 0
+    launch_lost_count: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+class CrashRun:
+    """Kills and submissions on a running stack.
+
+    Args:
+        stack: the running Roost.
+        seed: of everything that is drawn.
+        say: told of each kill.
+    """
+
+    def __init__(self, stack: Stack, seed: int, say: Callable[[str], None]) -> None:
+        self._stack, self._random, self._say = stack, random.Random(seed), say
+        self._asked: dict[str, int] = {}  # GPUs of each job that is not over
+        self._over: dict[str, Outcome] = {}
+        self._slurmd_killed_s: float | None = None
+        self._in_prolog_since_s: dict[str, float] = {}
+        self.report = Report(seed)
+        self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
+            (self._kill_roostd, 4),
+            (self._kill_roostd_at_fail_point, 4),
+            (self._kill_probe, 2),
+            (self._kill_slurmd, 1),
+            (self._restart_slurmctld, 1),
+            (self._kill_slurmctld, 1),
+        )
+
+    def kill_one(self) -> None:
+        """Submit some jobs, kill a part at a random instant, and bring it back."""
+        self._submit()
+        kills = [kill for kill, weight in self._weighted for _ in range(weight)]
+        time.sleep(self._random.uniform(0.0, 0.6))
+        what = self._random.choice(kills)()
+        self.report.kills[what] += 1
+        self._say(what)
+        self._collect()
+
+    def finish(self) -> Report:
+        """Wait until every job is over, and return what was found."""
+        end_s = time.monotonic() + _END_S
+        while self._asked and time.monotonic() < end_s:
+            time.sleep(0.5)
+            self._collect()
+        for job_id in self._asked:
+            stuck = self._stack.slurm.run("scontrol", "-o", "show", "job", job_id, check=False)
+            self._complain(f"job {job_id} is not over {_END_S:g} s after the last kill: {stuck}")
+        if self._asked:
+            self._complain(self._stack.slurm.run("scontrol", "-o", "show", "nodes", check=False))
+        try:
+            assert_none_twice(self._over)
+        except AssertionError as error:
+            self._complain(str(error))
+        return self.report
+
+    # -- kills: each returns what it was -----------------------------------------------------
+
+    def _kill_roostd(self) -> str:
+        self._stack.stop_roostd(signal.SIGKILL)
+        if self._random.random() < 0.3:
+            time.sleep(self._random.uniform(0.0, 2.0))
+        self._check_leases()
+        self._stack.start_roostd()
+        return "roostd"
+
+    def _kill_roostd_at_fail_point(self) -> str:
+        point = self._random.choice(FAIL_POINTS)
+        count = self._random.randint(1, 3)
+        self._stack.stop_roostd(signal.SIGKILL)
+        is_dead = False
+        try:
+            self._stack.start_roostd(ROOST_FAILPOINT=f"{point}:{count}")
+        except StackFailed:
+            is_dead = True  # it died before it served
+        end_s = time.monotonic() + _FAIL_POINT_S
+        while not is_dead and time.monotonic() < end_s:
+            self._submit()
+            time.sleep(0.2)
+            is_dead = not _is_running(self._stack.roostd_pid)
+        self._stack.stop_roostd(signal.SIGKILL)
+        self._check_leases()
+        self._stack.start_roostd()
+        return f"roostd {point}" if is_dead else "roostd"
+
+    def _kill_probe(self) -> str:
+        name = self._random.choice(NODES).name
+        self._stack.stop_probe(name, signal.SIGKILL)
+        self._stack.start_probe(name)
+        return "probe"
+
+    def _kill_slurmd(self) -> str:
+        name = self._random.choice(NODES).name
+        self._stack.slurm.stop_node(name)
+        self._stack.slurm.start_node(name)
+        self._slurmd_killed_s = time.monotonic()
+        return "slurmd"
+
+    def _restart_slurmctld(self) -> str:
+        self._stack.slurm.restart_controller()
+        return "slurmctld, stopped"
+
+    def _kill_slurmctld(self) -> str:
+        # What slurmctld had not saved is lost with or without Roost, so it is saved first.
+        time.sleep(_SAVED_AFTER_S)
+        self._stack.slurm.restart_controller(kill=True)
+        return "slurmctld, killed"
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def _submit(self) -> None:
+        for _ in range(self._random.randint(1, 4)):
+            if len(self._asked) >= _MOST_UNFINISHED:
+                return
+            gpu_count = self._random.choice((1, 1, 2, 2, 3, 4, 6, 8))
+            command = f"sleep {self._random.uniform(0.1, 1.5):.2f}"
+            job_id = self._submit_one(gpu_count, command)
+            self._asked[job_id] = gpu_count
+            self.report.job_count += 1
+
+    def _submit_one(self, gpu_count: int, command: str) -> str:
+        # Until the nodes have registered, a slurmctld that was restarted refuses jobs with GPUs,
+        # with or without Roost.
+        end_s = time.monotonic() + _REGISTERED_S
+        while True:
+            try:
+                return submit(self._stack.slurm, f"--gres=gpu:{gpu_count}", command=command)
+            except LocalSlurmFailed:
+                if time.monotonic() > end_s:
+                    raise
+                time.sleep(0.5)
+
+    def _collect(self) -> None:
+        """Check the jobs that are over; slurmctld forgets them after a while."""
+        states = job_states(self._stack.slurm)
+        if not states:
+            return  # slurmctld does not answer yet
+        self._cancel_lost_launches()
+        ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
+        for job_id in [job_id for job_id in self._asked if job_id not in states]:
+            self._complain(f"job {job_id} is lost: Slurm does not know it")
+            del self._asked[job_id]
+        for job_id, outcome in outcomes(self._stack.slurm, ended).items():
+            wanted, got = self._asked.pop(job_id), sum(map(len, outcome.gpus.values()))
+            self._over[job_id] = outcome
+            if outcome.state != "COMPLETED" or got != wanted:
+                output = self._stack.slurm.output(job_id)[-300:]
+                self._complain(
+                    f"job {job_id} of {wanted} GPUs ended {outcome.state} on {got}: {output!r}"
+                )
+            else:
+                self.report.completed_count += 1
+
+    def _cancel_lost_launches(self) -> None:
+        killed_s = self._slurmd_killed_s
+        if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
+            return
+        shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %r", check=False)
+        for job_id, reason in (line.split(maxsplit=1) for line in shown.splitlines()):
+            if reason == "Prolog" and job_id in self._asked:
+                has_begun = "began" in self._stack.slurm.output(job_id)
+                if has_begun or self._prolog_since(job_id) < _LAUNCH_S:
+                    continue
+                self._stack.slurm.run("scancel", job_id, check=False)
+                del self._asked[job_id]
+                self.report.launch_lost_count += 1
+
+    def _prolog_since(self, job_id: str) -> float:
+        """Return for how long this run has seen a job begin, seconds."""
+        now_s = time.monotonic()
+        return now_s - self._in_prolog_since_s.setdefault(job_id, now_s)
+
+    def _check_leases(self) -> None:
+        """While roostd is dead: no job may be held longer than a lease from now on."""
+        latest_s = time.time() + LEASE_S + _SLACK_S
+        format_ = "JobID:|,State:|,EligibleTime:|"
+        answer = self._stack.slurm.run("squeue", "-h", "-O", format_, check=False)
+        for line in answer.splitlines():
+            job_id, state, eligible = (word.strip() for word in line.split("|")[:3])
+            if state == "PENDING" and "T" in eligible:
+                at_s = datetime.fromisoformat(eligible).timestamp()
+                if at_s > latest_s:
+                    held_s = at_s - latest_s + LEASE_S
+                    self._complain(f"job {job_id} is held for {held_s:.0f} s after a kill")
+
+    def _complain(self, problem: str) -> None:
+        self.report.problems.append(problem)
+        self._say(f"BROKEN: {problem}")
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def crash(kill_count: int, seed: int, seconds: float | None, say: Callable[[str], None]) -> Report:
+    """Run so many kills, or kills for so many seconds, and return what was found.
+
+    Raises:
+        LocalSlurmUnavailable: there is no Slurm here.
+        StackFailed, LocalSlurmFailed: a part does not come back; that is a finding too.
+    """
+    with Stack(NODES, lease_s=LEASE_S) as stack:
+        run = CrashRun(stack, seed, say)
+        end_s = time.monotonic() + seconds if seconds is not None else float("inf")
+        for _ in range(kill_count):
+            if time.monotonic() >= end_s:
+                break
+            run.kill_one()
+        return run.finish()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command: 0 no promise was broken, 1 some were, 2 it cannot run here."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=500, help="default %(default)s")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    args = parser.parse_args(argv)
+    began_s, count = time.monotonic(), 0
+
+    def say(text: str) -> None:
+        nonlocal count
+        count += not text.startswith("BROKEN")
+        took_s = time.monotonic() - began_s
+        print(f"[{count}/{args.kills}, {took_s:.0f} s] {text}", file=sys.stderr, flush=True)
+
+    try:
+        report = crash(args.kills, args.seed, args.seconds, say)
+    except LocalSlurmUnavailable as error:
+        print(f"crash-test: {error}", file=sys.stderr)
+        return 2
+    except (StackFailed, LocalSlurmFailed) as error:
+        print(f"crash-test: seed {args.seed}, after {count} kills: {error}", file=sys.stderr)
+        return 1
+    if args.json:
+        print(json.dumps(asdict(report) | {"kills": dict(report.kills)}))
+    else:
+        _print(report)
+    return 1 if report.problems else 0
+
+
+def _print(report: Report) -> None:
+    print(f"{report.kills.total()} kills, seed {report.seed}:")
+    for what, count in sorted(report.kills.items()):
+        print(f"  {count:4} {what}")
+    print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
+    if report.launch_lost_count:
+        print(f"{report.launch_lost_count} launches were lost with slurmd, as without Roost.")
+    for problem in report.problems:
+        print(f"BROKEN: {problem}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
