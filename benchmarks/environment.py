@@ -1,8 +1,9 @@
 """How fast environments decide: simulations side by side, one call of a network for all of them.
 
 Helios-like jobs on a cluster of 64 GPUs at an offered load of 1.1. Seconds are CPU seconds of this
-one process, so they do not depend on what else the machine does. Decisions of the warm-up, which
-the teacher makes, are not counted but take time. The profile names the functions that took most.
+one process, so they depend little on what else the machine does. Decisions of the warm-up, which
+the teacher makes, are not counted but take time. The profile names the functions that took most,
+and the share of whole parts: the engine's steps, the description of queue and cluster, the network.
 """
 
 import argparse
@@ -20,9 +21,17 @@ from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.run_batch import ChoiceBatch, RunBatch
+from roost_train.environments.slot_run import Slot
 from roost_train.selector_net import SelectorNet, masked_logs
+from roost_train.slot_net import PolicyNet, SlotNet, SlotSizes
 
 _SHOWN_FUNCTIONS = 12
+_PARTS = (  # none of them calls another
+    "engine.step",
+    "paused_run._choices_now",
+    "selector_net.forward",
+    "slot_net.forward",
+)
 
 
 def main() -> int:
@@ -31,6 +40,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=16, help="simulations side by side")
     parser.add_argument("--trace", type=Path, help="draw episodes from it, instead of made-up jobs")
     parser.add_argument("--cluster", default="small")
+    parser.add_argument("--slot", type=Slot, choices=list(Slot), default=Slot.ORDER)
     parser.add_argument("--load", type=float, default=1.1)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
@@ -43,8 +53,9 @@ def main() -> int:
         loads=(options.load,),
         job_count=1_000,
         warm_count=0,
+        slot=options.slot,
     )
-    batch, net = RunBatch(episodes, range(options.runs)), SelectorNet().eval()
+    batch, net = RunBatch(episodes, range(options.runs)), _net(options.slot).eval()
     _decide(batch, net, options.runs)  # warm-up
     began_s = time.process_time()
     job_count = _decide(batch, net, options.decisions)
@@ -57,13 +68,19 @@ def main() -> int:
         "decisions_per_cpu_s": round(options.decisions / took_s, 1),
         "jobs_per_decision": round(job_count / options.decisions, 1),
         "runs": options.runs,
+        "slot": options.slot.value,
+        "parts": _parts(profile),
         "profile": _most(profile),
     }
     _harness.report(figures, as_json=options.json)
     return 0
 
 
-def _decide(batch: RunBatch, net: SelectorNet, decision_count: int) -> int:
+def _net(slot: Slot) -> PolicyNet:
+    return SelectorNet() if slot is Slot.ORDER else SlotNet(SlotSizes.of(slot))
+
+
+def _decide(batch: RunBatch, net: PolicyNet, decision_count: int) -> int:
     """Make so many decisions; return the number of jobs to choose from, over all of them."""
     shown = 0
     with torch.inference_mode():
@@ -74,6 +91,17 @@ def _decide(batch: RunBatch, net: SelectorNet, decision_count: int) -> int:
             positions = masked_logs(ranks, torch.from_numpy(arrays.mask)).argmax(dim=1).tolist()
             batch.step([arrays.action(*pair) for pair in enumerate(positions)])
     return shown
+
+
+def _parts(profile: cProfile.Profile) -> dict[str, str]:
+    """Return the share of the time that was spent in each part, and in what it called."""
+    stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
+    total = sum(own for _, _, own, _, _ in stats.values())
+    found = dict.fromkeys(_PARTS, 0.0)
+    for (file, _, name), (_, _, _, whole, _) in stats.items():
+        if (part := f"{Path(file).stem}.{name}") in found:
+            found[part] += whole
+    return {part: f"{whole / total:.0%}" for part, whole in found.items()}
 
 
 def _most(profile: cProfile.Profile) -> list[str]:
