@@ -208,8 +208,12 @@ class CrashRun:
             self._over[job_id] = outcome
             if outcome.state != "COMPLETED" or got != wanted:
                 output = self._stack.slurm.output(job_id)[-300:]
+                shown = self._stack.slurm.run("scontrol", "-d", "-o", "show", "job", job_id)
+                log = self._stack.slurm.controller_log.splitlines()
+                lines = [line for line in log if f"JobId={job_id} " in f"{line} "]
                 self._complain(
-                    f"job {job_id} of {wanted} GPUs ended {outcome.state} on {got}: {output!r}"
+                    f"job {job_id} of {wanted} GPUs ended {outcome.state} on {got}: {output!r}\n"
+                    f"{shown}\n" + "\n".join(lines[-20:])
                 )
             else:
                 self.report.completed_count += 1
