@@ -8,7 +8,7 @@ TORCH  ?= torch==2.13.0
 PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint types imports units proto proto-check compose-test crash-test fuzz bench clean
+.PHONY: help setup demo test check lint types imports units proto proto-check compose-test deb crash-test fuzz bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -71,6 +71,9 @@ crash-test: $(BIN)/.roost-dev ## kill roostd, slurmctld, probes and slurmd KILLS
 SECONDS ?= 60
 fuzz: $(BIN)/.roost-dev ## feed made-up input to every parser and service for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+deb: $(BIN)/.roost-dev ## Debian packages for bookworm and trixie, in dist/
+	@deploy/compose/engine.sh with deploy/debian/build.sh bookworm trixie
 
 bench: $(BIN)/.roost-dev ## measure the bars; JSON to stdout
 	@$(BIN)/python benchmarks/links.py --json

@@ -31,7 +31,7 @@ from roostd.app.slurm_watch import SlurmWatch
 from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
-from roostd.rpc import convert
+from roostd.rpc import convert, jobs
 from roostd.slurm.port import QueueSnapshot, SlurmCli
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
@@ -197,8 +197,8 @@ class Crowd:
 
     async def listed(self) -> Any:
         """Answer ListJobs, of LISTED_COUNT jobs."""
-        jobs = convert.jobs(self.state, include_ended=False)
-        return [job.SerializeToString() for _, job in zip(range(LISTED_COUNT), jobs, strict=False)]
+        found = jobs.jobs(self.state, include_ended=False)
+        return [job.SerializeToString() for _, job in zip(range(LISTED_COUNT), found, strict=False)]
 
 
 async def median_ms(work: Callable[[], Any], repeats: int) -> float:

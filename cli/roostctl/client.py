@@ -42,9 +42,9 @@ class OperatorClient:
         self._stub = OperatorStub(channel)
         self._address, self._timeout_s = address, timeout_s
 
-    def get_status(self) -> pb.Status:
-        """Return the daemon's state."""
-        return self._call(self._stub.GetStatus, pb.GetStatusRequest())
+    def get_status(self, ask_slurm: bool = False) -> pb.Status:
+        """Return the daemon's state; it may ask Slurm first, which takes seconds at most."""
+        return self._call(self._stub.GetStatus, pb.GetStatusRequest(ask_slurm=ask_slurm))
 
     def list_nodes(self) -> list[pb.Node]:
         """All nodes, by name."""

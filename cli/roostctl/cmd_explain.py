@@ -80,6 +80,10 @@ def _expected(found: policy_pb.ExplainShadowResponse) -> str:
 def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterator[RenderableType]:
     yield prose(_asked(found.job))
     yield prose(_state(found.job))
+    if found.is_from_journal:
+        yield prose(
+            f"It ended {duration(found.job.ended_ago_s)} ago; read from the journal.", "dim"
+        )
     if found.job.HasField("standing"):
         yield prose(_standing(found.job.standing))
     if found.HasField("turn"):
@@ -110,8 +114,10 @@ def _sections(console: Console, found: pb.Explanation, features: bool) -> Iterat
 
 
 def _asked(job: pb.Job) -> str:
+    name = f" ({safe_text(job.name)})" if job.name else ""
+    account = f", account {safe_text(job.account)}," if job.account else ""
     return (
-        f"Job {safe_text(job.job_id)} of {user(job)} in partition "
+        f"Job {safe_text(job.job_id)}{name} of {user(job)}{account} in partition "
         f"{or_absent(job.partition)} asked for {counted(job.gpu_count, 'GPU')}."
     )
 
@@ -266,7 +272,11 @@ def _links(job: pb.Job) -> str:
     if not job.best_link_score:
         return "one GPU a node: no links to score"
     share = percent(job.link_score / job.best_link_score)
-    return f"{job.link_score} of the {job.best_link_score} points possible ({share})"
+    found = f"{job.link_score} of the {job.best_link_score} points possible ({share})"
+    if not job.HasField("planned_link_score"):
+        return found
+    planned_share = percent(job.planned_link_score / job.best_link_score)
+    return f"{found}; the chosen GPUs have {job.planned_link_score} ({planned_share})"
 
 
 def _fallback(found: pb.Explanation) -> list[tuple[str, Cell]]:

@@ -1,8 +1,6 @@
 """`roostctl jobs`: the jobs that ask for GPUs, a line each."""
 
-import pwd
 from collections.abc import Sequence
-from functools import cache
 
 import click
 from rich.text import Text
@@ -11,8 +9,9 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostctl.cmd_eta import about
 from roostctl.documents.jobs import JobsDocument, job_document
 from roostctl.documents.values import job_state_word
+from roostctl.job_filter import JobFilter, filter_options, login
 from roostctl.options import Options, json_option, pass_options, watch_option
-from roostctl.output import Cell, listing, new_console, print_document, prose, show
+from roostctl.output import new_console, print_document, prose, show
 from roostctl.quantities import (
     ABSENT,
     counted,
@@ -20,14 +19,10 @@ from roostctl.quantities import (
     index_list,
     node_list,
     or_absent,
-    safe_text,
 )
+from roostctl.tables import Column, wide_listing
 from roostctl.watch import repeat
 
-_HEADS = (
-    *("JOB", "USER", "PARTITION", "STATE", "GPUS", "WAITED"),
-    *("POSITION", "RUN TIME", "LINKS", "PLACE", "REASON"),
-)
 _STYLES = {
     "waiting": "yellow",
     "clearing": "yellow",
@@ -40,21 +35,30 @@ _STYLES = {
 
 @click.command(epilog="Example: roostctl jobs --all --json | jq '.jobs[] | .link_score'")
 @click.option("--all", "include_ended", is_flag=True, help="Also jobs that have ended.")
+@filter_options
 @json_option
 @watch_option
 @pass_options
-def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | None) -> None:
+def jobs(
+    options: Options,
+    include_ended: bool,
+    as_json: bool,
+    watch_s: float | None,
+    job_filter: JobFilter,
+) -> None:
     """List the jobs that ask for GPUs.
 
     Shows their state, their place and why they wait.
     POSITION is where a waiting job is in the queue, RUN TIME how long it is expected to run.
     A place is busy while the job waits in Slurm for GPUs that others hold.
     LINKS is the link score of a job's GPUs and the best that any set of this size could have.
+    A narrow terminal shows fewer columns, and the reason below; `roostctl job ID` shows all.
+    Filters may be repeated, or list several values with commas.
     """
     with options.connect() as operator:
 
         def frame() -> None:
-            found = operator.list_jobs(include_ended)
+            found = job_filter.of(operator.list_jobs(include_ended or "ended" in job_filter.states))
             if as_json:
                 document: JobsDocument = {
                     "schema": "roost.jobs/1",
@@ -63,41 +67,16 @@ def jobs(options: Options, include_ended: bool, as_json: bool, watch_s: float | 
                 print_document(document, compact=watch_s is not None)
                 return
             console = new_console()
-            table = listing(console, _HEADS, [_row(job) for job in found])
+            table = wide_listing(console, _COLUMNS, found)
             summary = prose(_summary(found), "dim")
             show(console, *([table] if found else []), summary, clear=watch_s is not None)
 
         repeat(frame, watch_s)
 
 
-def _row(job: pb.Job) -> tuple[Cell, ...]:
-    return (
-        or_absent(job.job_id),
-        user(job),
-        or_absent(job.partition),
-        state(job),
-        str(job.gpu_count),
-        duration(job.waited_s),
-        position(job),
-        run_time(job),
-        links(job),
-        where(job),
-        reason(job),
-    )
-
-
 def user(job: pb.Job) -> str:
     """Whose it is."""
-    return _login(job.user_id) if job.HasField("user_id") else ABSENT
-
-
-@cache
-def _login(user_id: int) -> str:
-    """The login name on this machine, or the number."""
-    try:
-        return safe_text(pwd.getpwuid(user_id).pw_name)
-    except (KeyError, OverflowError):
-        return str(user_id)
+    return login(job)
 
 
 def state(job: pb.Job) -> Text:
@@ -165,3 +144,27 @@ def _summary(found: Sequence[pb.Job]) -> str:
         counts[word] = counts.get(word, 0) + 1
     parts = ", ".join(f"{count} {word}" for word, count in counts.items())
     return f"{counted(len(found), 'job')}: {parts}."
+
+
+def priority(job: pb.Job) -> str:
+    """Return Slurm's priority."""
+    return str(job.priority) if job.HasField("priority") else ABSENT
+
+
+# With the width of the terminal below which a column is left out, the least important first.
+_COLUMNS: tuple[Column[pb.Job], ...] = (
+    Column("JOB", lambda job: or_absent(job.job_id)),
+    Column("USER", user),
+    Column("ACCOUNT", lambda job: or_absent(job.account), 3),
+    Column("PARTITION", lambda job: or_absent(job.partition), 8),
+    Column("NAME", lambda job: or_absent(job.name), 5),
+    Column("PRIORITY", priority, 1),
+    Column("STATE", state),
+    Column("GPUS", lambda job: str(job.gpu_count)),
+    Column("WAITED", lambda job: duration(job.waited_s)),
+    Column("POSITION", position, 7),
+    Column("RUN TIME", run_time, 2),
+    Column("LINKS", links, 6),
+    Column("PLACE", where, 9),
+    Column("REASON", reason),
+)

@@ -30,7 +30,7 @@ def node(options: Options, name: str, as_json: bool) -> None:
         print_document(document)
         return
     console = new_console()
-    rows = [_row(gpu) for gpu in sorted(found.gpus, key=lambda gpu: gpu.index)]
+    rows = [_row(gpu, found.usable) for gpu in sorted(found.gpus, key=lambda gpu: gpu.index)]
     show(console, pairs(_facts(found)), "", listing(console, _HEADS, rows))
 
 
@@ -60,10 +60,10 @@ def _sample(node: pb.Node) -> str:
     return f"{sample_age(node)} ago" if node.HasField("sample_age_s") else "no probe has reported"
 
 
-def _row(gpu: pb.NodeGpu) -> tuple[Cell, ...]:
+def _row(gpu: pb.NodeGpu, is_usable: bool) -> tuple[Cell, ...]:
     return (
         str(gpu.index),
-        _holder(gpu),
+        _holder(gpu, is_usable),
         percent(gpu.sm_frac if gpu.HasField("sm_frac") else None),
         percent(gpu.memory_activity_frac if gpu.HasField("memory_activity_frac") else None),
         _memory(gpu),
@@ -75,9 +75,9 @@ def _row(gpu: pb.NodeGpu) -> tuple[Cell, ...]:
     )
 
 
-def _holder(gpu: pb.NodeGpu) -> Text:
+def _holder(gpu: pb.NodeGpu, is_usable: bool) -> Text:
     if gpu.free and not gpu.fault:
-        return Text("free", "green")
+        return Text("free", "green") if is_usable else Text("closed", "red")
     return Text(or_absent(gpu.job_id), "blue")
 
 

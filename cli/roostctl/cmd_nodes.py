@@ -4,14 +4,14 @@ import click
 from rich.text import Text
 
 from roost_proto.v1 import operator_pb2 as pb
-from roostctl.documents.nodes import NodesDocument, node_document
+from roostctl.documents.nodes import NodesDocument, free_count, node_document
 from roostctl.options import Options, json_option, pass_options, watch_option
 from roostctl.output import Cell, listing, new_console, print_document, prose, show
 from roostctl.quantities import ABSENT, counted, duration, gibibytes, mean, or_absent, percent
 from roostctl.watch import repeat
 
 _HEADS = ("NODE", "STATE", "GPUS", "FREE", "SM", "GPU GiB", "CPUS", "SEEN", "PROBLEMS")
-LEGEND = "GPUS: . free  # busy  ! faulty.  FREE, CPUS: free/all.  GPU GiB: used/all."
+LEGEND = "GPUS: . free  # busy  ! faulty  x closed.  FREE, CPUS: free/all.  GPU GiB: used/all."
 
 
 @click.command(epilog="Example: roostctl nodes --json | jq '.nodes[] | select(.usable).name'")
@@ -63,7 +63,7 @@ def strip(node: pb.Node) -> Text:
         if gpu.fault:
             text.append("!", "bold red")
         elif gpu.free:
-            text.append(".", "green")
+            text.append(*((".", "green") if node.usable else ("x", "red")))
         else:
             text.append("#", "blue")
     return text if text.plain else Text(ABSENT)
@@ -72,11 +72,6 @@ def strip(node: pb.Node) -> Text:
 def state(node: pb.Node) -> Text:
     """Slurm's state, red where the node may not be used."""
     return Text(or_absent(node.slurm_state), "" if node.usable else "red")
-
-
-def free_count(node: pb.Node) -> int:
-    """GPUs that a job could get: free and healthy."""
-    return sum(gpu.free and not gpu.fault for gpu in node.gpus)
 
 
 def sample_age(node: pb.Node) -> str:
@@ -105,7 +100,7 @@ def _summary(found: list[pb.Node]) -> str:
     if not found:
         return "No nodes with GPUs."
     gpu_count = sum(len(node.gpus) for node in found)
-    free = sum(free_count(node) for node in found if node.usable)
+    free = sum(map(free_count, found))
     return (
         f"{counted(len(found), 'node')}, {counted(gpu_count, 'GPU')}, {free} free on usable nodes."
     )

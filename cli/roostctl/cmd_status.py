@@ -8,9 +8,10 @@ from rich.text import Text
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.status import status_document
 from roostctl.documents.values import mode_word
-from roostctl.options import Options, json_option, pass_options
+from roostctl.options import Options, json_option, pass_options, watch_option
 from roostctl.output import Cell, new_console, pairs, print_document, show
 from roostctl.quantities import ABSENT, counted, duration, or_absent, safe_text
+from roostctl.watch import repeat
 
 _SHA_DIGITS = 12
 
@@ -18,21 +19,31 @@ _SHA_DIGITS = 12
 @click.command(epilog="Example: roostctl status --check >/dev/null || echo 'roostd needs care'")
 @click.option("--check", is_flag=True, help="Exit with 1 at a fault or a wait beyond the cap.")
 @json_option
+@watch_option
 @click.pass_context
 @pass_options
-def status(options: Options, ctx: click.Context, check: bool, as_json: bool) -> None:
+def status(
+    options: Options, ctx: click.Context, check: bool, as_json: bool, watch_s: float | None
+) -> None:
     """Show how the daemon is.
 
     Tells its version, modes and policy, and what it has done so far.
+    With --check roostd asks Slurm before it answers, and the exit code tells of any fault.
     """
+    if check and watch_s is not None:
+        raise click.UsageError("--check gives one exit code: it does not go with --watch")
     with options.connect() as operator:
-        found = operator.get_status()
-    if as_json:
-        print_document(status_document(found))
-    else:
-        show(new_console(), pairs(_facts(found)))
-    if check and (found.policy_fault or found.slurm_fault or found.beyond_cap_count):
-        ctx.exit(1)
+
+        def frame() -> None:
+            found = operator.get_status(ask_slurm=check)
+            if as_json:
+                print_document(status_document(found), compact=watch_s is not None)
+            else:
+                show(new_console(), pairs(_facts(found)), clear=watch_s is not None)
+            if check and (found.policy_fault or found.slurm_fault or found.beyond_cap_count):
+                ctx.exit(1)
+
+        repeat(frame, watch_s)
 
 
 def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
@@ -46,14 +57,44 @@ def _facts(status: pb.Status) -> list[tuple[str, Cell]]:
         *_slots(status),
         ("Nodes", f"{status.node_count}, of which {status.probe_count} have a live probe"),
         ("GPUs", f"{status.gpu_count}, of which {status.gpu_free_count} are free"),
-        ("Jobs", f"{status.waiting_job_count} waiting, {status.running_job_count} running"),
+        ("Jobs", _jobs(status)),
         (
             "Decisions",
             f"{status.decision_count}, of which {status.fallback_count} by the fallback and "
             f"{status.refused_count} refused by Slurm",
         ),
+        *_watched(status),
         *_beyond_slurm(status),
+        *_shares(status),
     ]
+
+
+def _shares(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield by which shares the order compares users, where it does."""
+    if not status.HasField("share_user_count"):
+        return
+    users = counted(status.share_user_count, "user")
+    yield "Shares", f"Slurm's, of {users}" if status.share_user_count else "equal: no slurmdbd"
+
+
+def _jobs(status: pb.Status) -> str:
+    counts = f"{status.waiting_job_count} waiting, {status.running_job_count} running"
+    if not status.blocked_job_count:
+        return counts
+    return f"{counts}, {status.blocked_job_count} held, dependent or beyond a limit"
+
+
+def _watched(status: pb.Status) -> Iterator[tuple[str, Cell]]:
+    """Yield how often Slurm alone took the GPUs that Roost had chosen; modes shadow and advise."""
+    if status.watched_start_count:
+        jobs = counted(status.watched_start_count, "job")
+        yield (
+            "Watched",
+            (
+                f"Slurm started {jobs} by itself, {status.watched_elsewhere_count} of them on other"
+                " GPUs than Roost had chosen"
+            ),
+        )
 
 
 def _beyond_slurm(status: pb.Status) -> Iterator[tuple[str, Cell]]:

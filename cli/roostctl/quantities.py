@@ -13,6 +13,8 @@ _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def safe_text(text: str) -> str:
     r"""Escape what a terminal would obey instead of showing: "\x1b[2J" becomes r"\x1b[2J"."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         char.encode("unicode_escape").decode()
         if unicodedata.category(char) in _UNSAFE_CATEGORIES

@@ -7,10 +7,11 @@ wrong, 3 another roostd has the state folder.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
+from roost_slurm.version_option import ShowVersion
 from roostd.config.config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
@@ -34,15 +35,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return EXIT_CONFIG
     if arguments.command == "check-config":
-        if (fault := _model_fault(loaded)) is not None:
-            print(fault, file=sys.stderr)
-            return EXIT_CONFIG
-        if arguments.show:
-            _show(loaded)
-        for note in loaded.config.choice.notes():
-            print(f"note: {note}", file=sys.stderr)
-        return EXIT_OK
+        return _check(loaded, file, arguments)
     return _serve(loaded, file, flags)
+
+
+def _check(loaded: LoadedConfig, file: Path | None, arguments: argparse.Namespace) -> int:
+    from roostd.config.expectations import unmet
+    from roostd.config.reader import Reader, service_user
+
+    user = arguments.user or (service_user() if os.geteuid() == 0 else None)
+    try:
+        reader = None if user is None else Reader.named(user)
+    except KeyError:
+        print(f"no user {user}, which roostd is to run as; cure: --user NAME", file=sys.stderr)
+        return EXIT_CONFIG
+    found = [*unmet(loaded, file, reader)]
+    for expectation in found:
+        print(("" if expectation.is_problem else "note: ") + expectation.text, file=sys.stderr)
+    if any(expectation.is_problem for expectation in found):
+        return EXIT_CONFIG
+    if faults := [*_model_faults(loaded)]:
+        print(*faults, sep="\n", file=sys.stderr)
+        return EXIT_CONFIG
+    if arguments.show:
+        _show(loaded)
+    for note in loaded.config.choice.notes():
+        print(f"note: {note}", file=sys.stderr)
+    return EXIT_OK
 
 
 def _check_slurm_conf(loaded: LoadedConfig) -> None:
@@ -61,20 +80,27 @@ def _check_slurm_conf(loaded: LoadedConfig) -> None:
         raise ConfigError([f"{source}: slurm.conf: {conf}: {error.strerror}"]) from error
 
 
-def _model_fault(loaded: LoadedConfig) -> str | None:
-    """Return why the model of run times cannot be loaded; None where it can, or there is none.
+def _model_faults(loaded: LoadedConfig) -> Iterator[str]:
+    """Yield why a model that the configuration names cannot be loaded.
 
-    The daemon itself starts without it, with the history of run times alone.
+    The daemon itself starts without it: the history of run times, or the heuristic, answers.
     """
-    model, key = loaded.config.order.run_time_model, ("order", "run_time_model")
-    if model == NO_MODEL:
-        return None
     # Imported here: the check of a file without a model needs no onnxruntime, and is quicker.
-    from roost_formats.models.run_times import load_run_time_model
+    model, key = loaded.config.order.run_time_model, ("order", "run_time_model")
+    if model != NO_MODEL:
+        from roost_formats.models.run_times import load_run_time_model
 
-    _, fault = load_run_time_model(model)
-    if fault is None:
-        return None
+        if (fault := load_run_time_model(model)[1]) is not None:
+            yield _with_source(loaded, key, fault)
+    score, key = loaded.config.policy.model, ("policy", "model")
+    if score is not None and Path(score).is_absolute():
+        from roost_formats.models.score import load_score_policy
+
+        if (fault := load_score_policy(score)[1]) is not None:
+            yield _with_source(loaded, key, fault)
+
+
+def _with_source(loaded: LoadedConfig, key: tuple[str, str], fault: str) -> str:
     source = loaded.sources.get(key, "default")
     return f"{source}: {'.'.join(key)}: {fault}; name another model, or none"
 
@@ -109,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="roostd", description="Job placement daemon for GPU clusters that run Slurm."
     )
+    parser.add_argument("--version", action=ShowVersion)
     _add_set(parser)
     parser.add_argument(
         "--config",
@@ -123,6 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("file", type=Path, nargs="?", metavar="FILE")
     check.add_argument(
         "--show", action="store_true", help="print every value and where it comes from"
+    )
+    check.add_argument(
+        "--user", help="who must be able to read the files; for root the user of roostd.service"
     )
     _add_set(check, "set_for_check")
     return parser

@@ -1,29 +1,25 @@
 """The daemon's present state: written by its tasks, read by its gRPC services."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.canary import Slot
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import WaitSoFar
-from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
 from roostd.config.config import Config
 from roostd.ops.clock import Clock
 from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
+from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
 
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The user of a job, and the partition that it was submitted to."""
-
-    user_id: int
-    partition: str
+SLOW_ANSWER_S = 6.0  # Slurm's own commands give up on a lost slurmctld after about ten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +111,21 @@ class DaemonState:
         forecast: when jobs are expected to start and end; None: there is none yet.
         forecast_fault: why there is no newer one; empty when the last one went well.
         policy_failures: the last fault of each slot whose policy has ever failed.
+        share_count: users to whom Slurm's tree of shares promises a part; 0: there is none.
         beyond_slurm: waits that plain Slurm would not have; None: Slurm is not asked.
         promotions: the policies that were promoted, evaluated and taken out.
         promotions_fault: why what was promoted before is not known; empty where it is.
         promotion_faults: by slot, why its promoted policy does not decide.
         shadow: what the policy in shadow has chosen; None: there is none.
+        first_shares: what each job got at the start of its present or last run: Slurm takes back
+            the nodes of a job that completes one by one.
+        let_go_reasons: why Roost released each of these waiting jobs to plain Slurm.
+        watched_start_count: jobs that Slurm started while Roost only watched.
+        watched_elsewhere_count: those of them that got other GPUs than Roost had chosen.
+        slurm_asked_s: engine time at which the poll under way began; None: there is none.
+        slurm_answered_s: engine time of Slurm's last answer; None: it has never answered.
+        ask_slurm: asks Slurm now, and returns whether it answered or failed within seconds.
+        find_past: reads a job that has ended, and how it was placed last, from the journal.
     """
 
     version: str
@@ -149,14 +155,63 @@ class DaemonState:
     forecast: Forecast | None = None
     forecast_fault: str = ""
     policy_failures: dict[str, str] = field(default_factory=dict)
+    share_count: int = 0
     beyond_slurm: BeyondSlurm | None = None
     promotions: Promotions = field(default_factory=Promotions)
     promotions_fault: str = ""
     promotion_faults: dict[Slot, str] = field(default_factory=dict)
     shadow: ShadowFigures | None = None
+    first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
+    let_go_reasons: dict[JobId, str] = field(default_factory=dict)
+    watched_start_count: int = 0
+    watched_elsewhere_count: int = 0
+    slurm_asked_s: float | None = None
+    slurm_answered_s: float | None = None
+    ask_slurm: Callable[[], Awaitable[bool]] | None = None
+    find_past: Callable[[JobId], Awaitable[tuple[PastJob, Place | None] | None]] | None = None
+
+    def slurm_fault_now(self) -> str:
+        """Return why Slurm does not answer, also where it lets a question wait; empty: it does."""
+        if self.slurm_fault or self.slurm_asked_s is None:
+            return self.slurm_fault
+        waits_s = self.clock.now_s() - self.slurm_asked_s
+        return f"no answer for {waits_s:.0f} s" if waits_s > SLOW_ANSWER_S else ""
+
+    def note_start(self, job_id: JobId, shares: tuple[NodeShare, ...], *, resumes: bool) -> bool:
+        """Store what a job got at the start of its run.
+
+        Args:
+            job_id: the job.
+            shares: what it holds now.
+            resumes: whether it held GPUs before: some of them may have been taken back.
+
+        Returns:
+            Whether a run began; False: the job completes, and holds a part of what it got.
+        """
+        if resumes and _is_part(shares, self.first_shares.get(job_id, ())):
+            return False
+        self.first_shares[job_id] = shares
+        return True
+
+    def link_score(self, shares: Iterable[NodeShare]) -> int | None:
+        """Return the link score of GPUs: the sum over their nodes; None: a node is not known."""
+        cluster, total = self.engine.cluster, 0
+        for share in shares:
+            row = cluster.index_of.get(share.node)
+            mask = sum(1 << gpu for gpu in share.gpu_indices)
+            if row is None or cluster.specs[row] is None or mask > cluster.table(row).full_mask:
+                return None
+            total += int(cluster.table(row).set_scores[mask])
+        return total
 
     def place(self, job_id: JobId, record: KnownJob) -> Place | None:
         """Return what was decided for a job, by this engine or by an earlier one."""
         if isinstance(record, JobRecord) and record.placement and record.decision:
             return Place(job_id=job_id, placement=record.placement, decision=record.decision)
         return self.earlier_decisions.get(job_id)
+
+
+def _is_part(shares: Iterable[NodeShare], whole: Iterable[NodeShare]) -> bool:
+    """Return whether shares hold no GPU that is not in others."""
+    held = {share.node: frozenset(share.gpu_indices) for share in whole}
+    return all(held.get(one.node, frozenset()) >= set(one.gpu_indices) for one in shares)

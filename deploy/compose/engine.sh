@@ -16,7 +16,8 @@
 set -euo pipefail
 
 RUN_DIR=${ROOST_ENGINE_DIR:-/run/roost-engine}
-DATA_NAME=roost-engine-data
+# Named like the folder, so that two engines of two checkouts share nothing.
+DATA_NAME=$(basename "$RUN_DIR")-data
 MEMORY_NEEDED_KIB=$((6 * 1024 * 1024))
 
 say() { echo "engine: $*" >&2; }

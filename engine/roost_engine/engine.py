@@ -32,6 +32,7 @@ from roost_engine.domain.events import (
     PlacementRefused,
     PreemptionRefused,
     QuotasSeen,
+    SharesSeen,
     SpeedSeen,
     Tick,
     TimerPinned,
@@ -270,6 +271,9 @@ class Engine:
                 self._table.pin(event)
             case QuotasSeen():
                 self._table.apply_quotas(event.free, event.node_cpus)
+            case SharesSeen():
+                if self.policies.predictors is not None:
+                    self.policies.predictors.users.apply_shares(event.shares)
             case _:
                 assert_never(event)
 

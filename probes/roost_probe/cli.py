@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from roost_probe.errors import ProbeError, SettingsError
 from roost_probe.nvml_process import NvmlProcess
+from roost_probe.version import VERSION
 
 if TYPE_CHECKING:
     from roost_probe.daemon_link import Tls
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="roost-probe", description="Streams this node's GPU topology and load to roostd."
     )
+    parser.add_argument("--version", action="version", version=f"roost-probe, version {VERSION}")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--print-topology", action="store_true", help="print the links and exit")
     what.add_argument("--once", action="store_true", help="print one sample and exit")
@@ -90,7 +92,7 @@ async def _print_topology(options: argparse.Namespace) -> int:
         topology = Topology.of(await driver.facts(), options.sysfs_root)
     finally:
         await driver.close()
-    print(format_json(topology) if options.json else format_matrix(topology))
+    print(format_json(topology, options.node) if options.json else format_matrix(topology))
     for problem in topology.problems:
         print(f"roost-probe: {problem}", file=sys.stderr)
     return 0

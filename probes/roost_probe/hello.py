@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 
 from roost_probe.topology import Topology
+from roost_probe.version import VERSION
 from roost_proto.v1 import telemetry_pb2
 
 SCHEMA_VERSION = 1
-# Not importlib.metadata, which would cost the probe 3 MB; a test keeps it in step.
-PROBE_VERSION = "0.1.0"
 
 # The most problems, and characters of each, that roostd accepts.
 MOST_PROBLEMS = 64
@@ -21,7 +20,7 @@ def build_hello(
     return telemetry_pb2.Hello(
         node=node,
         schema_version=SCHEMA_VERSION,
-        probe_version=PROBE_VERSION,
+        probe_version=VERSION,
         driver_version=topology.driver_version,
         session_id=session_id,
         gpus=[

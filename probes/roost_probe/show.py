@@ -76,10 +76,11 @@ def format_matrix(topology: Topology) -> str:
     return "\n".join(lines)
 
 
-def format_json(topology: Topology) -> str:
+def format_json(topology: Topology, node: str) -> str:
     """One JSON object; docs/probe.md lists the keys."""
     document = {
         "schema": JSON_SCHEMA,
+        "node": node,
         "driver_version": topology.driver_version,
         "gpus": [
             {

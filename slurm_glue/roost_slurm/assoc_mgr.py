@@ -25,7 +25,9 @@ _USED = re.compile(r"(?:(?<=,)|^)([^=,]+)=\w{1,20}\((\d{1,20}(?:\.\d+)?)\)")
 _ONE_BUDGET = re.compile(r"(\d{1,20})\((\d{1,20}(?:\.\d+)?)\)")
 # The look behind lets a word be tried once, so that its length is not squared.
 _RECORD = re.compile(r"(?<!\S)(\S*)=\{([^{}]*)\}")
+_SHARES = re.compile(r" SharesRaw/Norm/Level/Factor=(\d{1,10})/")
 _NO_LIMIT = 0xFFFF_FFFF
+_OF_PARENT = 0x7FFF_FFFF  # Fairshare=parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class Association:
         partition: "" for all that have no association of their own.
         parent: account above; "" for the root account and for users, whose parent is `account`.
         max_job_count: running jobs of one user; None: no limit.
+        share: of what the account above has, beside the shares of its other children; None: it has
+            none of its own (`Fairshare=parent`).
     """
 
     account: str
@@ -114,6 +118,7 @@ class Association:
     group: GroupLimits = field(default_factory=GroupLimits)
     per_job: JobLimits = field(default_factory=JobLimits)
     max_job_count: float | None = None
+    share: float | None = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +195,15 @@ def _association(line: str) -> Association | None:
         group=_group(row),
         per_job=_per_job(row),
         max_job_count=_limit(row.get("MaxJobs", "")),
+        share=_share(line[match.end() :]),
     )
+
+
+def _share(text: str) -> float | None:
+    match = _SHARES.search(text)
+    if match is None:
+        return 1.0
+    return None if int(match[1]) == _OF_PARENT else float(match[1])
 
 
 def _group(row: Mapping[str, str]) -> GroupLimits:

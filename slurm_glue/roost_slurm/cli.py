@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from roost_slurm.version_option import ShowVersion
+
 DIFFERENT = MISSING = 1
 BAD_INPUT = 2
 DEFAULT_RUNTIME_FOLDER = Path("/run/roost")
@@ -23,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["hook"]:
         return _hook(arguments[1:])
     args = _parser().parse_args(arguments)
+    if run := getattr(args, "run", None):
+        return int(run(args))
     if args.command == "unpin":
         return _unpin(args)
     if args.command == "certs":
@@ -48,7 +52,11 @@ def _hook(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    # Imported here: hooks do without.
+    from roost_slurm import doctor_command, install_command, migrate_command
+
     parser = argparse.ArgumentParser(prog="roost-slurm", description=__doc__)
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     commands.add_parser("hook", help="what Slurm's prologs and epilogs call; see docs/slurm.md")
     unpin = commands.add_parser(
@@ -66,6 +74,18 @@ def _parser() -> argparse.ArgumentParser:
         help="output of `scontrol show config`; default: run it",
     )
     _add_certs(commands.add_parser("certs", help="make certificates for roostd and the probes"))
+    install_command.add_install(
+        commands.add_parser("install", help="put units, hooks and scripts in place")
+    )
+    install_command.add_uninstall(
+        commands.add_parser("uninstall", help="remove what install has written")
+    )
+    doctor_command.add(
+        commands.add_parser("doctor", help="what is wrong on this machine, and the cure")
+    )
+    migrate_command.add(
+        commands.add_parser("migrate", help="GPU types by index, node by node, while jobs run")
+    )
     config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
     config.add_argument(
         "topology",
@@ -161,8 +181,14 @@ def _config(args: argparse.Namespace) -> int:
     from roost_slurm import config, inventory
     from roost_slurm.submit_script import SubmitScriptError
 
+    left_out: list[str] = []
     try:
-        nodes = inventory.load(args.topology)
+        nodes = inventory.load(args.topology, left_out)
+        for line in left_out:
+            print(f"roost-slurm config: left out: {line}", file=sys.stderr)
+        if left_out and not nodes:
+            print("roost-slurm config: no node is left", file=sys.stderr)
+            return BAD_INPUT
         settings = config.SiteSettings(
             runtime_folder=args.runtime_folder,
             hooks_folder=args.hooks_folder,

@@ -1,7 +1,8 @@
 """The GPUs of a cluster's nodes, as their probes described them in JSON.
 
-Reads files as `roost-probe --print-topology --json` prints them: one a node, called NODE.json or
-with a key "node"; or one file for all, an object of descriptions by node name or a list of them.
+Reads files as `roost-probe --print-topology --json` prints them: one a node, with its name as key
+"node" (a file without the key is called NODE.json); or one file for all, an object of
+descriptions by node name or a list of them.
 Keys used: {"node", "gpus": [{"index", "model", "minor_number", "mig_enabled"}]}; no others.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _MAX_MINOR = 1023
+_MIG = "MIG is enabled; Roost places whole GPUs; cure: nvidia-smi -i GPU -mig 0"
 
 
 class InventoryError(ValueError):
@@ -44,8 +46,13 @@ class NodeGpus:
         return tuple(gpu.minor_number for gpu in self.gpus)
 
 
-def load(paths: Iterable[Path]) -> tuple[NodeGpus, ...]:
+def load(paths: Iterable[Path], left_out: list[str] | None = None) -> tuple[NodeGpus, ...]:
     """Read descriptions from files.
+
+    Args:
+        paths: the files.
+        left_out: gets a line for each node with a GPU in MIG mode, which is then left out; without
+            the list such a node is an error.
 
     Raises:
         InventoryError: with all problems of all files; each names the file, the node and the GPU.
@@ -54,10 +61,13 @@ def load(paths: Iterable[Path]) -> tuple[NodeGpus, ...]:
     nodes: dict[str, NodeGpus] = {}
     for path in paths:
         for where, name, value in _descriptions(path, problems):
+            if left_out is not None and (mig := _mig_gpus(value)):
+                left_out.append(f"{where}: node {name} GPU {mig}: {_MIG}")
+                continue
             node = _parse_node(where, name, value, problems)
             if node is not None and nodes.setdefault(name, node) is not node:
                 problems.append(f"{where}: node {name} is described twice")
-    if not problems and not nodes:
+    if not problems and not nodes and not left_out:
         problems.append("no node described; want files of `roost-probe --print-topology --json`")
     if problems:
         raise InventoryError(problems)
@@ -110,12 +120,21 @@ def _parse_node(where: str, name: str, value: object, problems: list[str]) -> No
     return NodeGpus(name, tuple(sorted(gpus, key=lambda gpu: gpu.minor_number)))
 
 
+def _mig_gpus(value: object) -> str:
+    """Return the positions of a node's GPUs in MIG mode, comma-separated; "" where it has none."""
+    entries = value.get("gpus") if isinstance(value, dict) else None
+    rows = entries if isinstance(entries, list) else []
+    return ",".join(
+        str(i) for i, row in enumerate(rows) if isinstance(row, dict) and row.get("mig_enabled")
+    )
+
+
 def _parse_gpu(entry: object) -> Gpu | str:
     """Return the GPU, or what is wrong with it."""
     if not isinstance(entry, dict):
         return "want an object"
     if entry.get("mig_enabled"):
-        return "MIG is enabled; Roost places whole GPUs; cure: nvidia-smi -i GPU -mig 0"
+        return _MIG
     minor, model = entry.get("minor_number"), entry.get("model")
     if isinstance(minor, bool) or not isinstance(minor, int) or not 0 <= minor <= _MAX_MINOR:
         return f"minor_number is {minor!r}; want N of its /dev/nvidiaN, 0 to {_MAX_MINOR}"

@@ -20,7 +20,8 @@ class Partition:
             INACTIVE (neither).
         tier: PriorityTier.
         qos: of the partition, whose limits hold beside those of the job's QoS; "" for none.
-        max_node_count, max_time_s, max_cpus_per_node: None: no limit.
+        max_node_count, max_time_s, max_cpus_per_node, max_cpus_per_socket: None: no limit; 22.05
+            knows no limit by socket.
         allowed_accounts, allowed_qos: None: all but the denied ones.
         preempt_modes: how jobs there are preempted under preempt/partition_prio, upper case.
         over_subscribe: "NO", "EXCLUSIVE", "YES:4", "FORCE:4".
@@ -33,6 +34,7 @@ class Partition:
     max_node_count: int | None = None
     max_time_s: float | None = None
     max_cpus_per_node: int | None = None
+    max_cpus_per_socket: int | None = None
     allowed_accounts: frozenset[str] | None = None
     denied_accounts: frozenset[str] = frozenset()
     allowed_qos: frozenset[str] | None = None
@@ -63,6 +65,7 @@ def _partition(row: Mapping[str, str]) -> Partition | None:
             max_node_count=_limit(row["MaxNodes"]),
             max_time_s=parse_limit(row["MaxTime"]),
             max_cpus_per_node=_limit(row.get("MaxCPUsPerNode", "")),
+            max_cpus_per_socket=_limit(row.get("MaxCPUsPerSocket", "")),
             allowed_accounts=_allowed(row.get("AllowAccounts", "ALL")),
             denied_accounts=_words(row.get("DenyAccounts", "")),
             allowed_qos=_allowed(row.get("AllowQos", "ALL")),

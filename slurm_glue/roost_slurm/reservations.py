@@ -23,6 +23,7 @@ class Reservation:
         cores: how many cores of each node it has, where Slurm says so: it does where that is less
             than all of them, though not always.
         cpu_count: of all its nodes together; None: Slurm does not say.
+        gpu_count: likewise, 0 where it has no GPUs of its own. Slurm does not say which they are.
         flags: as Slurm prints them: MAINT, OVERLAP, FLEX, TIME_FLOAT, MAGNETIC, ...
         users, accounts: that may use it; with a minus sign: that may not.
         groups: whose members may use it.
@@ -34,6 +35,7 @@ class Reservation:
     nodes: tuple[str, ...] = ()
     cores: Mapping[str, int] = field(default_factory=dict)
     cpu_count: int | None = None
+    gpu_count: int = 0
     flags: frozenset[str] = frozenset()
     users: frozenset[str] = frozenset()
     accounts: frozenset[str] = frozenset()
@@ -72,6 +74,7 @@ def _reservation(line: str) -> Reservation | None:
         nodes=tuple(nodes),
         cores=cores,
         cpu_count=_count(parse_tres(row.get("TRES", "")).get("cpu", "")),
+        gpu_count=_count(parse_tres(row.get("TRES", "")).get("gres/gpu", "")) or 0,
         flags=_words(row, "Flags"),
         users=_words(row, "Users"),
         accounts=_words(row, "Accounts"),

@@ -11,6 +11,7 @@ class Scheduling:
     """Settings that decide which rules hold.
 
     Attributes:
+        has_slurmdbd: whether associations and QoS are kept at all.
         enforced: AccountingStorageEnforce: "associations", "limits", "qos", "safe", ...
         preempt_type: "preempt/none", "preempt/qos" or "preempt/partition_prio".
         preempt_modes: of PreemptMode, upper case: "REQUEUE", "CANCEL", "SUSPEND", "GANG", "OFF".
@@ -20,6 +21,7 @@ class Scheduling:
         resume_timeout_s: how long a node may take to come back.
     """
 
+    has_slurmdbd: bool = False
     enforced: frozenset[str] = frozenset()
     preempt_type: str = "preempt/none"
     preempt_modes: frozenset[str] = frozenset({"OFF"})
@@ -47,6 +49,7 @@ def parse_scheduling(text: str) -> Scheduling:
     pairs = (line.partition("=") for line in text.split("\n"))
     row = {name.strip(): value.strip() for name, _, value in pairs}
     return Scheduling(
+        has_slurmdbd=row.get("AccountingStorageType", "").endswith("slurmdbd"),
         enforced=_words(row.get("AccountingStorageEnforce", "").lower()),
         preempt_type=row.get("PreemptType", "(null)").replace("(null)", "preempt/none"),
         preempt_modes=_words(row.get("PreemptMode", "OFF").upper()),

@@ -141,6 +141,7 @@ class ShownNode:
     memory_allocated_bytes: int
     gpu_count: int
     gpu_used_indices: tuple[int, ...]
+    socket_count: int = 1
 
 
 def parse_jobs(text: str) -> dict[int, JobDetail]:
@@ -278,6 +279,7 @@ def _parse_node(line: str) -> ShownNode | None:
             memory_allocated_bytes=_mib(row["AllocMem"]),
             gpu_count=gpu_count(gres),
             gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
+            socket_count=max(uint32(row.get("Sockets", "1")), 1),
         )
     except (KeyError, TresError, ValueError):
         return None

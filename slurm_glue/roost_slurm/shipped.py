@@ -5,6 +5,8 @@ from pathlib import Path
 
 _FOLDERS = (
     Path(__file__).resolve().parent.parent,  # a checkout
+    Path(__file__).resolve().parents[2] / "daemon",
+    Path(__file__).resolve().parents[2] / "probes",
     Path(sys.prefix) / "share" / "roost",  # an installed wheel
 )
 

@@ -44,4 +44,4 @@ def test_a_node_without_a_probe_shows_no_load(operator: FakeOperator, run: Run) 
     text = run("node", "n1").stdout
     assert "no probe has reported" in text
     assert "idle (Slurm starts no jobs here now)" in text
-    assert gpu_line(text, 0)[:7] == ["0", "free", "-", "-", "-", "-", "-"]
+    assert gpu_line(text, 0)[:7] == ["0", "closed", "-", "-", "-", "-", "-"]

@@ -2,7 +2,8 @@
 
 from tests.cli.conftest import Run
 
-from roostctl.cmd_nodes import free_count, sample_age, state, strip
+from roostctl.cmd_nodes import sample_age, state, strip
+from roostctl.documents.nodes import free_count
 from roostctl.testing import FakeOperator, build_node
 
 

@@ -38,6 +38,22 @@ def test_the_longest_wait_beyond_plain_slurm_s_is_shown(operator: FakeOperator, 
     assert shown["beyond_cap_count"] == 1
 
 
+def test_the_shares_of_users_are_named_where_the_order_keeps_them(
+    operator: FakeOperator, run: Run
+) -> None:
+    def line() -> str:
+        lines = run("status").stdout.splitlines()
+        return next((line for line in lines if line.startswith("Shares")), "")
+
+    assert not line()
+    assert json.loads(run("status", "--json").stdout)["share_user_count"] is None
+    operator.status.share_user_count = 0
+    assert line().endswith("equal: no slurmdbd")
+    operator.status.share_user_count = 12
+    assert line().endswith("Slurm's, of 12 users")
+    assert json.loads(run("status", "--json").stdout)["share_user_count"] == 12
+
+
 def test_a_faulty_model_fails_the_check_too(operator: FakeOperator, run: Run) -> None:
     operator.status.policy_fault = "it answered NaN"
     result = run("status", "--check", "--json")

@@ -85,7 +85,7 @@ def test_absent_daemon_exits_3_and_tells_the_cure(args: list[str], tmp_path: Pat
 def test_ctrl_c_exits_130_without_a_traceback(
     operator: FakeOperator, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(client: OperatorClient) -> pb.Status:
+    def interrupted(client: OperatorClient, ask_slurm: bool = False) -> pb.Status:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(OperatorClient, "get_status", interrupted)

@@ -80,7 +80,9 @@ def roostd(folder: Path, **environ: str) -> Iterator[Process]:
 def test_check_config_is_silent_about_a_right_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.yaml").write_text("mode: enforce\n")
+    for program in ("scontrol", "squeue"):
+        (tmp_path / program).touch(0o755)
+    (tmp_path / "a.yaml").write_text(f"mode: enforce\nslurm: {{bin_dir: {tmp_path}}}\n")
 
     assert main(["check-config", str(tmp_path / "a.yaml")]) == EXIT_OK
     assert capsys.readouterr() == ("", "")

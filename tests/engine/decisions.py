@@ -12,6 +12,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -48,6 +49,8 @@ from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
 from roost_sim.traces.trace import Trace
+from roost_sim.worlds.fidelity import DEFAULT_FIDELITY
+from roost_sim.worlds.world_spec import WorldSpec
 
 POLICIES = (
     "roost",
@@ -127,6 +130,8 @@ def _run(trace: str, policy: str) -> Run:
         policy=found,
         seed=3,
         start_delay_s=1.0,
+        # As when the digests were recorded: all GPUs of a node are equally close.
+        world=WorldSpec(fidelity=replace(DEFAULT_FIDELITY, has_links=False)),
         engine_config=config,
     )
 

@@ -26,16 +26,19 @@ from roost_engine.domain.events import (
     LoadSeen,
     NodeLost,
     NodeSeen,
+    SharesSeen,
     SpeedSeen,
     Tick,
     TimerPinned,
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
-from roost_engine.engine import EngineConfig, Passing
+from roost_engine.engine import Engine, EngineConfig, Passing
 from roost_engine.job_record import JobState, ObservedJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, ScorePolicy, ShapeByShape
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import (
     GIB,
     EngineHarness,
@@ -995,6 +998,20 @@ def test_link_use_of_running_jobs_is_stored_until_they_stop(
 def test_a_gate_without_timers_ignores_pins(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     assert harness.feed(TimerPinned(at_s=0.0, timer="rack", pinned_s=5.0)) == ()
+
+
+def test_shares_are_kept_by_the_predictors_where_there_are_any(
+    make_harness: HarnessFactory,
+) -> None:
+    seen = SharesSeen(at_s=0.0, shares={1001: 0.75, 1002: 0.25})
+    assert make_harness([node("a")], bridges()).feed(seen) == ()
+    predictors = Predictors()
+    engine = Engine(EngineConfig(), Policies(score=HeuristicScore(), predictors=predictors))
+    predictors.users.wait(JobId("1"), 1001, 60.0, 1.0, 0.0)
+    predictors.users.wait(JobId("2"), 1002, 40.0, 1.0, 0.0)
+    assert predictors.users.is_over(1001, 1.0, 0.0)
+    assert engine.step(seen) == ()
+    assert not predictors.users.is_over(1001, 1.0, 0.0)
 
 
 # -- a job that can only have certain GPU indices ------------------------------------------------

@@ -1,23 +1,17 @@
-"""What ships beside the code: the unit file, the version, the docs page."""
+"""What ships beside the code: the unit file, the docs page."""
 
 import argparse
 import shutil
 import subprocess
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from tests.conftest import missing
 
 from roost_probe.cli import _parser
-from roost_probe.hello import PROBE_VERSION
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "probes/systemd/roost-probe.service"
-
-
-def test_the_version_is_that_of_the_distribution() -> None:
-    assert version("roost") == PROBE_VERSION
 
 
 def test_the_docs_name_every_option() -> None:

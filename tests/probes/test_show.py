@@ -60,7 +60,8 @@ def test_a_node_without_nics_has_no_nic_legend() -> None:
 
 
 def test_json_has_the_matrix_and_unknown_facts_as_null() -> None:
-    document = json.loads(format_json(TOPOLOGY))
+    document = json.loads(format_json(TOPOLOGY, "n1"))
+    assert document["node"] == "n1"
     assert document["matrix"] == symbol_matrix(TOPOLOGY)
     assert document["gpus"][1]["numa_node"] is None
     assert document["links"][0]["level"] == "system"

@@ -101,6 +101,19 @@ def test_accounts_that_are_each_others_parents_end_the_chain() -> None:
     assert [one.account for one in rules.chain("a", 1, "")] == ["a", "b"]
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_shares_are_read(release: str) -> None:
+    text = read(release, "site_assoc_mgr.txt")
+    shares = {one.share for one in parse_assoc_mgr(text).associations.values()}
+    assert shares == {1.0}
+    other = text.replace("Factor=1/", "Factor=40/", 1).replace(
+        "Factor=1/1.00", "Factor=2147483647/1.00"
+    )
+    found = parse_assoc_mgr(other).associations
+    assert found["root", None, ""].share == 40.0
+    assert found["bio", 5, ""].share is None  # Fairshare=parent
+
+
 def test_what_is_no_record_is_left_out() -> None:
     assert parse_assoc_mgr("No associations\nQOS=broken\nClusterName=c Account=a\n") == AssocMgr()
     gone = "ClusterName=c Account=a UserName=gone Partition= Priority=0 ID=1"

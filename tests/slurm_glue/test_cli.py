@@ -101,6 +101,23 @@ def test_a_node_of_several_models_is_written_with_a_warning(
     assert "node n1 has several GPU models" in capsys.readouterr().err
 
 
+def test_a_node_in_mig_mode_is_left_out_and_the_others_are_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({"node": "n1", **described([0], mig_enabled=True)}))
+    (tmp_path / "b.json").write_text(json.dumps({"node": "n2", **described([0])}))
+    out = tmp_path / "out"
+    assert cli.main(["config", str(tmp_path / "a.json"), "--out", str(out)]) == cli.BAD_INPUT
+    assert not out.exists()
+    files = [str(tmp_path / name) for name in ("a.json", "b.json")]
+    capsys.readouterr()
+    assert cli.main(["config", *files, "--out", str(out)]) == 0
+    assert "left out" in (told := capsys.readouterr().err)
+    assert "a.json: node n1 GPU 0: MIG is enabled" in told
+    assert "n1" not in (gres := (out / "gres.conf").read_text())
+    assert "NodeName=n2" in gres
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize(
     ("file", "options", "code"),

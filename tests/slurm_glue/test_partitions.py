@@ -41,6 +41,21 @@ def test_partition_that_drains_still_starts_queued_jobs(release: str) -> None:
     assert partitions["draining"].state == "DRAIN"
 
 
+def test_a_limit_by_socket_is_read_where_the_release_has_one() -> None:
+    """As 24.11.5 printed it; 22.05 does not print it, and refuses to set it."""
+    line = (
+        "PartitionName=sock AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL"
+        " Default=NO QoS=N/A DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO ExclusiveTopo=NO"
+        " GraceTime=0 Hidden=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO"
+        " MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=2 NodeSets=ALL Nodes=n[1-2]"
+        " PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO"
+        " OverTimeLimit=NONE PreemptMode=OFF State=UP TotalCPUs=32 TotalNodes=2"
+    )
+    assert parse_partitions(line)["sock"].max_cpus_per_socket == 2
+    without = line.replace(" MaxCPUsPerSocket=2", "")
+    assert parse_partitions(without)["sock"].max_cpus_per_socket is None
+
+
 def test_lines_that_are_no_partition_are_left_out() -> None:
     assert parse_partitions("No partitions in the system\n") == {}
     assert (

@@ -46,6 +46,18 @@ def test_cores_of_several_nodes_are_read() -> None:
     assert (one.cores, one.cpu_count) == ({"n1": 8, "n2": 6}, 14)
 
 
+def test_gpus_of_a_reservation_are_counted() -> None:
+    """As 24.11.5 printed it for `tres=gres/gpu=3`, in a partition with DefCpuPerGPU=2."""
+    (one,) = parse_reservations(
+        "ReservationName=r StartTime=2026-11-23T17:04:18 EndTime=2026-11-23T18:04:18"
+        " Duration=01:00:00 Nodes=n1 NodeCnt=1 CoreCnt=6 Features=(null) PartitionName=def"
+        " Flags=SPEC_NODES   NodeName=n1 CoreIDs=0-2,8-10 TRES=cpu=6,gres/gpu=3 Users=root"
+        " Groups=(null) Accounts=(null) Licenses=(null) State=INACTIVE BurstBuffer=(null)"
+        " MaxStartDelay=(null)"
+    )
+    assert (one.gpu_count, one.cpu_count, one.cores) == (3, 6, {"n1": 6})
+
+
 def test_lines_that_are_no_reservation_are_left_out() -> None:
     assert parse_reservations("No reservations in the system\n") == ()
     times = "StartTime=2030-01-01T00:00:00 EndTime=2030-01-01T00:00:00"

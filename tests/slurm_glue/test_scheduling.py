@@ -7,6 +7,7 @@ from roost_slurm.scheduling import Scheduling, parse_scheduling
 @pytest.mark.parametrize("release", RELEASES)
 def test_settings_of_a_site_with_accounting_are_read(release: str) -> None:
     assert parse_scheduling(read(release, "site_config.txt")) == Scheduling(
+        has_slurmdbd=True,
         enforced=frozenset({"associations", "limits", "qos", "safe"}),
         preempt_type="preempt/qos",
         preempt_modes=frozenset({"REQUEUE"}),
@@ -24,6 +25,7 @@ def test_site_without_accounting_enforces_nothing(release: str) -> None:
     scheduling = parse_scheduling(read(release, "show_config.txt"))
     assert not scheduling.enforces_limits
     assert not scheduling.is_safe
+    assert not scheduling.has_slurmdbd
     assert scheduling.preempt_type == "preempt/none"
     assert scheduling.preempt_modes == {"OFF"}
 

@@ -44,7 +44,7 @@ def test_a_batch_takes_each_decision_once_and_is_drawn_by_the_generator() -> Non
 def test_decisions_of_other_sizes_and_forbidden_actions_are_refused() -> None:
     good = decision(3)
     with pytest.raises(ValueError, match="other sizes"):
-        Decision(good.jobs[:, :5], good.cluster, good.mask, 0)
+        Decision(good.jobs[:2], good.cluster, good.mask, 0)
     forbidden = good.mask.copy()
     forbidden[1] = False
     with pytest.raises(ValueError, match="action 1 was not allowed"):

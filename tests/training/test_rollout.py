@@ -44,7 +44,7 @@ def test_a_selector_that_draws_depends_on_its_generator_only() -> None:
     drawn = episodes(job_count=30)
 
     def actions(seed: int) -> list[int]:
-        agent = SelectorAgent(net, torch.Generator().manual_seed(seed))
+        agent = SelectorAgent(net, draw_seed=seed)
         return [one.action for one in play(drawn, [0], agent)[0].decisions]
 
     assert actions(1) == actions(1)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.torch
 @pytest.mark.parametrize("may_wait", [False, True])
 def test_it_only_takes_what_the_mask_allows(may_wait: bool) -> None:
     torch.manual_seed(0)
-    agent = SelectorAgent(SelectorNet(SelectorSizes(hidden=16)), torch.Generator().manual_seed(0))
+    agent = SelectorAgent(SelectorNet(SelectorSizes(hidden=16)), draw_seed=0)
     runs = [episodes(job_count=25, may_wait=may_wait).begin(seed) for seed in range(3)]
     due = [(run, run.next_choices()) for run in runs]
     waited_count = 0

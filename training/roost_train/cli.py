@@ -12,10 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from roost_engine.domain.errors import PolicyError
+from roost_formats.models import onnx_telemetry
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
+from roost_slurm.version_option import ShowVersion
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
 
@@ -29,6 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is 0, 1 (readings differ) or 2 (it could not run)."""
     arguments = _parser().parse_args(argv)
     try:
+        onnx_telemetry.switch_off()  # before the import
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
@@ -40,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="roost-train", description=__doc__)
+    parser.add_argument("--version", action=ShowVersion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     distil = commands.add_parser("distil", help="teach a model the heuristic's order")
     distil.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
@@ -49,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare numpy, torch and ONNX Runtime")
     verify.add_argument("model", type=Path, help="policy.onnx, its manifest beside it")
     verify.set_defaults(command=_verify)
+    _add_interference(commands.add_parser("interference", help="teach a model what pairs cost"))
     _add_graph(commands.add_parser("graph", help="teach a model what placements cost"))
     _add_runtimes(commands.add_parser("runtimes", help="teach a model a site's run times"))
     _add_selector(commands.add_parser("selector", help="train a job selector by simulation"))
@@ -71,6 +76,12 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
     )
     selector.add_argument("--out", type=Path, metavar="DIR", required=True, help="folder")
     selector.add_argument("--config", type=Path, metavar="FILE", help="YAML; see docs/learned.md")
+    selector.add_argument(
+        "--start",
+        type=Path,
+        metavar="FILE",
+        help="improve this selector.onnx, its manifest beside it, instead of a warm start",
+    )
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=_selector)
 
@@ -146,6 +157,26 @@ def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
     runtimes.add_argument("--seed", type=int, default=0, help="of everything random (default 0)")
     runtimes.add_argument("--json", action="store_true", help="figures as JSON")
     runtimes.set_defaults(command=_runtimes)
+
+
+def _add_interference(interference: argparse.ArgumentParser) -> None:
+    interference.add_argument(
+        "--data", type=Path, metavar="DIR", required=True, help="folder of the public tables"
+    )
+    interference.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the model's two files"
+    )
+    interference.add_argument("--seed", type=int, default=0, help="of the random split (default 0)")
+    interference.add_argument("--json", action="store_true", help="figures as JSON")
+    interference.set_defaults(command=_interference)
+
+
+def _interference(arguments: argparse.Namespace) -> int:
+    _need("sklearn")
+    from roost_train.interference_command import run
+
+    print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
+    return 0
 
 
 def _need(name: str) -> None:
@@ -257,7 +288,12 @@ def _selector(arguments: argparse.Namespace) -> int:
     clusters = tuple(load_cluster(name) for name in arguments.cluster)
     config = read_config(arguments.config)
     training = SelectorTraining(
-        trace, clusters, config, arguments.out, lambda line: print(line, file=sys.stderr)
+        trace,
+        clusters,
+        config,
+        arguments.out,
+        lambda line: print(line, file=sys.stderr),
+        arguments.start,
     )
     bar = ProgressBar(max(config.iterations, 1), sys.stderr)
     try:

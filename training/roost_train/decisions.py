@@ -1,4 +1,7 @@
-"""Decisions of the order slot as training reads them: what could be chosen, and what was.
+"""Decisions as training reads them: what could be chosen, and what was.
+
+Those of the order slot are between jobs. Of the placement and gate slots `jobs` are the options
+(environments.slot_views), and `cluster` is the line of everything else.
 
 Whatever knows such decisions can train a selector on them: an environment, a journal, accounting.
 """
@@ -10,16 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decision:
     """One decision.
 
     Attributes:
-        jobs: float32 [job, JOB_COLUMNS], as selector_features.SelectorFeatures gave them.
-        cluster: float32 [CLUSTER_COLUMNS].
+        jobs: float32 [job, column], of the order slot as selector_features gives them.
+        cluster: float32 [column].
         mask: bool [job + 1], what could be chosen; the last is "none".
         action: what was chosen: the position of a job, or behind the last job for none.
     """
@@ -33,10 +34,10 @@ class Decision:
         """Check the sizes.
 
         Raises:
-            ValueError: the sizes differ from the columns, or the action was not allowed.
+            ValueError: the sizes do not go together, or the action was not allowed.
         """
-        wanted = (len(self.jobs), len(JOB_COLUMNS)), (len(CLUSTER_COLUMNS),), (len(self.jobs) + 1,)
-        if (self.jobs.shape, self.cluster.shape, self.mask.shape) != wanted:
+        sizes = self.jobs.ndim, self.cluster.ndim, self.mask.shape
+        if sizes != (2, 1, (len(self.jobs) + 1,)):
             raise ValueError(f"a decision among {len(self.jobs)} jobs has other sizes than these")
         if not self.mask[self.action]:
             raise ValueError(f"action {self.action} was not allowed")
@@ -47,8 +48,8 @@ class DecisionBatch:
     """Decisions as tensors; lines behind the last job of a decision are 0 and masked.
 
     Attributes:
-        jobs: [decision, job, JOB_COLUMNS].
-        cluster: [decision, CLUSTER_COLUMNS].
+        jobs: [decision, job, column].
+        cluster: [decision, column].
         mask: bool [decision, job + 1]; "none" is the last of each line.
         present: bool [decision, job].
         actions: int64 [decision], positions in the mask.
@@ -65,7 +66,7 @@ class DecisionBatch:
         """Put decisions together."""
         counts = np.array([len(one.jobs) for one in decisions])
         most = int(counts.max())
-        jobs = np.zeros((len(decisions), most, len(JOB_COLUMNS)), dtype=np.float32)
+        jobs = np.zeros((len(decisions), most, decisions[0].jobs.shape[1]), dtype=np.float32)
         mask = np.zeros((len(decisions), most + 1), dtype=np.bool_)
         actions = np.array([one.action for one in decisions])
         for place, one in enumerate(decisions):

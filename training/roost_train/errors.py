@@ -1,5 +1,7 @@
 """Errors that end roost-train."""
 
+from pathlib import Path
+
 
 class TrainError(Exception):
     """The root: the command prints it as one line and exits with 2."""
@@ -25,3 +27,12 @@ class TooFewJobs(TrainError):
             f"{source}: {count} jobs {which}; want {wanted} or more: take a longer time"
         )
         self.source, self.count, self.wanted = source, count, wanted
+
+
+class BadTable(TrainError):
+    """A table of measurements cannot be read."""
+
+    def __init__(self, path: Path, line: int, why: str) -> None:
+        where = f"{path}:{line}" if line else str(path)
+        super().__init__(f"{where}: {why}; --data names the folder of the public tables")
+        self.path, self.line = path, line

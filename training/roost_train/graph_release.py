@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from roost_engine.scoring import graph_columns as names
 from roost_formats.models.manifest import Manifest, manifest_path
+from roost_formats.models.onnx_runtime import onnxruntime
 from roost_formats.models.score import load_onnx_graph
 from roost_formats.models.signature import GRAPH
 from roost_train.graph_net import WIDTHS, GraphNet

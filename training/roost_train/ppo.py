@@ -5,16 +5,12 @@ what the critic expected (`advantages`); then change the policy so that decision
 better become likelier, but by no more than the clip allows, because the episodes tell nothing
 about policies far from the one that played them. Masked actions have probability 0 and no gradient.
 
-Episodes of an iteration depend only on seed and iteration, and a checkpoint holds everything else,
-so an interrupted training that is resumed gives the same weights as one that was not.
-
 Source: Schulman et al., Proximal Policy Optimization Algorithms, 2017, equation 7; masks: Huang and
 Ontañón, A Closer Look at Invalid Action Masking, FLAIRS 2022. Page: docs/learned.md.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,13 +19,13 @@ from numpy.typing import NDArray
 
 from roost_train.advantages import advantages, discounts
 from roost_train.decisions import Decision, DecisionBatch, batches
-from roost_train.environments.episodes import Episodes
-from roost_train.errors import TrainError
-from roost_train.rollout import Trajectory, play
+from roost_train.exploration import played_logs
+from roost_train.improvement import Lesson
+from roost_train.rollout import Decider, Trajectory
 from roost_train.selector_agent import SelectorAgent
-from roost_train.selector_net import SelectorCritic, SelectorNet, SelectorSizes, masked_logs
+from roost_train.selector_net import masked_logs
+from roost_train.slot_net import PolicyNet
 
-_SEEDS_PER_ITERATION = 10_000  # far apart, so that no episode comes twice
 _LEAST_SPREAD = 1e-6
 
 
@@ -50,6 +46,7 @@ class PpoParameters:
         entropy: weight of the policy's entropy, which keeps it from settling too early.
         most_divergence: passes end when the policy has moved so far, in nats.
         critic_iterations: at the start in which only the critic learns.
+        explore_frac: how often an action is forced in a bad state, see `exploration`.
     """
 
     seed: int = 0
@@ -65,28 +62,7 @@ class PpoParameters:
     entropy: float = 0.003
     most_divergence: float = 0.03
     critic_iterations: int = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Iteration:
-    """The figures of one iteration.
-
-    Attributes:
-        number: from 1.
-        mean_jct_s: of the episodes played, with drawn actions.
-        divergence: how far the policy moved, in nats.
-        entropy: of the policy, in nats, mean.
-        explained_frac: share of the returns' variance that the critic foresaw; below 0: worse than
-            their mean.
-        decision_count: decisions played.
-    """
-
-    number: int
-    mean_jct_s: float
-    divergence: float
-    entropy: float
-    explained_frac: float
-    decision_count: int
+    explore_frac: float = 0.0
 
 
 def clipped_loss(
@@ -106,92 +82,47 @@ def clipped_loss(
 
 
 class Ppo:
-    """A training in progress.
+    """An improvement.Learner; see the module.
 
     Args:
-        net: the selector; it is changed in place.
-        episodes: what is played.
+        net: the policy; it is changed in place.
         parameters: everything else.
     """
 
-    def __init__(self, net: SelectorNet, episodes: Episodes, parameters: PpoParameters) -> None:
-        torch.set_num_threads(1)  # several sum in another order, and are slower for so small a net
-        torch.manual_seed(parameters.seed)
-        self.net, self.episodes, self.parameters = net, episodes, parameters
-        self.critic = SelectorCritic(net.sizes)
+    def __init__(self, net: PolicyNet, parameters: PpoParameters) -> None:
+        torch.manual_seed(parameters.seed)  # of the critic's first weights
+        self.net, self.parameters = net, parameters
+        self.critic = net.critic()
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
         self._critic_optimiser = torch.optim.Adam(
             self.critic.parameters(), lr=parameters.critic_rate
         )
         self._spread = 0.0  # of the returns so far; rewards are divided by it
-        self.done: list[Iteration] = []
 
-    def iterate(self, after: Callable[[int], None] = lambda done_count: None) -> Iteration:
-        """Play episodes and learn from them.
+    def player(self, draw_seed: int) -> Decider:
+        """See improvement.Learner: actions are drawn from the policy."""
+        return SelectorAgent(self.net, draw_seed, self.parameters.explore_frac)
 
-        Args:
-            after: called with the number of episodes that are over.
-        """
-        parameters, number = self.parameters, len(self.done) + 1
-        generator = torch.Generator().manual_seed(parameters.seed * 1_000_003 + number)
-        first = parameters.first_episode + (number - 1) * _SEEDS_PER_ITERATION
-        seeds = range(first, first + parameters.episode_count)
-        self.net.eval()
-        played = play(self.episodes, seeds, SelectorAgent(self.net, generator), after)
-        played = [one for one in played if one.decisions]
-        if not played:
-            raise TrainError("no episode had a decision: take more jobs or a higher load")
-        divergence, entropy, explained_frac = self._learn(played, generator)
-        self.done.append(
-            Iteration(
-                number=number,
-                mean_jct_s=float(np.mean([one.mean_jct_s for one in played])),
-                divergence=divergence,
-                entropy=entropy,
-                explained_frac=explained_frac,
-                decision_count=sum(len(one.decisions) for one in played),
-            )
-        )
-        return self.done[-1]
-
-    def save(self, path: Path) -> None:
-        """Write a checkpoint; a file that is there is replaced whole or not at all."""
-        state = {
-            "sizes": asdict(self.net.sizes),
-            "net": self.net.state_dict(),
+    def state(self) -> dict[str, Any]:
+        """See improvement.Learner."""
+        return {
             "critic": self.critic.state_dict(),
             "optimiser": self._optimiser.state_dict(),
             "critic_optimiser": self._critic_optimiser.state_dict(),
             "spread": self._spread,
-            "done": [asdict(one) for one in self.done],
-            "parameters": asdict(self.parameters),
         }
-        beside = path.with_suffix(".part")
-        torch.save(state, beside)
-        beside.replace(path)
 
-    def load(self, path: Path) -> None:
-        """Continue where a checkpoint was written.
-
-        Raises:
-            TrainError: the checkpoint is of a training with other parameters, or damaged.
-        """
-        state = read_checkpoint(path)
-        if state["parameters"] != asdict(self.parameters):
-            raise TrainError(f"{path}: the checkpoint is of a training with other parameters")
-        self.net.load_state_dict(state["net"])
+    def restore(self, state: dict[str, Any]) -> None:
+        """See improvement.Learner."""
         self.critic.load_state_dict(state["critic"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._critic_optimiser.load_state_dict(state["critic_optimiser"])
         self._spread = state["spread"]
-        self.done = [Iteration(**one) for one in state["done"]]
 
-    # -- learning --------------------------------------------------------------------------
-
-    def _learn(
-        self, played: Sequence[Trajectory], generator: torch.Generator
-    ) -> tuple[float, float, float]:
-        """Return how far the policy moved, its entropy, and what the critic explained."""
+    def learn(
+        self, played: Sequence[Trajectory], generator: torch.Generator, done_count: int
+    ) -> Lesson:
+        """See improvement.Learner."""
         decisions = [decision for one in played for decision in one.decisions]
         place_of = {id(decision): place for place, decision in enumerate(decisions)}
         old_logs, values = self._judge(decisions)
@@ -200,7 +131,9 @@ class Ppo:
         explained_frac = 1.0 - float(np.var(returns - values)) / max(spread**2, _LEAST_SPREAD)
         scaled = torch.from_numpy((gains - gains.mean()) / (gains.std() + _LEAST_SPREAD))
         targets, old = torch.from_numpy(returns).float(), torch.from_numpy(old_logs).float()
-        is_critics = len(self.done) < self.parameters.critic_iterations
+        as_played = played_logs(old_logs, decisions, self.parameters.explore_frac)
+        played_old = torch.from_numpy(as_played).float()
+        is_critics = done_count < self.parameters.critic_iterations
         divergence, entropy = 0.0, 0.0
         self.net.train()
         for _ in range(self.parameters.passes):
@@ -210,12 +143,13 @@ class Ppo:
                 batch = DecisionBatch.of(part)
                 self._step_critic(batch, targets[places])
                 if divergence <= self.parameters.most_divergence:
-                    found = self._step(batch, old[places], scaled[places].float(), is_critics)
+                    logs = old[places], played_old[places]
+                    found = self._step(batch, logs, scaled[places].float(), is_critics)
                     moved.append(found[0])
                     entropies.append(found[1])
             if moved:
                 divergence, entropy = float(np.mean(moved)), float(np.mean(entropies))
-        return divergence, entropy, explained_frac
+        return Lesson(divergence=divergence, entropy=entropy, explained_frac=explained_frac)
 
     def _gains(
         self, played: Sequence[Trajectory], values: NDArray[np.float64]
@@ -254,13 +188,29 @@ class Ppo:
         return torch.cat(logs).double().numpy(), torch.cat(values).double().numpy()
 
     def _step(
-        self, batch: DecisionBatch, old: torch.Tensor, gains: torch.Tensor, is_critics: bool
+        self,
+        batch: DecisionBatch,
+        old_logs: tuple[torch.Tensor, torch.Tensor],
+        gains: torch.Tensor,
+        is_critics: bool,
     ) -> tuple[float, float]:
-        """Change the policy once, unless only the critic learns; return divergence, entropy."""
+        """Change the policy once, unless only the critic learns.
+
+        Args:
+            batch: the decisions.
+            old_logs: [decision] each: by the policy that played, and as it was played, which
+                differs where actions were forced.
+            gains: [decision], advantages.
+            is_critics: whether only the critic learns.
+
+        Returns:
+            Divergence and entropy.
+        """
+        old, as_played = old_logs
         logs = masked_logs(self.net(batch.jobs, batch.cluster), batch.mask)
         new = logs.gather(1, batch.actions[:, None])[:, 0]
         entropy = -(logs.exp() * logs.masked_fill(~batch.mask, 0.0)).sum(dim=1).mean()
-        loss = clipped_loss(new, old, gains, self.parameters.clip)
+        loss = clipped_loss(new, as_played, gains, self.parameters.clip)
         if not is_critics:
             self._optimiser.zero_grad()
             (loss - self.parameters.entropy * entropy).backward()
@@ -276,29 +226,3 @@ class Ppo:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.critic.parameters(), 0.5)
         self._critic_optimiser.step()
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Return what Ppo.save wrote; nothing in the file is executed.
-
-    Raises:
-        TrainError: the file is damaged.
-    """
-    try:
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-    except (RuntimeError, ValueError, KeyError, EOFError, OSError) as error:
-        raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
-    except Exception as error:
-        raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
-    return state
-
-
-def net_of(state: dict[str, Any]) -> SelectorNet:
-    """Return the selector of a checkpoint."""
-    job, cluster, hidden = (state["sizes"][one.name] for one in fields(SelectorSizes))
-    net = SelectorNet(
-        SelectorSizes(job_channels=tuple(job), cluster_channels=tuple(cluster), hidden=hidden)
-    )
-    net.load_state_dict(state["net"])
-    net.eval()
-    return net

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 from numpy.typing import NDArray
 
@@ -16,6 +15,7 @@ from roost_engine.cluster.features import COLUMNS
 from roost_formats.models.loader import open_session
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.onnx_runtime import onnxruntime
 from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_train.agreement import Agreement, compare, merge

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_train.decisions import Decision
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.paused_run import Choices, PausedRun
 
 
 @dataclass(slots=True)
@@ -37,10 +37,10 @@ class Trajectory:
 
 
 # Due decisions with their simulations to actions.
-Decider: TypeAlias = Callable[[Sequence[PausedRun], Sequence[Choices]], Sequence[int]]
+Decider: TypeAlias = Callable[[Sequence[DecisionRun], Sequence[Choices[Seen]]], Sequence[int]]
 
 
-def teacher(runs: Sequence[PausedRun], choices: Sequence[Choices]) -> Sequence[int]:
+def teacher(runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]) -> Sequence[int]:
     """Decide as the order of each run's policy does; see Decider."""
     return [run.teachers_choice(one) for run, one in zip(runs, choices, strict=True)]
 
@@ -85,7 +85,7 @@ def play(
     return found
 
 
-def _end(trajectory: Trajectory, run: PausedRun, episodes: Episodes) -> None:
+def _end(trajectory: Trajectory, run: DecisionRun, episodes: Episodes) -> None:
     trajectory.at_s.append(run.driver.now_s)
     counted = run.finish().jobs[episodes.warm_count :]
     trajectory.jct_s = np.array(

@@ -2,15 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 import yaml
 
+from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
 from roost_train.errors import TrainError
+from roost_train.expert_iteration import ExpertParameters
 from roost_train.imitation import ImitationParameters
+from roost_train.improvement import Method
 from roost_train.ppo import PpoParameters
 
 _T = TypeVar("_T")
@@ -20,7 +24,8 @@ _T = TypeVar("_T")
 class EpisodeNumbers:
     """What is played; see environments.episodes.Episodes."""
 
-    job_count: int = 240
+    job_count: int = 480
+    draw: Draw = Draw.SAMPLED
     warm_count: int = 64
     loads: tuple[float, ...] = (0.9, 1.1, 1.3)
     teacher: str = "learned+consolidation+patient"
@@ -37,8 +42,9 @@ class SelectorConfig:
         episodes: what is played.
         imitation: the warm start.
         imitated_episodes: of the teacher; their seeds are 0, 1, ...
-        ppo: the improvement.
-        iterations: of it.
+        improvement: how the warm start is improved.
+        ppo, expert: the numbers of each way; those of the other are not read.
+        iterations: of the improvement.
         validated_episodes: on which checkpoints are compared; none of them is trained on.
         validate_every: so many iterations.
     """
@@ -46,7 +52,9 @@ class SelectorConfig:
     episodes: EpisodeNumbers = field(default_factory=EpisodeNumbers)
     imitation: ImitationParameters = field(default_factory=ImitationParameters)
     imitated_episodes: int = 32
+    improvement: Method = Method.PPO
     ppo: PpoParameters = field(default_factory=PpoParameters)
+    expert: ExpertParameters = field(default_factory=ExpertParameters)
     iterations: int = 40
     validated_episodes: int = 16
     validate_every: int = 4
@@ -70,10 +78,17 @@ def read_config(path: Path | None) -> SelectorConfig:
 
 def as_document(config: SelectorConfig) -> dict[str, Any]:
     """Return a configuration as plain data, as a file would give it."""
-    document: dict[str, Any] = asdict(config)
-    document["episodes"]["loads"] = list(config.episodes.loads)
-    document["episodes"]["reward"] = config.episodes.reward.value
+    document: dict[str, Any] = _plain(asdict(config))
     return document
+
+
+def _plain(value: Any) -> Any:
+    """Return values as YAML and JSON have them."""
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return list(value)
+    return value.value if isinstance(value, StrEnum) else value
 
 
 def _filled(default: _T, body: object, where: str) -> _T:
@@ -94,10 +109,11 @@ def _filled(default: _T, body: object, where: str) -> _T:
 def _value(default: object, value: object, where: str, kind: object) -> object:
     if hasattr(default, "__dataclass_fields__"):
         return _filled(default, value, where)
-    if isinstance(default, Reward):
-        if value not in list(Reward):
-            raise TrainError(f"{where}: want one of {', '.join(Reward)}, got {value!r}")
-        return Reward(str(value))
+    if isinstance(default, StrEnum):
+        known = type(default)
+        if value not in list(known):
+            raise TrainError(f"{where}: want one of {', '.join(known)}, got {value!r}")
+        return known(str(value))
     if isinstance(default, tuple):
         if not isinstance(value, list) or not value:
             raise TrainError(f"{where}: want a list of numbers, got {value!r}")

@@ -16,7 +16,9 @@ a model file needs no operator that the daemon's reader does not know.
 Source: Ayadi et al., TopDRL, JPDC 2025; sizes are not published. Page: docs/learned.md.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import onnx
@@ -103,6 +105,10 @@ class SelectorNet(torch.nn.Module):  # type: ignore[misc]
         own = self.head3(hidden)[..., 0] + jobs[..., -len(JOB_NUMBERS) :] @ self.skip
         return own - self.none(context)
 
+    def critic(self) -> "SelectorCritic":
+        """Return a critic of the same width, with weights of its own."""
+        return SelectorCritic(self.sizes)
+
     def context_of(self, cluster: torch.Tensor) -> torch.Tensor:
         """Return what is known of the cluster, [decision, hidden]."""
         numbers = cluster[:, -len(CLUSTER_NUMBERS) :]
@@ -127,20 +133,35 @@ class SelectorNet(torch.nn.Module):  # type: ignore[misc]
 
     def _flat_sizes(self) -> tuple[int, int]:
         """Return how many numbers leave the convolutions of both branches."""
-        with torch.no_grad():
-            job = self.job_conv2(self.job_conv1(torch.zeros(1, *_JOB_IMAGE)))
-            cluster = self.cluster_conv2(self.cluster_conv1(torch.zeros(1, *_CLUSTER_IMAGE)))
-        return int(job.numel()), int(cluster.numel())
+        shapes = self.image_shapes()
+        return prod(shapes["job_conv2"][1]), prod(shapes["cluster_conv2"][1])
+
+    @property
+    def number_counts(self) -> tuple[int, int]:
+        """How many numbers stand behind the image of a job, and behind that of the cluster."""
+        return len(JOB_NUMBERS), len(CLUSTER_NUMBERS)
+
+    def image_shapes(self) -> Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Return the shape of what goes into each convolution, and of what comes out."""
+        job1 = tuple(self.job_conv1(torch.zeros(1, *_JOB_IMAGE)).shape[1:])
+        job2 = tuple(self.job_conv2(torch.zeros(1, *job1)).shape[1:])
+        cluster1 = tuple(self.cluster_conv1(torch.zeros(1, *_CLUSTER_IMAGE)).shape[1:])
+        cluster2 = tuple(self.cluster_conv2(torch.zeros(1, *cluster1)).shape[1:])
+        return {
+            "job_conv1": (_JOB_IMAGE, job1),
+            "job_conv2": (job1, job2),
+            "cluster_conv1": (_CLUSTER_IMAGE, cluster1),
+            "cluster_conv2": (cluster1, cluster2),
+        }
 
     def to_weights(self) -> Weights:
         """Return the weights of the exported file: each convolution as a matrix."""
-        job_shape = self.job_conv1(torch.zeros(1, *_JOB_IMAGE)).shape[1:]
-        cluster_shape = self.cluster_conv1(torch.zeros(1, *_CLUSTER_IMAGE)).shape[1:]
+        shapes = self.image_shapes()
         job1, job1_bias = _as_matrix(self.job_conv1, _JOB_IMAGE)
-        job2, job2_bias = _as_matrix(self.job_conv2, tuple(job_shape))
+        job2, job2_bias = _as_matrix(self.job_conv2, shapes["job_conv2"][0])
         cluster1, cluster1_bias = _as_matrix(self.cluster_conv1, _CLUSTER_IMAGE)
-        cluster2, cluster2_bias = _as_matrix(self.cluster_conv2, tuple(cluster_shape))
-        numbers = len(JOB_NUMBERS), len(CLUSTER_NUMBERS)
+        cluster2, cluster2_bias = _as_matrix(self.cluster_conv2, shapes["cluster_conv2"][0])
+        numbers = self.number_counts
         of_image, of_numbers, of_context = self.head1.weight.split(
             (len(job2_bias), numbers[0], self.sizes.hidden), dim=1
         )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import torch
 
 from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS, SCHEMA_VERSION
 from roost_formats.models.loader import open_session
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
+from roost_formats.models.onnx_runtime import onnxruntime
 from roost_formats.models.order import load_onnx_selector
 from roost_formats.models.signature import ORDER
 from roost_train.decisions import Decision

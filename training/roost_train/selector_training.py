@@ -18,23 +18,27 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import torch
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
+from roost_train.checkpoint import net_of, read_checkpoint
 from roost_train.decisions import Decision
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
+from roost_train.expert_iteration import ExpertIteration
 from roost_train.imitation import ImitationFigures, imitate, judge
-from roost_train.ppo import Ppo, net_of, read_checkpoint
+from roost_train.improvement import Improvement, Learner, Method
+from roost_train.ppo import Ppo
 from roost_train.rollout import play, teacher
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_config import SelectorConfig, as_document
 from roost_train.selector_net import SelectorNet
 from roost_train.selector_release import write_selector
+from roost_train.selector_start import read_selector
 from roost_train.training_report import write_training_report
 
 _FIRST_VALIDATION = 500_000  # seeds of episodes: imitation has 0 on, improvement a million on
@@ -70,6 +74,7 @@ class SelectorTraining:
         config: everything else.
         folder: where the files are; made if it is missing.
         tell: called with a line for people.
+        start: a selector's model file, from which the improvement begins; None: a warm start.
 
     Raises:
         TrainError: the folder holds another training.
@@ -82,14 +87,18 @@ class SelectorTraining:
         config: SelectorConfig,
         folder: Path,
         tell: Callable[[str], None] = lambda line: None,
+        start: Path | None = None,
     ) -> None:
         self.config, self.folder, self._tell = config, folder, tell
+        given = None if start is None else read_selector(start)
+        self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
         self.episodes = Episodes(trace=trace, clusters=clusters, **numbers)
         self.about: dict[str, Any] = {
             "config": as_document(config),
             "trace": {"source": Path(trace.source).name, "job_count": len(trace)},
             "clusters": [one.name for one in clusters],
+            **({} if given is None else {"start_sha256": given[1]}),
         }
         self._seeds = range(_FIRST_VALIDATION, _FIRST_VALIDATION + config.validated_episodes)
         self._of_teacher: list[float] = []
@@ -99,19 +108,20 @@ class SelectorTraining:
     def run(self, meter: Meter = lambda done, total: None) -> Path:
         """Train, from wherever an earlier call has come to; return the model's path."""
         torch.set_num_threads(1)
-        start = self._start()
-        ppo = Ppo(start, self.episodes, self.config.ppo)
+        improvement = self._improvement(self._start())
         if (last := self.folder / "last.pt").exists():
-            ppo.load(last)
-            self._forget_after(len(ppo.done))
-        while len(ppo.done) < self.config.iterations:
-            meter(len(ppo.done), self.config.iterations)
-            figures = ppo.iterate()
+            improvement.load(last)
+            self._forget_after(len(improvement.done))
+        while len(improvement.done) < self.config.iterations:
+            meter(len(improvement.done), self.config.iterations)
+            figures = improvement.iterate()
             self._log({"iteration": asdict(figures)})
             number = figures.number
             if number % self.config.validate_every == 0 or number == self.config.iterations:
-                self._validate(ppo.net, number, lambda: ppo.save(self.folder / "best.pt"))
-            ppo.save(last)
+                self._validate(
+                    improvement.net, number, lambda: improvement.save(self.folder / "best.pt")
+                )
+            improvement.save(last)
             self._report()
         meter(self.config.iterations, self.config.iterations)
         return self._release()
@@ -128,8 +138,8 @@ class SelectorTraining:
         if path.exists():
             return net_of(read_checkpoint(path))
         torch.manual_seed(self.config.imitation.seed)
-        net = SelectorNet()
-        if self.config.imitated_episodes:
+        net = self._given or SelectorNet()
+        if self._given is None and self.config.imitated_episodes:
             decisions = self._teachers(range(self.config.imitated_episodes))
             passes = self.config.imitation.passes
             imitate(
@@ -139,11 +149,22 @@ class SelectorTraining:
                 lambda done, loss: self._tell(f"imitation {done}/{passes}: loss {loss:.4f}"),
             )
             self._log({"imitation": asdict(self._judge(net))})
-        ppo = Ppo(net, self.episodes, self.config.ppo)
-        self._validate(net, 0, lambda: ppo.save(self.folder / "best.pt"))
-        ppo.save(path)
+        improvement = self._improvement(net)
+        self._validate(net, 0, lambda: improvement.save(self.folder / "best.pt"))
+        improvement.save(path)
         self._report()
         return net
+
+    def _improvement(self, net: SelectorNet) -> Improvement:
+        learner: Learner
+        match self.config.improvement:
+            case Method.PPO:
+                learner = Ppo(net, self.config.ppo)
+            case Method.EXPERT:
+                learner = ExpertIteration(net, self.config.expert)
+            case _:
+                assert_never(self.config.improvement)
+        return Improvement(learner, self.episodes)
 
     def _judge(self, net: SelectorNet) -> ImitationFigures:
         return judge(net, self._teachers(self._seeds))

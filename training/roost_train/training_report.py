@@ -21,6 +21,7 @@ _CHARTS = (
     ("iteration", "number", "entropy", "Entropy of the policy, nats"),
     ("iteration", "number", "divergence", "Change of the policy in an iteration, nats"),
     ("iteration", "number", "explained_frac", "Share of the returns that the critic foresaw"),
+    ("iteration", "number", "regret_s", "Best candidate over the first choice, run ahead"),
 )
 
 
@@ -34,10 +35,7 @@ def write_training_report(
         about: configuration and data, shown as they are.
         lines: of the log, by kind.
     """
-    parts = [
-        chart(title, [(float(one[x]), float(one[y])) for one in lines.get(kind, ())])
-        for kind, x, y, title in _CHARTS
-    ]
+    parts = [chart(title, _points(lines.get(kind, ()), x, y)) for kind, x, y, title in _CHARTS]
     tables = [_table(kind, lines[kind]) for kind in ("imitation", "validation") if lines.get(kind)]
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><title>Training of a job selector</title>"
@@ -80,6 +78,11 @@ def chart(title: str, points: Sequence[tuple[float, float]]) -> str:
         f'<h2>{escape(title)}</h2><svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
         f' aria-label="{escape(title)}">{grid}{ends}<polyline points="{line}"/>{dots}</svg>'
     )
+
+
+def _points(lines: Sequence[Mapping[str, Any]], x: str, y: str) -> Sequence[tuple[float, float]]:
+    """Return the points of a curve; a method that has no such figure has none."""
+    return [(float(one[x]), float(one[y])) for one in lines if one.get(y) is not None]
 
 
 def _table(kind: str, lines: Sequence[Mapping[str, Any]]) -> str:

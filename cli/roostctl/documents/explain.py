@@ -83,6 +83,7 @@ class ExplainDocument(TypedDict):
     stack: str | None
     turn: TurnDocument | None
     expected_run: ExpectedRunDocument | None
+    is_from_journal: bool
 
 
 def explain_document(explanation: pb.Explanation) -> ExplainDocument:
@@ -122,6 +123,7 @@ def explain_document(explanation: pb.Explanation) -> ExplainDocument:
             if explanation.HasField("expected_run")
             else None
         ),
+        "is_from_journal": explanation.is_from_journal,
     }
 
 

@@ -5,6 +5,7 @@ from typing import TypedDict
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.eta import TimeDocument, time_document
 from roostctl.documents.values import finite, job_state_word, real, whole
+from roostctl.job_filter import login
 
 
 class AllocationDocument(TypedDict):
@@ -40,6 +41,11 @@ class JobDocument(TypedDict):
 
     job_id: str
     user_id: int | None
+    user: str | None
+    name: str | None
+    account: str | None
+    qos: str | None
+    priority: int | None
     partition: str | None
     state: str | None
     reason: str | None
@@ -49,11 +55,13 @@ class JobDocument(TypedDict):
     planned: list[AllocationDocument]
     allocated: list[AllocationDocument]
     link_score: int | None
+    planned_link_score: int | None
     best_link_score: int | None
     slurm_chooses_gpus: bool
     standing: StandingPinDocument | None
     turn: TurnDocument | None
     expected_run: TimeDocument | None
+    ended_ago_s: float | None
 
 
 class JobsDocument(TypedDict):
@@ -75,6 +83,11 @@ def job_document(job: pb.Job) -> JobDocument:
     return {
         "job_id": job.job_id,
         "user_id": whole(job, "user_id"),
+        "user": login(job) if job.HasField("user_id") else None,
+        "name": job.name or None,
+        "account": job.account or None,
+        "qos": job.qos or None,
+        "priority": whole(job, "priority"),
         "partition": job.partition or None,
         "state": job_state_word(job.state),
         "reason": job.reason or None,
@@ -84,11 +97,13 @@ def job_document(job: pb.Job) -> JobDocument:
         "planned": [_allocation_document(share) for share in job.planned],
         "allocated": [_allocation_document(share) for share in job.allocated],
         "link_score": whole(job, "link_score"),
+        "planned_link_score": whole(job, "planned_link_score"),
         "best_link_score": whole(job, "best_link_score"),
         "slurm_chooses_gpus": job.slurm_chooses_gpus,
         "standing": _standing_document(job.standing) if job.HasField("standing") else None,
         "turn": turn_document(job.turn) if job.HasField("turn") else None,
         "expected_run": time_document(job.expected_run) if job.HasField("expected_run") else None,
+        "ended_ago_s": real(job, "ended_ago_s"),
     }
 
 

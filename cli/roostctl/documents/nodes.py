@@ -6,6 +6,11 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.values import real, whole
 
 
+def free_count(node: pb.Node) -> int:
+    """GPUs that a job could get now: free and healthy, on a node where Slurm starts jobs."""
+    return sum(gpu.free and not gpu.fault for gpu in node.gpus) if node.usable else 0
+
+
 class GpuDocument(TypedDict):
     """One GPU of a node, by gres index."""
 
@@ -35,6 +40,7 @@ class NodeDocument(TypedDict):
     cpu_free_count: int
     memory_bytes: int
     memory_free_bytes: int
+    gpu_free_count: int
     gpus: list[GpuDocument]
     sample_age_s: float | None
     problems: list[str]
@@ -66,6 +72,7 @@ def node_document(node: pb.Node) -> NodeDocument:
         "cpu_free_count": node.cpu_free_count,
         "memory_bytes": node.memory_bytes,
         "memory_free_bytes": node.memory_free_bytes,
+        "gpu_free_count": free_count(node),
         "gpus": [_gpu_document(gpu) for gpu in sorted(node.gpus, key=lambda gpu: gpu.index)],
         "sample_age_s": real(node, "sample_age_s"),
         "problems": list(node.problems),

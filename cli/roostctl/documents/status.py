@@ -4,7 +4,7 @@ from typing import TypedDict
 
 from roost_proto.v1 import operator_pb2 as pb
 from roostctl.documents.slots import SlotDocument, slot_documents
-from roostctl.documents.values import finite, mode_word
+from roostctl.documents.values import finite, mode_word, real
 
 
 class PartitionDocument(TypedDict):
@@ -43,6 +43,11 @@ class StatusDocument(TypedDict):
     longest_beyond_slurm_s: float | None
     longest_beyond_slurm_job_id: str | None
     beyond_cap_count: int
+    share_user_count: int | None
+    slurm_answered_ago_s: float | None
+    watched_start_count: int
+    watched_elsewhere_count: int
+    blocked_job_count: int
 
 
 def status_document(status: pb.Status) -> StatusDocument:
@@ -81,4 +86,11 @@ def status_document(status: pb.Status) -> StatusDocument:
         ),
         "longest_beyond_slurm_job_id": status.longest_beyond_slurm_job_id or None,
         "beyond_cap_count": status.beyond_cap_count,
+        "share_user_count": (
+            status.share_user_count if status.HasField("share_user_count") else None
+        ),
+        "slurm_answered_ago_s": real(status, "slurm_answered_ago_s"),
+        "watched_start_count": status.watched_start_count,
+        "watched_elsewhere_count": status.watched_elsewhere_count,
+        "blocked_job_count": status.blocked_job_count,
     }

@@ -8,6 +8,7 @@ from google.protobuf.message import Message
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2
 
+_DECIMALS = 3
 FLOAT32_DIGITS = 7  # more would show 0.3 as 0.30000001192092896
 
 
@@ -27,10 +28,15 @@ def level_word(level: int) -> str | None:
 
 
 def finite(value: float, digits: int | None = None) -> float | None:
-    """JSON has neither NaN nor infinity: null."""
+    """Return a number as JSON shows it: null for NaN and infinity, which JSON does not have.
+
+    Args:
+        value: the number.
+        digits: significant digits; None: three decimals, which for seconds is a millisecond.
+    """
     if not math.isfinite(value):
         return None
-    return float(f"{value:.{digits}g}") if digits else value
+    return float(f"{value:.{digits}g}") if digits else round(value, _DECIMALS)
 
 
 def real(message: Message, field: str) -> float | None:

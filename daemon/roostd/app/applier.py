@@ -75,6 +75,7 @@ class Applier:
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
         self._unannounced_reasons: dict[JobId, str] = {}
+        self._announced_reasons: dict[JobId, str] = {}  # as they stand in Slurm
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
         self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
@@ -135,6 +136,7 @@ class Applier:
     def forget(self, job_id: JobId) -> None:
         """Drop the pin and the reason of a job that started or ended."""
         self._unannounced_reasons.pop(job_id, None)
+        self._announced_reasons.pop(job_id, None)
         self._pinned.pop(job_id, None)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
@@ -248,9 +250,7 @@ class Applier:
 
     def _stated_reason(self, action: Wait) -> str:
         """Return why a job waits and until when, in a form that its admin comment can hold."""
-        # A word with = in it would look like one of the keys that scontrol prints.
-        reason = action.reason.replace("=", ":")[:_LONGEST_REASON]
-        stated = "".join(letter for letter in reason if letter.isprintable())
+        stated = _plain(action.reason)
         if action.until_s is None:
             return stated
         left_s = action.until_s - self._state.clock.now_s()  # deadlines are not the wall clock's
@@ -262,10 +262,23 @@ class Applier:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
         async with self._gate:
             due, self._unannounced_reasons = self._unannounced_reasons, {}
+            due = self._overtaken_reasons() | due
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
             if waiting and not self._is_draining:
                 with self._logging_failures("announce"):
                     await self._slurm.announce(waiting)
+                    self._announced_reasons |= waiting
+
+    def _overtaken_reasons(self) -> dict[JobId, str]:
+        """Return the reasons of jobs that were held since Slurm got the reason of their wait."""
+        blocked = self._state.unmanaged
+        return {
+            job_id: _plain(blocked[job_id].reason)
+            for job_id, told in self._announced_reasons.items()
+            if job_id in blocked
+            and blocked[job_id].is_blocked
+            and told != _plain(blocked[job_id].reason)
+        }
 
     def foretell(self, job_id: JobId, text: str) -> None:
         """Write when a waiting job is expected to start into Slurm, after all else for the job."""
@@ -475,3 +488,10 @@ class Applier:
         except SlurmError as error:
             self._metrics.slurm_failures.labels(operation).inc()
             _log.warning("slurm_failed", operation=operation, error=str(error))
+
+
+def _plain(reason: str) -> str:
+    """Return a reason in a form that an admin comment can hold."""
+    # A word with = in it would look like one of the keys that scontrol prints.
+    short = reason.replace("=", ":")[:_LONGEST_REASON]
+    return "".join(letter for letter in short if letter.isprintable())

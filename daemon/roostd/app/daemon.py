@@ -28,6 +28,9 @@ from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
+from roostd.app.past_jobs import PastJobs
+from roostd.app.mode_desk import ModeDesk
+from roostd.app.node_opt_in import NodeOptIn
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
 from roostd.app.policy_shadow import PolicyShadow
@@ -42,9 +45,10 @@ from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
 from roostd.ops.heartbeat import HeartbeatWriter
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
-from roostd.ops.metrics_server import serve_metrics
+from roostd.ops.metrics_server import MetricsServer, serve_metrics
 from roostd.ops.notify import Notifier
 from roostd.ops.stall_watch import StallWatch
+from roostd.page.server import serve_page
 from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
 from roostd.slurm.port import SlurmCli, SlurmPort
@@ -111,6 +115,7 @@ class Daemon:
         self.metrics = Metrics(registry or CollectorRegistry())
         self.stalls = StallWatch(self.metrics)
         self.started = asyncio.Event()
+        self.page: MetricsServer | None = None
         self._stopping = asyncio.Event()
         self._reloading = asyncio.Event()
 
@@ -180,10 +185,13 @@ class Daemon:
             self._settle,
             lambda: self._engines.speeds,
         )
+        self.modes = ModeDesk(self.state, self.desk, self._change_modes, config)
         self._engines = EngineRuns(
             self.state, self.knowledge, self.recorder, speeds, self.desk.extended
         )
         self.shadow = PolicyShadow(self.state, self.recorder)
+        self.past_jobs = PastJobs(self.state, self.recorder.note_past)
+        self.state.find_past = self.recorder.past
         self._links = LinkMeter(self.state, self._emit)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
 
@@ -224,6 +232,7 @@ class Daemon:
             self.watch.poll_nodes,
             config.slurm.concurrent_pin_count,
         )
+        opt_in = NodeOptIn(self.state, self.watch.hand_over)
         self.decisions = DecisionLoop(
             self.state,
             self.recorder,
@@ -231,7 +240,12 @@ class Daemon:
             self.metrics,
             self._beat_s(),
             self._beat,
-            (self.desk.watch.observe, self.shadow.observe),
+            (
+                self.desk.watch.observe,
+                self.shadow.observe,
+                self.past_jobs.observe,
+                opt_in.observe,
+            ),
         )
         self.servers = Servers(
             self.state,
@@ -241,6 +255,7 @@ class Daemon:
             config.admin_socket,
             self._report,
             self.desk,
+            self.modes,
         )
 
     def _emit(self, event: Event) -> None:
@@ -270,6 +285,8 @@ class Daemon:
             raise
         if self._config.listen.metrics is not None:
             serve_metrics(self.metrics.registry, self._config.listen.metrics)
+        if self._config.page.listen is not None:
+            self.page = serve_page(self.state, self._config.page.listen)
         async with asyncio.TaskGroup() as tasks:
             writer = tasks.create_task(self.recorder.run())
             await self.watch.first_poll()
@@ -316,6 +333,8 @@ class Daemon:
         _log.info("roostd_draining")
         self._heartbeat.remove()
         await self.servers.set_serving(False)
+        if self.page is not None:
+            await asyncio.to_thread(self.page.close)
         await self.applier.drain(DRAIN_S)
         for task in running:
             task.cancel()
@@ -393,6 +412,13 @@ class Daemon:
         self._begin_engine()
         self.decisions.restart(self.watch.cluster_events())
 
+    def _change_modes(self) -> None:
+        """Begin an engine for other modes, and let job_submit.lua know of them at once."""
+        self._replace_engine()
+        if not self.state.slurm_fault:
+            self._heartbeat.write(self.state.config)
+        self.watch.poll()
+
     async def _reload_when_asked(self) -> None:
         while True:
             await self._reloading.wait()
@@ -413,6 +439,7 @@ class Daemon:
             _log.error("config_not_reloaded", error=str(error))
             return
         self._engines.speeds = speeds
+        self.modes.reloaded(config)
         self.desk.configure(config)
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)
         self._replace_engine()

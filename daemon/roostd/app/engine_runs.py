@@ -106,6 +106,8 @@ class EngineRuns:
         config, state = self._state.config, self._state
         # A job with a final pin can have no other GPUs, so Roost could stop no job for it.
         may_pin = state.can_pin_again or not config.preempting_partitions()
+        # A job may start on nodes that Roost does not give out: it must not wait for those it does.
+        may_pin = may_pin and not config.listed_nodes()
         return replace(
             config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,

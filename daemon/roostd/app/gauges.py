@@ -27,7 +27,7 @@ def set_gauges(metrics: Metrics, state: DaemonState, recorder: Recorder) -> None
         metrics.policies.labels(slot, name).set(1)
     metrics.journal_fault.set(bool(state.journal_fault))
     metrics.journal_dropped.set(recorder.dropped_count)
-    metrics.slurm_fault.set(bool(state.slurm_fault))
+    metrics.slurm_fault.set(bool(state.slurm_fault_now()))
     metrics.policy_fault.set(bool(state.policy_fault or state.run_times_fault))
 
 

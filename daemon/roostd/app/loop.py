@@ -31,7 +31,7 @@ from roost_engine.domain.events import (
     Tick,
 )
 from roost_engine.domain.model import JobId
-from roost_engine.job_record import JobRecord
+from roost_engine.job_record import JobRecord, JobState
 from roostd.app.earlier_waits import changed_waits, continued
 from roostd.app.recorder import Recorder
 from roostd.ops import failpoint
@@ -166,6 +166,7 @@ class DecisionLoop:
         self._last_at_s = event.at_s
         event = continued(event, self._state)
         is_requeue = isinstance(event, JobQueued) and self._has_run(event.job.job_id)
+        begins = isinstance(event, JobStarted) and self._note_start(event)
         began_s = time.perf_counter()
         actions = self._state.engine.step(event)
         took_s = time.perf_counter() - began_s
@@ -183,11 +184,20 @@ class DecisionLoop:
             self._dispatch(action, ticket)
         if isinstance(event, JobStarted | JobEnded):
             self._sink.forget(event.job_id)
-        if isinstance(event, JobStarted):
+        if isinstance(event, JobStarted) and begins:
             self._verify(event)
         elif isinstance(event, NodeSeen):
             for probed in self._state.board.introduce(event.node.name):
                 self._step(probed)
+
+    def _note_start(self, event: JobStarted) -> bool:
+        """Return whether a run begins; False: Slurm takes back what a completing job holds."""
+        try:
+            found = self._state.engine.find(event.job_id)
+            is_running = found.state in (JobState.RUNNING, JobState.STOPPING)
+        except UnknownJob:
+            is_running = False
+        return self._state.note_start(event.job_id, event.shares, resumes=is_running)
 
     def _has_run(self, job_id: JobId) -> bool:
         try:
@@ -216,6 +226,7 @@ class DecisionLoop:
                 self._metrics.released.inc()
                 self._metrics.hand_overs.labels("engine").inc()
                 _log.info("job_let_go", job_id=action.job_id, reason=action.reason)
+                self._state.let_go_reasons[action.job_id] = action.reason
                 self._sink.submit(action, ticket)
             case Wait():
                 _log.info("job_waits", job_id=action.job_id, reason=action.reason)
@@ -250,16 +261,26 @@ class DecisionLoop:
     def _verify(self, event: JobStarted) -> None:
         """Log and count whether Slurm allocated what was decided."""
         record = self._state.engine.find(event.job_id)
-        if not isinstance(record, JobRecord) or not record.is_binding or record.placement is None:
+        if not isinstance(record, JobRecord) or record.placement is None:
             return
         if not any(share.gpu_indices for share in event.shares):
             return  # it is completing, and Slurm has its GPUs back
         differs = difference(record.placement, event.shares)
+        if not record.is_binding:
+            self._count_watched(event.job_id, differs)
+            return
         if differs is None:
             _log.info("job_started", job_id=event.job_id, as_planned=True)
             return
         self._metrics.mismatches.inc()
         _log.warning("job_started", job_id=event.job_id, as_planned=False, difference=differs)
+
+    def _count_watched(self, job_id: JobId, differs: str | None) -> None:
+        """Count a job that Slurm started while Roost only watched."""
+        self._state.watched_start_count += 1
+        self._state.watched_elsewhere_count += differs is not None
+        self._metrics.watched_starts.labels("chosen" if differs is None else "other").inc()
+        _log.info("job_start_watched", job_id=job_id, difference=differs)
 
     def _beat_if_due(self) -> None:
         now_s = self._state.clock.now_s()

@@ -14,6 +14,7 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.database import DamagedJournal
 from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step, TableKey
+from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange
 
@@ -114,6 +115,20 @@ class Recorder:
         if not self._is_torn:
             for choice in choices:
                 self._take(choice)
+
+    def note_past(self, job: PastJob) -> None:
+        """Record a job that has ended."""
+        if not self._is_torn:
+            self._take(job)
+
+    async def past(self, job_id: JobId) -> tuple[PastJob, Place | None] | None:
+        """Return a job that has ended, and how it was placed last; None: it is not known."""
+        try:
+            job = await self._call(lambda: self._open_journal().past_job(job_id))
+        except JournalError as error:
+            _log.warning("journal_not_read", error=str(error))
+            return None
+        return None if job is None else (job, (await self.places([job_id])).get(job_id))
 
     async def wait_durable(self, ticket: int) -> None:
         """Return when the ticket's record is on disk, or the disk has failed."""
@@ -224,6 +239,7 @@ class Recorder:
 
     async def _prune(self) -> None:
         try:
+            await self._call(lambda: self._open_journal().forget_past_jobs())
             while await self._call(lambda: self._open_journal().prune()):
                 await self._write_pending()
         except JournalError as error:

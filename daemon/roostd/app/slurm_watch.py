@@ -11,8 +11,9 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import SlurmError, UnknownJob
-from roost_engine.domain.events import Event, NodeLost, QuotasSeen
+from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
+from roost_slurm.assoc_mgr import AssocMgr
 from roost_slurm.orphaned_pins import is_eligible, waits_pinned
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader, Submitted
@@ -22,14 +23,17 @@ from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
 from roostd.config.config import Mode
 from roostd.ops.metrics import Metrics
+from roostd.slurm.job_facts import owner_of
 from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.opt_in import OptIn, nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
 from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
 from roostd.slurm.rules import SiteRules
+from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import diff, diff_nodes
-from roostd.state import DaemonState, Owner, UnmanagedJob
+from roostd.state import SLOW_ANSWER_S, DaemonState, UnmanagedJob
 
 _log = structlog.get_logger(__name__)
 
@@ -86,6 +90,7 @@ class SlurmWatch:
         self._snapshot = QueueSnapshot(at_epoch_s=0.0, jobs=())
         self._nodes: tuple[SlurmNode, ...] = ()
         self._specs: Mapping[NodeName, NodeSpec] = {}
+        self._socket_counts: Mapping[NodeName, int] = {}
         self._rules_read = SiteRules(), SiteRules()  # as read, and with the nodes
         self._leased: tuple[JobId, ...] = ()
         self._needless: frozenset[JobId] = frozenset()
@@ -98,7 +103,11 @@ class SlurmWatch:
         self._site = SiteView()
         self._priorities = SeenPriorities()
         self._quotas = QuotasSeen(at_s=0.0, free={})
+        self._shares = SharesSeen(at_s=0.0, shares={})
+        self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
+        self._poll_count, self._polled = 0, asyncio.Event()
+        state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
         """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
@@ -135,9 +144,13 @@ class SlurmWatch:
         self._note_enforced()
         if self._reader is not None:
             self._view = replace(self._view, requests={}, reads={})
+            outside = nodes_outside(self._state.config.listed_nodes(), self._specs.values())
+            self._site = replace(self._site, outside=outside)
             self._read(self._reader, at_s)  # the modes may have changed
         yield from diff_nodes((), self._nodes, at_s)
         yield replace(self._quotas, at_s=at_s)
+        if self._shares.shares:
+            yield replace(self._shares, at_s=at_s)
         yield from diff(QueueView(), self._view, at_s)
 
     def poll(self) -> None:
@@ -159,6 +172,26 @@ class SlurmWatch:
         """Read the nodes at the next poll, now: the state of one has changed."""
         self._nodes_due_s = 0.0
         self._wake.set()
+
+    async def poll_now(self, patience_s: float = SLOW_ANSWER_S / 2) -> bool:
+        """Poll as soon as can be.
+
+        Args:
+            patience_s: the longest time to wait.
+
+        Returns:
+            Whether that poll ended in time, with or without an answer.
+        """
+        wanted = self._poll_count + 1 + (self._state.slurm_asked_s is not None)
+        self._not_before_s = 0.0
+        self._schedule((0.0,))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._poll_count < wanted:
+                    self._polled.clear()
+                    await self._polled.wait()
+                return True
+        return False
 
     async def first_poll(self) -> None:
         """Poll once, whether or not Slurm answers."""
@@ -216,6 +249,7 @@ class SlurmWatch:
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
+        self._state.slurm_asked_s = self._state.clock.now_s()
         try:
             await self._poll_slurm(with_nodes)
         except (SlurmError, UnknownVersion) as error:
@@ -225,6 +259,11 @@ class SlurmWatch:
             self._state.slurm_fault = str(error)
             self._nodes_due_s = time.monotonic() + _RETRY_S
             return
+        finally:
+            self._state.slurm_asked_s = None
+            self._poll_count += 1
+            self._polled.set()
+        self._state.slurm_answered_s = self._state.clock.now_s()
         if self._state.slurm_fault:
             _log.info("slurm_answers", version=self._state.slurm_version)
             self._state.slurm_fault = ""
@@ -249,7 +288,9 @@ class SlurmWatch:
             rules=rules,
             hand_over_s=self._state.config.slurm.hand_over_s,
             handed_over=self._handed_over,
+            let_go_reasons=self._state.let_go_reasons,
             priorities=self._priorities,
+            outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
         )
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
@@ -263,20 +304,35 @@ class SlurmWatch:
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
             self._emit(self._quotas)
+        self._note_shares(rules, at_s)
         for event in diff(before, self._view, at_s):
             self._emit(since_submission(event) if is_first else event)
 
     def _with_nodes(self, rules: SiteRules) -> SiteRules:
         """Return the rules with the nodes; the same object as long as neither has changed."""
         read, before = self._rules_read
-        if read is not rules or before.nodes is not self._specs:
-            self._rules_read = rules, replace(rules, nodes=self._specs)
+        sockets = before.socket_counts
+        is_same = before.nodes is self._specs and sockets is self._socket_counts
+        if read is not rules or not is_same:
+            known = replace(rules, nodes=self._specs, socket_counts=self._socket_counts)
+            self._rules_read = rules, known
         return self._rules_read[1]
 
     def _quotas_seen(self, at_s: float) -> QuotasSeen:
         rules, shot = self._site.rules, self._snapshot
         node_cpus = rules.node_cpus(shot.jobs, shot.details, shot.at_epoch_s)
         return QuotasSeen(at_s=at_s, free=rules.free(shot.jobs), node_cpus=node_cpus)
+
+    def _note_shares(self, rules: SiteRules, at_s: float) -> None:
+        """Report the shares of users where they have changed since the last poll."""
+        if rules.accounting is self._shares_read:
+            return
+        self._shares_read = rules.accounting
+        shares = user_shares(rules.accounting)
+        self._state.share_count = len(shares)
+        if shares != self._shares.shares:
+            self._shares = SharesSeen(at_s=at_s, shares=shares)
+            self._emit(self._shares)
 
     def _note_priorities(self, rules: SiteRules, is_first: bool) -> None:
         """Find the jobs that people have put first or last since the last poll."""
@@ -365,7 +421,7 @@ class SlurmWatch:
         known = self._state.owners
         owners = {job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id)}
         for job in self._snapshot.jobs:
-            owner = Owner(job.user_id, job.partition)
+            owner = owner_of(job, self._snapshot.details.get(job.number))
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
         self._state.owners = owners
         self._forget_decisions()
@@ -376,6 +432,9 @@ class SlurmWatch:
         gone = [one for one in decisions if one not in self._state.owners]
         for job_id in gone:
             del decisions[job_id]
+        for known in (self._state.first_shares, self._state.let_go_reasons):
+            for job_id in known.keys() - self._state.owners.keys():
+                del known[job_id]
 
     def _update_unmanaged(self, reader: JobReader, before: QueueView) -> None:
         """Store why Roost does not place a job, also while the job runs and after its end."""
@@ -432,7 +491,11 @@ class SlurmWatch:
             accounts_memory=settings.accounts_memory,
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
             is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
+            why_left=lambda job: self._opt_in().why_not(job),
         )
+
+    def _opt_in(self) -> OptIn:
+        return OptIn(self._state.config.accounts, self._state.config.qos)
 
     async def _poll_nodes(self) -> None:
         nodes = await self._slurm.nodes()
@@ -440,6 +503,8 @@ class SlurmWatch:
         self._nodes = nodes
         specs = {node.spec.name: node.spec for node in nodes}
         self._specs = specs if specs != self._specs else self._specs
+        sockets = {node.spec.name: node.socket_count for node in nodes}
+        self._socket_counts = sockets if sockets != self._socket_counts else self._socket_counts
         self._note_enforced()
         self._state.node_states.clear()
         self._state.node_states.update({node.spec.name: node.state for node in nodes})

@@ -25,6 +25,7 @@ from roost_engine.domain.errors import ConfigError
 from roost_engine.stacks import DEFAULT, STACKS
 from roost_formats.yaml.problems import describe
 from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
+from roost_slurm.hostlist import expand
 from roostd.config.decisions import (
     EngineSection,
     GateSection,
@@ -43,6 +44,7 @@ from roostd.config.values import (
     LoopbackPort,
     Seconds,
     Section,
+    host_list,
     in_words,
     is_loopback,
 )
@@ -188,6 +190,16 @@ class Slurm(Section):
     )
 
 
+class Page(Section):
+    """The web page for people; docs/operations.md."""
+
+    listen: LoopbackPort | None = Field(
+        default=None,
+        description="loopback HOST:PORT of the read-only web page, such as 127.0.0.1:7473, open to"
+        " every local user; null: none",
+    )
+
+
 class Paths(Section):
     """Folders."""
 
@@ -201,6 +213,11 @@ class Partition(Section):
     """The settings that differ for one partition."""
 
     mode: AnyMode = Field(default=Mode.SHADOW, description="off, shadow, advise or enforce")
+    nodes: Annotated[str, AfterValidator(host_list)] = Field(
+        default="",
+        description="nodes that Roost gives to jobs of this partition, as gpu[01-04]; a job that"
+        " does not fit there is left to Slurm at once; empty: all",
+    )
     preemption: bool = Field(
         default=False,
         description="running jobs that can continue from a checkpoint may be stopped for others",
@@ -306,8 +323,19 @@ class Config(Section):
     partitions: dict[str, Partition] = Field(
         default_factory=dict, description="settings that differ, by partition name"
     )
+    accounts: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="accounts whose jobs Roost places, and no others; empty: all",
+    )
+    qos: tuple[str, ...] = Field(
+        default=(),
+        strict=False,
+        description="QoS whose jobs Roost places, and no others; empty: all",
+    )
     listen: Listen = Listen()
     roles: RolesSection = RolesSection()
+    page: Page = Page()
     slurm: Slurm = Slurm()
     paths: Paths = Paths()
     order: OrderSection = OrderSection()
@@ -326,6 +354,14 @@ class Config(Section):
         """Return the mode of a partition."""
         listed = self.partitions.get(partition)
         return self.mode if listed is None else listed.mode
+
+    def listed_nodes(self) -> dict[str, frozenset[str]]:
+        """Return the nodes that Roost gives to jobs, of each partition that lists some."""
+        return {
+            name: frozenset(expand(listed.nodes))
+            for name, listed in self.partitions.items()
+            if listed.nodes
+        }
 
     def preempting_partitions(self) -> list[str]:
         """Return the partitions in which running jobs may be stopped for others."""

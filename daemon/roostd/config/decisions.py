@@ -82,8 +82,8 @@ class OrderSection(Section):
     )
     share_slack: FactorOrNever = Field(
         default=inf,
-        description="a user whose jobs have had lately and still want more than so many times an"
-        " equal share of the GPU-seconds goes behind other users for a window; or never",
+        description="a user whose jobs have had lately and still want more than so many times the"
+        " user's share of the GPU-seconds goes behind other users for a window; or never",
     )
     passing_frac: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,

@@ -7,6 +7,7 @@ from roostd.config.config import Config
 _NEEDS_RESTART = (
     "listen",
     "roles.enabled",
+    "page",
     "paths",
     "slurm.conf",
     "slurm.bin_dir",

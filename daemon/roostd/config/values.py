@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from roost_slurm.hostlist import expand
+
 NEVER = "never"  # in place of a number of seconds
 NO_MODEL = "none"  # in place of the path of a model
 
@@ -30,6 +32,17 @@ def is_loopback(text: str) -> bool:
 def _loopback(text: str) -> str:
     if not is_loopback(_host_port(text)):
         raise ValueError(f"want an address of this machine such as 127.0.0.1:7472, got {text}")
+    return text
+
+
+def host_list(text: str) -> str:
+    """Check a list of nodes in Slurm's brackets.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if text:
+        expand(text)
     return text
 
 

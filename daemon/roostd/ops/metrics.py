@@ -48,6 +48,11 @@ class Metrics:
         self.mismatches = self._counter(
             "allocation_mismatches", "Jobs that Slurm started on other GPUs than decided"
         )
+        self.watched_starts = self._counter(
+            "watched_starts",
+            "Jobs that Slurm started in modes shadow and advise, by the GPUs: chosen, other",
+            ["gpus"],
+        )
         self.released = self._counter("jobs_let_go", "Jobs released to plain Slurm")
         self.hand_overs = self._counter(
             "hand_overs",

@@ -1,7 +1,8 @@
-"""Answers Prometheus over HTTP, from threads of its own."""
+"""Answers over HTTP, from threads of their own: to Prometheus, and for the web page."""
 
 import socket
 import threading
+from collections.abc import Callable
 from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -43,6 +44,11 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         finally:
             self._slots.release()
 
+    def close(self) -> None:
+        """Stop to listen, within half a second."""
+        self.shutdown()
+        self.server_close()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """See socketserver: a lost connection is not logged."""
 
@@ -64,11 +70,20 @@ def serve_metrics(registry: CollectorRegistry, address: str) -> MetricsServer:
     Raises:
         ConfigError: the address cannot be listened on.
     """
-    host, _, port = address.rpartition(":")
-    kind = _Server6 if ":" in host else MetricsServer
     try:
-        server = make_server(host.strip("[]"), int(port), make_wsgi_app(registry), kind, _Handler)
+        return serve_wsgi(make_wsgi_app(registry), address, "metrics")
     except OSError as error:
         raise ConfigError([f"listen.metrics: {address}: {error.strerror}"]) from error
-    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+
+
+def serve_wsgi(app: Callable[..., Any], address: str, thread_name: str) -> MetricsServer:
+    """Serve an application on HOST:PORT until the process ends or the server is shut down.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    host, _, port = address.rpartition(":")
+    kind = _Server6 if ":" in host else MetricsServer
+    server = make_server(host.strip("[]"), int(port), app, kind, _Handler)
+    threading.Thread(target=server.serve_forever, name=thread_name, daemon=True).start()
     return server

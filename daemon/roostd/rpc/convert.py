@@ -1,40 +1,31 @@
 """The engine's view in the words of operator.proto. No decisions, no I/O."""
 
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import isfinite
 
-import numpy as np
-
-from roost_engine.cluster.features import COLUMNS, HEURISTIC_WEIGHTS
-from roost_engine.domain.actions import Decision, Exclusions, Place
+from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.errors import UnknownJob, UnknownNode
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
-from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
+from roost_engine.domain.model import JobId, NodeName
+from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins import HEURISTICS
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb
 from roostd.config.config import Mode
 from roostd.rpc import timers
+from roostd.rpc.decision import add_decision, exclusions_of
 from roostd.rpc.errors import UnknownTopology
-from roostd.rpc.outlook import add_outlook, add_turn, outlooks
-from roostd.state import DaemonState, Owner, UnmanagedJob
+from roostd.rpc.jobs import blocked_count, job
+from roostd.rpc.outlook import add_outlook
+from roostd.state import DaemonState
 from roostd.telemetry.board import NodeReport
 from roostd.telemetry.probe_messages import ProbeHello, column
 
-_MODES = {
+MODES = {
     Mode.OFF: pb.MODE_OFF,
     Mode.SHADOW: pb.MODE_SHADOW,
     Mode.ADVISE: pb.MODE_ADVISE,
     Mode.ENFORCE: pb.MODE_ENFORCE,
-}
-JOB_STATES = {
-    JobState.WAITING: pb.JOB_STATE_WAITING,
-    JobState.CLEARING: pb.JOB_STATE_CLEARING,
-    JobState.PLACING: pb.JOB_STATE_PLACING,
-    JobState.RUNNING: pb.JOB_STATE_RUNNING,
-    JobState.STOPPING: pb.JOB_STATE_STOPPING,
-    JobState.LET_GO: pb.JOB_STATE_LET_GO,
-    JobState.ENDED: pb.JOB_STATE_ENDED,
 }
 
 
@@ -46,14 +37,15 @@ def status(state: DaemonState) -> pb.Status:
     policy = engine.policies.score.name
     usable = cluster.usable[: len(cluster)]
     beyond = state.beyond_slurm
-    faults = [state.slurm_fault, state.journal_fault and f"journal: {state.journal_fault}"]
+    answered_s = state.slurm_answered_s
+    faults = [state.slurm_fault_now(), state.journal_fault and f"journal: {state.journal_fault}"]
     return pb.Status(
         version=state.version,
         cluster=config.cluster or state.cluster,
         uptime_s=now_s - state.started_s,
-        default_mode=_MODES[config.mode],
+        default_mode=MODES[config.mode],
         partitions=[
-            pb.PartitionMode(partition=name, mode=_MODES[listed.mode])
+            pb.PartitionMode(partition=name, mode=MODES[listed.mode])
             for name, listed in sorted(config.partitions.items())
         ],
         policy_model=state.policy_model,
@@ -76,6 +68,11 @@ def status(state: DaemonState) -> pb.Status:
         longest_beyond_slurm_s=None if beyond is None else beyond.longest_s,
         longest_beyond_slurm_job_id=(beyond.job_id or "") if beyond is not None else "",
         beyond_cap_count=0 if beyond is None else beyond.beyond_cap_count,
+        share_user_count=state.share_count if isfinite(config.order.share_slack) else None,
+        slurm_answered_ago_s=None if answered_s is None else max(now_s - answered_s, 0.0),
+        watched_start_count=state.watched_start_count,
+        watched_elsewhere_count=state.watched_elsewhere_count,
+        blocked_job_count=blocked_count(state),
     )
 
 
@@ -133,7 +130,7 @@ def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], Jo
         cpu_free_count=max(int(cluster.cpu_free[row]), 0),
         memory_bytes=spec.memory_bytes,
         memory_free_bytes=max(int(cluster.memory_free[row]), 0),
-        problems=_problems(state, name, spec.gpu_count, report),
+        problems=node_problems(state, name, spec.gpu_count, report),
         gpus=[
             pb.NodeGpu(
                 index=gpu,
@@ -198,104 +195,6 @@ def _hello_with_gpus(state: DaemonState, name: NodeName) -> ProbeHello:
     return report.hello
 
 
-def jobs(state: DaemonState, include_ended: bool) -> Iterator[pb.Job]:
-    """Every job that the engine knows, then those that Roost leaves to Slurm."""
-    known, waiting = dict(state.engine.known_jobs(include_ended)), outlooks(state)
-    for job_id, record in known.items():
-        message = _recorded_job(state, job_id, record)
-        add_turn(message, state, waiting.get(job_id))
-        yield message
-    for job_id, left in state.unmanaged.items():
-        if job_id not in known:
-            yield _left_job(state, job_id, left)
-
-
-def job(state: DaemonState, job_id: JobId) -> pb.Job:
-    """One job.
-
-    Raises:
-        UnknownJob: neither the engine nor Slurm's queue has it.
-    """
-    try:
-        message = _recorded_job(state, job_id, state.engine.find(job_id))
-        add_turn(message, state, outlooks(state).get(job_id))
-        return message
-    except UnknownJob:
-        if job_id in state.unmanaged:
-            return _left_job(state, job_id, state.unmanaged[job_id])
-        if job_id in state.unmanaged_reasons:
-            reason = state.unmanaged_reasons[job_id]
-            return _left_job(state, job_id, UnmanagedJob(reason=reason, is_blocked=False))
-        raise
-
-
-def _left_job(state: DaemonState, job_id: JobId, left: UnmanagedJob) -> pb.Job:
-    message = pb.Job(
-        job_id=job_id,
-        state=pb.JOB_STATE_WAITING if left.is_blocked else pb.JOB_STATE_LET_GO,
-        reason=left.reason,
-    )
-    _add_owner(message, state.owners.get(job_id))
-    return message
-
-
-def _add_owner(message: pb.Job, told: JobSpec | Owner | None) -> None:
-    if told is not None:
-        message.user_id, message.partition = told.user_id, told.partition
-
-
-def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job:
-    left, now_s = state.unmanaged.get(job_id), state.clock.now_s()
-    place = state.place(job_id, record)
-    message = pb.Job(
-        job_id=job_id,
-        state=JOB_STATES[record.state],
-        reason=record.reason or _why_not_roost_s(record, left, is_planned=place is not None),
-        gpu_count=_gpu_count(record),
-        waited_s=_waited_s(record, now_s),
-        planned=_planned(place.placement) if place else (),
-        allocated=[_allocation(share) for share in record.shares],
-    )
-    spec = record.spec if isinstance(record, JobRecord) else None
-    _add_owner(message, spec or state.owners.get(job_id))
-    if place is not None:
-        decision = place.decision.get()
-        message.link_score = int(decision.link_scores[0])
-        message.best_link_score = decision.best_link_score
-        message.slurm_chooses_gpus = not place.placement.is_exact
-    if isinstance(record, JobRecord) and record.state is JobState.WAITING:
-        if record.until_s is not None:
-            message.wait_left_s = max(record.until_s - now_s, 0.0)
-        if record.standing is not None:
-            message.standing.CopyFrom(_standing(record.standing, now_s))
-    return message
-
-
-def _standing(pin: StandingPin, now_s: float) -> pb.StandingPin:
-    is_bounded = pin.start_s < inf
-    return pb.StandingPin(
-        shares=_planned(pin.placement),
-        slurm_chooses_gpus=not pin.placement.is_exact,
-        age_s=max(now_s - pin.decision.get().at_s, 0.0),
-        start_left_s=max(pin.start_s - now_s, 0.0) if is_bounded else None,
-        is_preempting=pin.is_preempting,
-    )
-
-
-def _why_not_roost_s(record: KnownJob, left: UnmanagedJob | None, *, is_planned: bool) -> str:
-    """Why a job runs that Roost has not placed; empty for those it has."""
-    if is_planned:
-        return ""
-    if isinstance(record, JobRecord):
-        was_left = left is not None and not left.is_blocked and record.is_on_gpus
-        return left.reason if left is not None and was_left else ""
-    if left is not None:
-        return left.reason
-    if not any(share.gpu_indices for share in record.shares):
-        return "asks for no GPUs"
-    return "Slurm started it before this roostd saw it wait"
-
-
 def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
     """Why a job is where it is.
 
@@ -324,19 +223,18 @@ def explanation(state: DaemonState, job_id: JobId) -> pb.Explanation:
             message.achieved.CopyFrom(achieved)
     place = state.place(job_id, record)
     if place is not None:
-        decision = place.decision.get()
-        message.decided_ago_s = state.clock.now_s() - decision.at_s
-        message.policy, message.fallback_reason = decision.policy, decision.fallback_reason
-        message.candidates.extend(_candidates(place))
-        message.free_before.extend(
-            pb.NodeAllocation(node=share.node, gpu_indices=share.gpu_indices)
-            for share in decision.free_before
-        )
-        exclusions = decision.exclusions
-    message.exclusions.extend(
-        pb.Exclusion(reason=reason, node_count=count) for reason, count in exclusions
-    )
+        add_decision(message, place, state.clock.now_s())
+        message.fallback_reason = _fallback_reason(state, place.decision.get())
+    else:
+        message.exclusions.extend(exclusions_of(exclusions))
     return message
+
+
+def _fallback_reason(state: DaemonState, decision: Decision) -> str:
+    """Return why the heuristic has answered: the model failed for the job, or did not load."""
+    if decision.fallback_reason or decision.policy != HeuristicScore.name:
+        return decision.fallback_reason
+    return state.policy_fault
 
 
 def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
@@ -346,9 +244,10 @@ def _comment(state: DaemonState, job_id: JobId) -> pb.JobComment | None:
     return pb.JobComment(model=said.model, checkpoint_s=said.checkpoint_s, problems=said.problems)
 
 
-def _problems(
+def node_problems(
     state: DaemonState, name: NodeName, gpu_count: int, report: NodeReport | None
 ) -> Iterator[str]:
+    """What an operator should know of a node's probe."""
     if report is None:
         yield "no probe: links and load are unknown"
         return
@@ -385,54 +284,6 @@ def _add_report(message: pb.Node, report: NodeReport) -> None:
         for gpu, value in zip(message.gpus, values, strict=False):
             if value is not None:
                 setattr(gpu, name, value)
-
-
-def _gpu_count(record: KnownJob) -> int:
-    if isinstance(record, JobRecord):
-        return record.spec.gpu_count
-    return sum(len(share.gpu_indices) for share in record.shares)
-
-
-def _waited_s(record: KnownJob, now_s: float) -> float:
-    if not isinstance(record, JobRecord):
-        return 0.0
-    until_s = next((at for at in (record.started_s, record.ended_s) if at is not None), now_s)
-    return max(until_s - record.queued_s, 0.0)
-
-
-def _planned(placement: Placement) -> Iterator[pb.NodeAllocation]:
-    for name, gpu_indices in placement.by_node():
-        yield pb.NodeAllocation(node=name, gpu_indices=gpu_indices)
-
-
-def _allocation(share: NodeShare) -> pb.NodeAllocation:
-    return pb.NodeAllocation(node=share.node, gpu_indices=share.gpu_indices)
-
-
-def _candidates(place: Place) -> Iterator[pb.Candidate]:
-    decision = place.decision.get()
-    for rank, candidate in enumerate(decision.candidates):
-        yield pb.Candidate(
-            nodes=candidate.nodes,
-            gpu_indices=candidate.gpu_indices,
-            score=float(decision.scores[rank]),
-            link_score=int(decision.link_scores[rank]),
-            features=dict(zip(COLUMNS, decision.features[rank].tolist(), strict=True)),
-            why_not=_why_not(decision, rank) if rank else "",
-        )
-
-
-def _why_not(decision: Decision, rank: int) -> str:
-    """What sets a candidate back the most, by the heuristic's weights; a model may see more."""
-    gap = float(decision.scores[0] - decision.scores[rank])
-    if gap <= 0:
-        return "as good; the chosen one comes first in order"
-    loss = (decision.features[0] - decision.features[rank]) * HEURISTIC_WEIGHTS
-    worst = int(np.argmax(loss))
-    if loss[worst] <= 0:
-        return f"score {gap:.3g} lower, by the model"
-    mine, chosen = decision.features[rank][worst], decision.features[0][worst]
-    return f"score {gap:.3g} lower, mostly {COLUMNS[worst]}: {mine:.3g}, chosen {chosen:.3g}"
 
 
 def uuids(state: DaemonState, name: NodeName, gpu_indices: Sequence[int]) -> list[str]:

@@ -30,6 +30,10 @@ class NoTimers(TimerError):
     """The gate in service has no timers that could be set."""
 
 
+class UnknownPartition(RoostError):
+    """A request names a partition that neither Slurm nor the configuration has."""
+
+
 class NoForecast(RoostError):
     """Nothing is known of when a job starts; the text says why."""
 
@@ -43,6 +47,7 @@ STATUS_CODES: tuple[tuple[type[RoostError], grpc.StatusCode], ...] = (
     (UnknownNode, grpc.StatusCode.NOT_FOUND),
     (UnknownJob, grpc.StatusCode.NOT_FOUND),
     (UnknownPolicy, grpc.StatusCode.NOT_FOUND),
+    (UnknownPartition, grpc.StatusCode.NOT_FOUND),
     (PolicyRefused, grpc.StatusCode.FAILED_PRECONDITION),
     (UnknownTopology, grpc.StatusCode.FAILED_PRECONDITION),
     (NoForecast, grpc.StatusCode.FAILED_PRECONDITION),

@@ -6,8 +6,8 @@ from roost_engine.domain.model import JobId
 from roost_engine.forecast.forecast import INTERVAL_FRAC, Forecast, JobForecast, Quantiles
 from roost_engine.job_record import JobRecord, JobState
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.rpc.convert import JOB_STATES
 from roostd.rpc.errors import NoForecast
+from roostd.rpc.jobs import JOB_STATES
 from roostd.state import DaemonState
 
 _BEFORE_START = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)

@@ -4,8 +4,9 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, NodeName
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import operator_pb2_grpc as pb_grpc
-from roostd.rpc import convert, eta, timers
+from roostd.rpc import convert, eta, jobs, timers
 from roostd.rpc.errors import Context
+from roostd.rpc.past_jobs import past_explanation
 from roostd.rpc.roles import Access, EveryJob
 from roostd.state import DaemonState
 
@@ -23,7 +24,12 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def GetStatus(self, request: pb.GetStatusRequest, context: Context) -> pb.Status:
         """See operator.proto."""
-        return convert.status(self._state)
+        status, ask = convert.status, self._state.ask_slurm
+        if not request.ask_slurm or ask is None or await ask():
+            return status(self._state)
+        found = status(self._state)
+        found.slurm_fault = found.slurm_fault or "slurmctld did not answer within seconds"
+        return found
 
     async def ListNodes(
         self, request: pb.ListNodesRequest, context: Context
@@ -47,19 +53,31 @@ class OperatorService(pb_grpc.OperatorServicer):
 
     async def ListJobs(self, request: pb.ListJobsRequest, context: Context) -> pb.ListJobsResponse:
         """See operator.proto."""
-        jobs = convert.jobs(self._state, request.include_ended)
+        found = jobs.jobs(self._state, request.include_ended)
         owner = self._access.only_owner(context)
         if owner is not None:
-            jobs = (job for job in jobs if _is_of(job, owner))
-        return pb.ListJobsResponse(jobs=jobs)
+            found = (job for job in found if _is_of(job, owner))
+        return pb.ListJobsResponse(jobs=found)
 
     async def GetJob(self, request: pb.GetJobRequest, context: Context) -> pb.Job:
         """See operator.proto."""
-        return convert.job(self._state, self._visible(request.job_id, context))
+        try:
+            return jobs.job(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise
+            return past.job
 
     async def ExplainJob(self, request: pb.ExplainJobRequest, context: Context) -> pb.Explanation:
         """See operator.proto."""
-        return convert.explanation(self._state, self._visible(request.job_id, context))
+        try:
+            return convert.explanation(self._state, self._visible(request.job_id, context))
+        except UnknownJob:
+            past = await self._past(request.job_id, context)
+            if past is None:
+                raise
+            return past
 
     async def ListTimers(
         self, request: pb.ListTimersRequest, context: Context
@@ -92,9 +110,17 @@ class OperatorService(pb_grpc.OperatorServicer):
             raise UnknownJob(f"no job {job_id} of this user")
         return known
 
+    async def _past(self, job_id: str, context: Context) -> pb.Explanation | None:
+        """Return what the journal knows of a job that the caller may see; None: nothing."""
+        past = await past_explanation(self._state, JobId(job_id))
+        owner = self._access.only_owner(context)
+        if past is None or (owner is not None and not _is_of(past.job, owner)):
+            return None
+        return past
+
     def _is_own(self, job_id: JobId, owner: int) -> bool:
         try:
-            return _is_of(convert.job(self._state, job_id), owner)
+            return _is_of(jobs.job(self._state, job_id), owner)
         except UnknownJob:
             return False
 

@@ -13,6 +13,8 @@ from grpc_reflection.v1alpha import reflection
 
 from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import (
+    mode_pb2,
+    mode_pb2_grpc,
     operator_pb2,
     operator_pb2_grpc,
     placement_pb2,
@@ -30,6 +32,7 @@ from roostd.rpc.auth import clear_socket, guard_socket
 from roostd.rpc.certificates import CertificateFiles, Revocations
 from roostd.rpc.errors import ErrorInterceptor
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
+from roostd.rpc.modes import ModeAdminService, ModeDesk
 from roostd.rpc.operator import OperatorService
 from roostd.rpc.placement import PlacementService
 from roostd.rpc.policies import PoliciesService, PolicyAdminService, PolicyDesk
@@ -44,6 +47,7 @@ OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
+MODE_ADMIN = mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name
 
 _CALLS_BESIDE_STREAMS = 1_000  # hooks of jobs that start at the same time
 
@@ -60,6 +64,7 @@ class Servers:
         report: reports an event to the engine; see AdminService.
         desk: lets one policy take over from another; None: the services about policies are not
             served.
+        modes: changes the modes of partitions; None: that service is not served.
 
     Attributes:
         telemetry: the service for probes.
@@ -76,10 +81,12 @@ class Servers:
         admin_socket: Path,
         report: ReportEvent,
         desk: PolicyDesk | None = None,
+        modes: ModeDesk | None = None,
     ) -> None:
         self._state, self._metrics, self._listen = state, metrics, listen
         self._operator_socket, self._admin_socket = operator_socket, admin_socket
         self._report, self._front, self._desk = report, SocketFront(admin_socket), desk
+        self._modes = modes
         self._operator_front: SocketFront | None = None
         self._access: Access | None = None
         operator_checks, admin_checks = self._role_checks()
@@ -140,7 +147,16 @@ class Servers:
         """Set the answer to health checks of every service: SERVING or NOT_SERVING."""
         serving = health_pb2.HealthCheckResponse.SERVING
         status = serving if is_serving else health_pb2.HealthCheckResponse.NOT_SERVING
-        for service in ("", TELEMETRY, PLACEMENT, OPERATOR, ADMIN, POLICIES, POLICY_ADMIN):
+        for service in (
+            "",
+            TELEMETRY,
+            PLACEMENT,
+            OPERATOR,
+            ADMIN,
+            POLICIES,
+            POLICY_ADMIN,
+            MODE_ADMIN,
+        ):
             await self._health.set(service, status)
 
     async def stop(self, grace_s: float) -> None:
@@ -167,6 +183,9 @@ class Servers:
         state = self._state
         if self._desk is not None:
             self._add_policies(self._desk)
+        if self._modes is not None:
+            modes = ModeAdminService(self._modes)
+            mode_pb2_grpc.add_ModeAdminServicer_to_server(modes, self._admins)
         telemetry_pb2_grpc.add_TelemetryServicer_to_server(self.telemetry, self._probes)
         placement = PlacementService(state, self._metrics, self._revocations)
         placement_pb2_grpc.add_PlacementServicer_to_server(placement, self._probes)
@@ -176,7 +195,7 @@ class Servers:
         self._add_standard(self._operators, (OPERATOR, POLICIES))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
-        self._add_standard(self._admins, (ADMIN, POLICY_ADMIN))
+        self._add_standard(self._admins, (ADMIN, POLICY_ADMIN, MODE_ADMIN))
 
     def _add_policies(self, desk: PolicyDesk) -> None:
         policies = PoliciesService(self._state, desk)

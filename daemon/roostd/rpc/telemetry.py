@@ -102,6 +102,8 @@ class TelemetryService(pb_grpc.TelemetryServicer):
             if stream.report is None:
                 self._peers.end_silence(stream.host)
             else:
+                if stream.report.stream is stream:  # else another probe has taken its place
+                    self._log(stream, "probe_lost", node=stream.report.hello.node)
                 self._board.leave(stream.report.hello.node, stream)
 
     async def _next(

@@ -39,6 +39,8 @@ from roostd.slurm.limits import (
 from roostd.slurm.request import pinned_indices
 
 NO_GPUS = "asks for no GPUs"
+NO_LEASE = "has no lease: it was submitted while roostd was away"
+RELEASED = "was released to Slurm"
 _UNREADABLE = "unreadable"
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
 _PER_GPU = ("CpusPerTres", "MemPerTres")
@@ -78,6 +80,7 @@ class JobReader:
             interval.
         is_model: whether a name is a GPU model of this site. A gres of that name is a token, which
             job_submit.lua adds for each GPU and a pin keeps.
+        why_left: returns why the site leaves a job to Slurm; None: Roost may place it.
     """
 
     to_engine_s: Callable[[float], float]
@@ -86,6 +89,7 @@ class JobReader:
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
     is_model: Callable[[str], bool] = lambda name: False
+    why_left: Callable[[QueuedJob], str | None] = lambda job: None
 
     def read(self, job: QueuedJob, detail: JobDetail | None, job_id: JobId) -> JobSpec | Unmanaged:
         """Read one pending job, or one task of a pending array."""
@@ -108,7 +112,7 @@ class JobReader:
         mode = self.mode_of(partition)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
-            return Unmanaged("has no lease: submitted while roostd was away, or released to Slurm")
+            return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
         return JobSpec(
@@ -156,6 +160,8 @@ class JobReader:
             return f"its request cannot be read: {dict(job.tres)}"
         if not request.gpu_count:
             return NO_GPUS
+        if (why_left := self.why_left(job)) is not None:
+            return why_left
         if job.is_heterogeneous:
             return "is a part of a heterogeneous job"
         if detail is None:

@@ -1,8 +1,9 @@
 """Limits on single nodes: reservations, and the CPUs that a partition's jobs may have there. Pure.
 
 A reservation of whole nodes closes them to jobs that would run into its window. One of some cores
-leaves the other cores to these jobs, and all cores to jobs that end before it begins. Both that and
-MaxCPUsPerNode are a number of CPUs of each node that some jobs share.
+leaves the other cores to these jobs, and all cores to jobs that end before it begins. That,
+MaxCPUsPerNode and MaxCPUsPerSocket are a number of CPUs of each node that some jobs share: a job
+may take CPUs of several sockets.
 """
 
 from collections import Counter
@@ -16,6 +17,8 @@ from roost_slurm.reservations import Reservation
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 
+_BY_NODE, _BY_SOCKET = "MaxCPUsPerNode", "MaxCPUsPerSocket"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
@@ -25,14 +28,18 @@ class NodeLimits:
         reservations: as they were read.
         partitions: by name.
         nodes: those with GPUs, by name.
+        socket_counts: of these nodes; one that is missing has one socket.
         user_ids: of the users that reservations name.
+        group_members: ids of the members of each group that they name.
         read_epoch_s: when Slurm was asked for the reservations.
     """
 
     reservations: tuple[Reservation, ...]
     partitions: Mapping[str, Partition]
     nodes: Mapping[NodeName, NodeSpec]
+    socket_counts: Mapping[NodeName, int]
     user_ids: Mapping[str, int]
+    group_members: Mapping[str, frozenset[int]]
     read_epoch_s: float
 
     def closed_nodes(self, job: QueuedJob, at_epoch_s: float) -> frozenset[NodeName]:
@@ -56,19 +63,25 @@ class NodeLimits:
             if self._is_partial(one) and self._binds(one, job, at_epoch_s)
         ]
         partition = self.partitions.get(job.partition)
-        if partition is not None and partition.max_cpus_per_node is not None:
-            found.append(_of_partition(partition))
+        if partition is not None:
+            found += [_of_partition(limit, partition) for limit in self._most_cpus(partition)]
         return tuple(found)
+
+    def reserving(self, job: QueuedJob, at_epoch_s: float) -> frozenset[str]:
+        """Return the reservations of GPUs into whose windows a job would run, started now."""
+        gpu_ones = (one for one in self.reservations if one.gpu_count)
+        return frozenset(one.name for one in gpu_ones if self._binds(one, job, at_epoch_s))
 
     def cpus_left(
         self, jobs: Iterable[QueuedJob], details: Mapping[int, JobDetail], at_epoch_s: float
     ) -> dict[str, dict[NodeName, float]]:
         """Return what the running jobs of a queue leave of each such limit on each node."""
         left = {
-            _of_partition(partition): dict.fromkeys(names, float(partition.max_cpus_per_node))
+            _of_partition(limit, partition): {
+                one.name: float(most * self._parts(limit, one)) for one in self._nodes_of(partition)
+            }
             for partition in self.partitions.values()
-            if partition.max_cpus_per_node is not None
-            for names in [[one.name for one in self._nodes_of(partition)]]
+            for limit, most in self._most_cpus(partition).items()
         }
         for one in self.reservations:
             if self._is_partial(one):
@@ -83,6 +96,14 @@ class NodeLimits:
                     if name in left[quota]:
                         left[quota][name] -= cpu_count
         return left
+
+    def _most_cpus(self, partition: Partition) -> dict[str, int]:
+        """Return the limits of a partition on the CPUs of each node or socket, by Slurm's name."""
+        most = {_BY_NODE: partition.max_cpus_per_node, _BY_SOCKET: partition.max_cpus_per_socket}
+        return {limit: count for limit, count in most.items() if count is not None}
+
+    def _parts(self, limit: str, node: NodeSpec) -> int:
+        return self.socket_counts.get(node.name, 1) if limit == _BY_SOCKET else 1
 
     def _nodes_of(self, partition: Partition) -> Iterable[NodeSpec]:
         return (node for node in self.nodes.values() if partition.name in node.partitions)
@@ -130,24 +151,30 @@ class NodeLimits:
         """Whether a MAGNETIC reservation takes in a job that does not name it, while it lasts.
 
         Being a user of any other reservation is not enough; FLEX and OVERLAP open it to no other
-        job either. The members of a reservation's groups are unknown here.
+        job either.
         """
-        if "MAGNETIC" not in one.flags or one.groups or not (one.users or one.accounts):
+        if "MAGNETIC" not in one.flags or not (one.users or one.accounts or one.groups):
             return False
+        members = {
+            user_id
+            for name in one.groups
+            for user_id in self.group_members.get(name.removeprefix("-"), ())
+        }
         users = {self.user_ids.get(name.removeprefix("-")) for name in one.users}
         accounts = {name.removeprefix("-") for name in one.accounts}
         by_user = _admits(one.users, is_named=job.user_id in users)
-        return by_user and _admits(one.accounts, is_named=job.account in accounts)
+        by_group = _admits(one.groups, is_named=job.user_id in members)
+        return by_user and by_group and _admits(one.accounts, is_named=job.account in accounts)
 
 
 def _admits(names: Collection[str], *, is_named: bool) -> bool:
-    """Whether a list of users or accounts lets a job in; with minus signs it says which may not."""
+    """Whether a list of users, groups or accounts lets a job in; one with a minus sign may not."""
     denies = any(name.startswith("-") for name in names)
     return not names or is_named != denies
 
 
-def _of_partition(partition: Partition) -> str:
-    return f"MaxCPUsPerNode {partition.name}"
+def _of_partition(limit: str, partition: Partition) -> str:
+    return f"{limit} {partition.name}"
 
 
 def _of_reservation(one: Reservation) -> str:

@@ -100,6 +100,7 @@ class SlurmNode:
         spec: what the engine needs of it.
         state: in full: "idle", "mixed+drain".
         reason: Slurm's Reason, for instance why it is drained; empty without one.
+        socket_count: of its CPUs.
     """
 
     spec: NodeSpec
@@ -107,6 +108,7 @@ class SlurmNode:
     reason: str
     cpu_allocated_count: int
     memory_allocated_bytes: int
+    socket_count: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +326,7 @@ class SlurmCli:
                 reason=node.reason,
                 cpu_allocated_count=node.cpu_allocated_count,
                 memory_allocated_bytes=node.memory_allocated_bytes,
+                socket_count=node.socket_count,
             )
             for node in shown
             if node.gpu_count

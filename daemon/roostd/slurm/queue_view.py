@@ -15,11 +15,12 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roost_slurm.stamp import parse_stamp
 from roostd.slurm.held_back import HeldBackJobs, HoldingBack, is_pinned_comment
-from roostd.slurm.jobs import JobReader, Unmanaged
+from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
 from roostd.slurm.limits import LONGEST_REASON
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.precedence import SeenPriorities
 from roostd.slurm.request import shares_of
+from roostd.slurm.reserved_gpus import ReservedGpus, job_id_of, reserved_gpus
 from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
@@ -50,8 +51,9 @@ class QueueView:
         held_back: the jobs that one of Slurm's rules holds back; they are in `blocked` too.
         reads: of each record that waits, what its JobSpecs were read from; see ReadFrom.
         rules: Slurm's own rules at that time.
-        by_node: the nodes that reservations closed then, and the limits on the CPUs of each node,
-            by what these depend on in a job.
+        by_node: the nodes that reservations closed then, the limits on the CPUs of each node, and
+            the reservations of GPUs into which it would run, by what these depend on in a job.
+        reserved: the GPUs of reservations, by name. In `running` are those that are closed now.
     """
 
     waiting: Mapping[JobId, JobSpec] = field(default_factory=dict)
@@ -67,11 +69,12 @@ class QueueView:
     reads: Mapping[int, "ReadFrom"] = field(default_factory=dict)
     rules: SiteRules = field(default_factory=SiteRules)
     by_node: Mapping[tuple[object, ...], "NodeRules"] = field(default_factory=dict)
+    reserved: Mapping[str, ReservedGpus] = field(default_factory=dict)
 
 
 # What a JobSpec is read from: fields of the record and its details. Reading a job takes about 100
 # microseconds, comparing it 3, and most of thousands of jobs do not change between two polls.
-NodeRules: TypeAlias = tuple[frozenset[NodeName], tuple[str, ...]]
+NodeRules: TypeAlias = tuple[frozenset[NodeName], tuple[str, ...], frozenset[str]]
 ReadFrom: TypeAlias = tuple[tuple[object, ...], JobDetail | None]
 _fields_read = attrgetter(
     *(
@@ -105,13 +108,17 @@ class SiteView:
         rules: Slurm's own rules.
         hand_over_s: a job that they have held back this long is left to plain Slurm.
         handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        let_go_reasons: jobs that the engine has released, and why.
         priorities: which jobs people have moved in Slurm's queue.
+        outside: by partition, the nodes that Roost does not give to its jobs.
     """
 
     rules: SiteRules = field(default_factory=SiteRules)
     hand_over_s: float = inf
     handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
     priorities: SeenPriorities = field(default_factory=SeenPriorities)
+    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
 
 
 def view(
@@ -140,6 +147,7 @@ def view(
         elif job.is_pending:
             for job_id in map(JobId, job.job_ids):
                 reading.add_pending(job, job_id)
+    reading.add_reserved()
     return reading.result()
 
 
@@ -172,6 +180,7 @@ class _Reading:
         self._settle_until: dict[JobId, float] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
+        self._reserved: Mapping[str, ReservedGpus] = {}
 
     def result(self) -> QueueView:
         """Return the view of the records added so far."""
@@ -189,6 +198,7 @@ class _Reading:
             reads=self._reads,
             rules=self._rules,
             by_node=self._by_node,
+            reserved=self._reserved,
         )
 
     def add_running(self, job: QueuedJob) -> None:
@@ -208,6 +218,23 @@ class _Reading:
             self._requests[job_id] = self._request(job, job_id, detail)
             self._runs[job_id] = self._run_facts(job)
         self._numbers[job.number] = job_id
+
+    def add_reserved(self) -> None:
+        """Close the GPUs of reservations to all jobs, as if a job held them.
+
+        That is in their windows, and before that while a waiting job would run into the window.
+        """
+        rules, held = self._rules, self._running
+        found = reserved_gpus(rules.reservations, rules.nodes, held, self._before.reserved)
+        awaited = {name for _, _, names in self._by_node.values() for name in names}
+        for name, gpus in found.items():
+            is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s
+            if gpus.shares and (is_on or name in awaited):
+                job_id = job_id_of(name)
+                self._running[job_id] = gpus.shares
+                self._lives[job_id] = (0, gpus.start_epoch_s, 0)
+                self._runs[job_id] = RunFacts(self._reader.to_engine_s(gpus.end_epoch_s))
+        self._reserved = found
 
     def _run_facts(self, job: QueuedJob) -> RunFacts:
         end_s = None
@@ -269,7 +296,7 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
-        spec = self._with_steady_facts(spec, job)
+        spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
     def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:
@@ -281,6 +308,8 @@ class _Reading:
         is_started = detail is not None and detail.state is not SlurmJobState.PENDING
         if is_started and before.lives.get(job_id) == self._lives[job_id]:
             return before.unmanaged.get(job_id, read.reason)
+        if read.reason in (NO_LEASE, RELEASED):
+            return self._site.let_go_reasons.get(job_id, read.reason)
         return read.reason
 
     def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
@@ -303,8 +332,12 @@ class _Reading:
     def _node_rules(self, job: QueuedJob) -> NodeRules:
         key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
         if key not in self._by_node:
-            closed, quotas = rules.closed_nodes(job, at_epoch_s), rules.node_quotas(job, at_epoch_s)
-            self._by_node[key] = closed, quotas
+            outside = self._site.outside.get(job.partition, frozenset())
+            self._by_node[key] = (
+                rules.closed_nodes(job, at_epoch_s) | outside,
+                rules.node_quotas(job, at_epoch_s),
+                rules.reserving(job, at_epoch_s),
+            )
         return self._by_node[key]
 
     def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
@@ -324,7 +357,7 @@ class _Reading:
         """Add to a request what Slurm's own rules say of the job."""
         rules = self._rules
         partition = rules.partitions.get(spec.partition)
-        closed, node_quotas = self._node_rules(job)
+        closed, node_quotas, _ = self._node_rules(job)
         return replace(
             spec,
             priority_tier=partition.tier if partition is not None else 0,
@@ -365,20 +398,11 @@ class _Reading:
             return spec
         return replace(spec, precedence=precedence, overtakes=overtakes)
 
-    def _with_steady_facts(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
-        """Keep what cannot change while a job waits, though Slurm shows something else.
-
-        Its submission was as long ago as before, though the wall clock was set since. The priority
-        of a pinned job rises with age in Slurm, to no effect any more.
-        """
-        before, stamp = self._before.waiting.get(spec.job_id), parse_stamp(job.admin_comment)
-        if before is None:
-            return spec
-        if self._before.lives.get(spec.job_id) == self._lives[spec.job_id]:
-            spec = replace(spec, submit_s=before.submit_s)
-        if stamp is not None and stamp.was:
-            spec = replace(spec, priority=before.priority)
-        return spec
+    def _with_steady_facts(self, spec: JobSpec) -> JobSpec:
+        """Keep the submission of a waiting job as long ago as before, if the clock was set."""
+        before = self._before.waiting.get(spec.job_id)
+        is_same = self._before.lives.get(spec.job_id) == self._lives[spec.job_id]
+        return replace(spec, submit_s=before.submit_s) if before is not None and is_same else spec
 
 
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:

@@ -35,7 +35,9 @@ class SiteRules:
         read_epoch_s: when Slurm was asked.
         partitions, qos_traits, licenses: by name.
         nodes: those with GPUs, by name.
+        socket_counts: of these nodes; one that is missing has one socket.
         user_ids: of the users that MAGNETIC reservations name.
+        group_members: ids of the members of each group that they name.
     """
 
     read_epoch_s: float = 0.0
@@ -46,7 +48,9 @@ class SiteRules:
     licenses: Mapping[str, License] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     nodes: Mapping[NodeName, NodeSpec] = field(default_factory=dict)
+    socket_counts: Mapping[NodeName, int] = field(default_factory=dict)
     user_ids: Mapping[str, int] = field(default_factory=dict)
+    group_members: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def binds_like(self, other: "SiteRules") -> bool:
         """Return whether the rules are the same as others, whenever both were read."""
@@ -64,7 +68,9 @@ class SiteRules:
             reservations=self.reservations,
             partitions=self.partitions,
             nodes=self.nodes,
+            socket_counts=self.socket_counts,
             user_ids=self.user_ids,
+            group_members=self.group_members,
             read_epoch_s=self.read_epoch_s,
         )
 
@@ -87,7 +93,7 @@ class SiteRules:
                 _closed(partition)
                 or _not_allowed(partition, job, self._accounts(job))
                 or _too_large(partition, job, least_nodes, flags)
-                or _too_many_cpus(partition, job, detail)
+                or _too_many_cpus(partition, job, detail, self._most_sockets)
             )
             if found is not None:
                 return found
@@ -119,6 +125,10 @@ class SiteRules:
         """Return the limits on the CPUs of each node that a job counts against."""
         return self._node_limits.quotas(job, at_epoch_s)
 
+    def reserving(self, job: QueuedJob, at_epoch_s: float) -> frozenset[str]:
+        """Return the reservations of GPUs into whose windows a job would run, started now."""
+        return self._node_limits.reserving(job, at_epoch_s)
+
     def node_cpus(
         self, jobs: Iterable[QueuedJob], details: Mapping[int, JobDetail], at_epoch_s: float
     ) -> Mapping[str, Mapping[NodeName, float]]:
@@ -149,6 +159,10 @@ class SiteRules:
         if by == _BY_PARTITION and self._partition_frees(partition):
             return f"partition:{partition}"
         return ""
+
+    @cached_property
+    def _most_sockets(self) -> int:
+        return max(self.socket_counts.values(), default=1)
 
     def _accounts(self, job: QueuedJob) -> Iterator[str]:
         yield job.account
@@ -196,13 +210,17 @@ def _not_allowed(partition: Partition, job: QueuedJob, accounts: Iterable[str]) 
     return None
 
 
-def _too_many_cpus(partition: Partition, job: QueuedJob, detail: JobDetail | None) -> str | None:
+def _too_many_cpus(
+    partition: Partition, job: QueuedJob, detail: JobDetail | None, most_sockets: int
+) -> str | None:
     """Return that a job asks for more CPUs of a node than all jobs of a partition may have there.
 
     Slurm names no reason of its own for that: the job waits for resources. A job that may have any
     number of nodes may spread.
     """
-    most, most_nodes = partition.max_cpus_per_node, detail and detail.max_node_count
+    most_nodes, by_socket = detail and detail.max_node_count, partition.max_cpus_per_socket
+    by_node = [partition.max_cpus_per_node, by_socket and by_socket * most_sockets]
+    most = min((count for count in by_node if count is not None), default=None)
     if most is None or not most_nodes or job.cpu_count <= most * most_nodes:
         return None
     return (

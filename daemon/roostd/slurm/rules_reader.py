@@ -1,6 +1,7 @@
 """Asks Slurm for a site's rules, part by part: a part that cannot be read costs no other one."""
 
 import asyncio
+import grp
 import pwd
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -24,6 +25,7 @@ _log = structlog.get_logger(__name__)
 
 # A QoS' flags and preemption change seldom, and are the only question that goes to slurmdbd.
 _QOS_AGE_S = 60.0
+_GROUPS_AGE_S = 60.0  # likewise; the machine's own databases may ask a directory
 # What people change while jobs wait. Each answer takes slurmctld a few milliseconds.
 _CHANGING_AGE_S = 1.0
 _NEW_JOB_AGE_S = 0.2  # likewise, where a job has come since: it is judged by what holds now
@@ -46,6 +48,20 @@ def user_id_of(name: str) -> int | None:
         return None
 
 
+def members_of(name: str) -> frozenset[int]:
+    """Return the ids of a group's users by the machine's own databases, as slurmctld finds them.
+
+    These are the users whom the group names and those whose own group it is.
+    """
+    try:
+        group = grp.getgrnam(name)
+    except KeyError:
+        return frozenset()
+    named = (user_id_of(user) for user in group.gr_mem)
+    own = (user.pw_uid for user in pwd.getpwall() if user.pw_gid == group.gr_gid)
+    return frozenset(own) | frozenset(uid for uid in named if uid is not None)
+
+
 class RulesReader:
     """Keeps the rules of the last reading.
 
@@ -55,6 +71,7 @@ class RulesReader:
             while jobs wait is read once a second.
         epoch: the wall clock.
         uid_of: the id of a user; None: there is no such user.
+        members_of: the ids of the users of a group.
     """
 
     def __init__(
@@ -63,9 +80,11 @@ class RulesReader:
         interval_s: Callable[[], float],
         epoch: Callable[[], float] = time.time,
         uid_of: Callable[[str], int | None] = user_id_of,
+        members_of: Callable[[str], frozenset[int]] = members_of,
     ) -> None:
         self._ask, self._interval_s, self._epoch = ask, interval_s, epoch
-        self._uid_of = uid_of
+        self._uid_of, self._members_of = uid_of, members_of
+        self._groups_read_s = float("-inf")
         self._lock = asyncio.Lock()
         self._rules = SiteRules()
         self._changing_read_s = self._read_s = self._qos_read_s = float("-inf")
@@ -94,6 +113,7 @@ class RulesReader:
                 for part in _CHANGING_PARTS:
                     rules = await self._with(rules, part)
                 rules = await self._with_user_ids(rules)
+                rules = await self._with_group_members(rules, now_s)
             names, is_due = set(qos_names), now_s - self._read_s >= interval_s
             has_new_use = _uses_accounting(rules) and not self._used_qos >= names
             if is_due or has_new_use:
@@ -115,13 +135,26 @@ class RulesReader:
         known = {name: uid for name, uid in found.items() if uid is not None}
         return replace(rules, user_ids={**rules.user_ids, **known})
 
+    async def _with_group_members(self, rules: SiteRules, now_s: float) -> SiteRules:
+        """Return the rules with the users of the groups that MAGNETIC reservations name."""
+        magnetic = (one for one in rules.reservations if "MAGNETIC" in one.flags)
+        names = {name.removeprefix("-") for one in magnetic for name in one.groups}
+        is_due = now_s - self._groups_read_s >= _GROUPS_AGE_S
+        if not names or not (is_due or names - rules.group_members.keys()):
+            return rules
+        self._groups_read_s = now_s
+        read = self._members_of
+        found = await asyncio.to_thread(lambda: {name: read(name) for name in sorted(names)})
+        return replace(rules, group_members=found)
+
     async def _with_limits(self, rules: SiteRules, has_new_qos: bool) -> SiteRules:
         rules = await self._with(rules, _SCHEDULING)
-        if _uses_accounting(rules):
-            rules = await self._with(rules, _ACCOUNTING)
-            if has_new_qos or self._read_s - self._qos_read_s >= _QOS_AGE_S:
-                self._qos_read_s = self._read_s
-                rules = await self._with(rules, _QOS_TRAITS)
+        if rules.scheduling.has_slurmdbd or _uses_accounting(rules):
+            rules = await self._with(rules, _ACCOUNTING)  # with the shares of users
+        is_due = has_new_qos or self._read_s - self._qos_read_s >= _QOS_AGE_S
+        if is_due and _uses_accounting(rules):
+            self._qos_read_s = self._read_s
+            rules = await self._with(rules, _QOS_TRAITS)
         return rules
 
     async def _with(self, rules: SiteRules, one: _Part) -> SiteRules:

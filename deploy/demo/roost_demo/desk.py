@@ -7,10 +7,10 @@ from typing import Protocol, Self
 import grpc
 
 from roost_demo.show import Row
-from roost_demo.stack import DEMO_NODES, Stack
+from roost_demo.stack import DEMO_NODES, Stack, page_settings
 from roost_engine.domain.topology import LinkMatrix
+from roost_engine.placement.stock_gpus import choose_since_24_05
 from roost_proto.v1 import operator_pb2
-from roost_sim.policies.placement.stock_gpus import choose_since_24_05
 from roost_slurm.scontrol import parse_jobs
 
 _BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
@@ -18,6 +18,10 @@ _BEGUN = (operator_pb2.JOB_STATE_RUNNING, operator_pb2.JOB_STATE_ENDED)
 
 class Cluster(Protocol):
     """Slurm, or its stand-in."""
+
+    @property
+    def backend(self) -> str:
+        """What it is: "slurm" or "embedded"."""
 
     @property
     def stack(self) -> Stack:
@@ -33,8 +37,10 @@ class Cluster(Protocol):
 class RealCluster:
     """Real sbatch, real slurmctld: what was allocated is what scontrol shows."""
 
+    backend = "slurm"
+
     def __init__(self) -> None:
-        self.stack = Stack()
+        self.stack = Stack(settings=page_settings())
 
     def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """See Cluster."""
@@ -77,6 +83,21 @@ class Desk:
             f"{status.version}, policy {status.policy_model} {status.policy_sha256[:12]}"
         )
         yield f"look around meanwhile: roostctl --daemon {self._stack.operator_address} nodes"
+        yield f"or in a browser on this machine: {self._stack.page_url}"
+
+    @property
+    def backend(self) -> str:
+        """What the cluster is: "slurm" or "embedded"."""
+        return self._cluster.backend
+
+    def slurm_version(self) -> str:
+        """The release of Slurm, or the one that its stand-in plays."""
+        return self._operator.GetStatus(operator_pb2.GetStatusRequest()).slurm_version
+
+    def has_ended(self, job_id: str) -> bool:
+        """Whether a job that has started has ended too."""
+        job = self._operator.GetJob(operator_pb2.GetJobRequest(job_id=job_id))
+        return job.state == operator_pb2.JOB_STATE_ENDED
 
     def submit(self, gpu_count: int, run_s: float) -> str:
         """Submit a job of so many GPUs, eight a node, and return its id."""

@@ -10,7 +10,7 @@ import threading
 
 from prometheus_client import CollectorRegistry
 
-from roost_demo.stack import Stack
+from roost_demo.stack import Stack, page_settings
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm import spool
 from roostd.app.daemon import Daemon
@@ -76,8 +76,10 @@ class EmbeddedStack(Stack):
 class EmbeddedCluster:
     """Hands jobs to the stand-in, in its own thread."""
 
+    backend = "embedded"
+
     def __init__(self) -> None:
-        self.stack = EmbeddedStack()
+        self.stack = EmbeddedStack(settings=page_settings())
 
     def submit(self, node_count: int, gpus_per_node: int, run_s: float) -> str:
         """See desk.Cluster."""

@@ -75,6 +75,30 @@ def print_sum(console: Console, rows: list[Row], job_count: int, seconds: float)
     )
 
 
+def summary(
+    rows: list[Row], backend: str, slurm_version: str, job_count: int, completed_count: int
+) -> dict[str, str | int]:
+    """Return the last line of the demonstration; link scores are sums over the jobs.
+
+    Args:
+        rows: the jobs that have started.
+        backend: "slurm" or "embedded".
+        slurm_version: of Slurm, or of the release that its stand-in plays.
+        job_count: jobs that were submitted.
+        completed_count: jobs that have ended.
+    """
+    return {
+        "backend": backend,
+        "slurm_version": slurm_version,
+        "jobs": job_count,
+        "completed": completed_count,
+        "as_chosen": sum(row.is_exact for row in rows),
+        "link_score": sum(row.link_score for row in rows),
+        "best_link_score": sum(row.best_link_score for row in rows),
+        "stock_link_score": sum(row.stock_link_score for row in rows),
+    }
+
+
 def index_list(items: tuple[object, ...]) -> str:
     """Join with commas."""
     return ",".join(map(str, items))

@@ -197,6 +197,12 @@ class Stack:
         """What `roostctl --daemon` takes."""
         return f"unix:{self.folder}/operator.sock"
 
+    @property
+    def page_url(self) -> str:
+        """Where roostd's web page is; empty where it serves none."""
+        page = self._settings.get("page")
+        return f"http://{page['listen']}" if isinstance(page, dict) else ""
+
     def operator(self) -> operator_pb2_grpc.OperatorStub:
         """A client for questions; it lives as long as the stack."""
         channel = self._exit.enter_context(grpc.insecure_channel(self.operator_address))
@@ -345,6 +351,11 @@ def _end(process: subprocess.Popen[bytes] | None, sign: int) -> None:
 
 def _program(name: str) -> Path:
     return Path(sysconfig.get_path("scripts")) / name
+
+
+def page_settings() -> dict[str, object]:
+    """Return settings under which roostd serves its web page, on a free port."""
+    return {"page": {"listen": f"127.0.0.1:{_free_port()}"}}
 
 
 def _free_port() -> int:

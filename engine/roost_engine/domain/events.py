@@ -273,6 +273,19 @@ class QuotasSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharesSeen:
+    """Slurm promises users these shares of the cluster, from now on.
+
+    Attributes:
+        shares: by user id, each a fraction 0 to 1 of all; a user that is not in it has none of its
+            own. Empty: the site has no shares, and all users have equal ones.
+    """
+
+    at_s: float
+    shares: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -297,5 +310,6 @@ Event: TypeAlias = (
     | LinksSeen
     | TimerPinned
     | QuotasSeen
+    | SharesSeen
     | Tick
 )

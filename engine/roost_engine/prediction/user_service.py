@@ -4,8 +4,12 @@ Past service fades by half in a week, as Slurm's usage does by default (Priority
 running job adds g GPU-seconds a second; so, with d = 2 ** (-t / half-life) after t seconds,
 
     used(t) = used(0) · d + g · (1 - d) · half-life / ln 2
+
+What a user may have is a part of all, by the shares that Slurm has for its users; where there are
+none, all users have equal ones. The parts of the users whose jobs wait or run add up to 1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf, isfinite, log
 
@@ -13,6 +17,8 @@ from roost_engine.domain.model import UNKNOWN_USER, JobId
 
 HALF_LIFE_S = 7 * 86_400.0
 _MOST_USERS = 20_000
+# Shares are summed as whole numbers: adding and taking away the same ones leaves nothing behind.
+_SHARE_STEPS = 1 << 40
 
 
 @dataclass(slots=True)
@@ -75,7 +81,9 @@ class UserService:
     def __init__(self) -> None:
         self._users: dict[int, UserSums] = {}
         self._all = UserSums()
-        self._active_count = 0
+        self._weights: dict[int, int] = {}
+        self._weight_of_others = 1  # of users that are not in it
+        self._active_weight = 0
         self._waiting: dict[JobId, _Wanted] = {}
         self._running: dict[JobId, tuple[int, int]] = {}  # user and GPUs
 
@@ -83,8 +91,8 @@ class UserService:
         """Take in that a job waits, and return whether its user is over the user's share with it.
 
         That is so if what the user has had lately and what all the user's waiting jobs will need is
-        more than `slack` times an equal part of what all users have had and want. The answer for a
-        job stays while the job waits.
+        more than `slack` times the user's share of what all users have had and want. The answer for
+        a job stays while the job waits.
 
         Args:
             job_id: the job.
@@ -100,6 +108,24 @@ class UserService:
         is_over = known.is_over if known is not None else self.is_over(user_id, slack, at_s)
         self._waiting[job_id] = _Wanted(user_id, gpu_s, is_over)
         return is_over
+
+    def apply_shares(self, shares: Mapping[int, float]) -> None:
+        """Use these shares from now on; see events.SharesSeen. Answers that were given stay.
+
+        A user without a share of its own counts with the smallest one above 0: there are jobs of
+        such users where Slurm does not enforce associations. A user with a share of 0 is over as
+        soon as any other user has jobs.
+        """
+        self._weights = {
+            user_id: round(share * _SHARE_STEPS)
+            for user_id, share in shares.items()
+            if isfinite(share) and share >= 0
+        }
+        self._weight_of_others = min((one for one in self._weights.values() if one), default=1)
+        if not any(self._weights.values()):
+            self._weights = {}
+        active = (user_id for user_id, sums in self._users.items() if sums.is_active)
+        self._active_weight = sum(map(self._weight, active))
 
     def leave(self, job_id: JobId) -> None:
         """Take in that a job does not wait any more."""
@@ -124,8 +150,12 @@ class UserService:
         sums = self._users.get(user_id, UserSums())
         own = sums.used_by(at_s) + sums.waiting_gpu_s + more_gpu_s
         whole = self._all.used_by(at_s) + self._all.waiting_gpu_s + more_gpu_s
-        active_count = self._active_count + (not sums.is_active)
-        return own * active_count > slack * whole
+        weight = self._weight(user_id)
+        active_weight = self._active_weight + (0 if sums.is_active else weight)
+        return own * active_weight > slack * whole * weight
+
+    def _weight(self, user_id: int) -> int:
+        return self._weights.get(user_id, self._weight_of_others)
 
     def _sums(self, user_id: int) -> UserSums:
         sums = self._users.get(user_id)
@@ -148,7 +178,7 @@ class UserService:
             sums = self._sums(user_id)
             was_active = sums.is_active
             sums.want(gpu_s, count)
-            self._active_count += sums.is_active - was_active
+            self._active_weight += (sums.is_active - was_active) * self._weight(user_id)
 
     def _hold(self, user_id: int, more: int, at_s: float) -> None:
         self._all.hold(more, at_s)
@@ -156,7 +186,7 @@ class UserService:
             sums = self._sums(user_id)
             was_active = sums.is_active
             sums.hold(more, at_s)
-            self._active_count += sums.is_active - was_active
+            self._active_weight += (sums.is_active - was_active) * self._weight(user_id)
 
     # -- state -------------------------------------------------------------------------------
 

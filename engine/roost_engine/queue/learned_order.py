@@ -15,7 +15,7 @@ same priority change places), within bands of it, or everywhere (`free`). What a
 first stays first (JobSpec.precedence), and a job that was moved past others of its user goes before
 these (JobSpec.overtakes).
 
-A user that has had and wants much more than an equal share gains nothing by the order: the next
+A user that has had and wants much more than its share gains nothing by the order: the next
 jobs of such a user have the key from(j) + 2 · window(j) (`share_slack`).
 """
 
@@ -61,7 +61,7 @@ class LearnedOrderConfig:
         window_s: jobs that became eligible so much later never overtake, with an empty queue.
         window_backlogs: so many times the time that the queue takes is added to that.
         reads_limits: whether the time limits that users give tell something about run times.
-        share_slack: a user whose jobs have had and want more than so many times an equal share of
+        share_slack: a user whose jobs have had and want more than so many times the user's share of
             the GPU-seconds gains nothing by the learned order; inf: each user may.
     """
 

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from roost_engine.domain.errors import JournalError
+from roost_formats.journal.past_jobs import SCHEMA as PAST_JOBS
 
 _INCREMENTAL = 2  # SQLite's number of that mode of auto_vacuum
 
@@ -95,7 +96,7 @@ def connect(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA journal_size_limit = {16 << 20}")
-        connection.executescript(_SCHEMA)
+        connection.executescript(_SCHEMA + PAST_JOBS)
     except BaseException:
         connection.close()
         raise

@@ -31,6 +31,12 @@ from roost_formats.journal.database import (
     is_damage,
     put_aside,
 )
+from roost_formats.journal.past_jobs import (
+    PastJob,
+    forget_past_jobs,
+    read_past_job,
+    write_past_job,
+)
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange, forget_waits, read_waits, write_waits
 
@@ -66,6 +72,8 @@ class RunHead:
     policies: Mapping[str, str] = field(default_factory=dict)
 
 
+_NO_JOB = PastJob(job_id=JobId(""), user_id=0, partition="", gpu_count=0, queued_s=0.0, ended_s=0.0)
+
 TableKey: TypeAlias = tuple[str, str]  # a table of what was learned, and a name in it
 
 
@@ -97,7 +105,7 @@ class Step:
     waits: tuple[WaitChange, ...] = ()
 
 
-Record: TypeAlias = RunHead | Step | Memo | ShadowChoice
+Record: TypeAlias = RunHead | Step | Memo | ShadowChoice | PastJob
 
 _NO_HEAD = RunHead(
     version="",
@@ -241,6 +249,8 @@ class Journal:
                             self._write_memo(record)
                         case ShadowChoice():
                             self._write_shadow(record.job_id, encode(record))
+                        case PastJob():
+                            write_past_job(self._db, record)
         except sqlite3.Error as error:
             raise failure(error) from error
 
@@ -261,6 +271,29 @@ class Journal:
         except sqlite3.Error as error:
             raise failure(error) from error
         return found
+
+    def past_job(self, job_id: JobId) -> PastJob | None:
+        """Return the last job that ended with an id; None: the journal has none.
+
+        Raises:
+            JournalError: it cannot be read.
+        """
+        try:
+            return read_past_job(self._db, job_id)
+        except sqlite3.Error as error:
+            raise failure(error) from error
+
+    def forget_past_jobs(self) -> None:
+        """Delete the past jobs that are too old or too many.
+
+        Raises:
+            JournalError: the disk does not take it.
+        """
+        try:
+            with self._db:
+                forget_past_jobs(self._db, time.time())
+        except sqlite3.Error as error:
+            raise failure(error) from error
 
     def waits(self) -> Mapping[JobId, WaitSoFar]:
         """Return the waits of the jobs that had not left the queue by the newest entry.
@@ -443,6 +476,7 @@ class Journal:
             self._db.execute("INSERT OR REPLACE INTO place VALUES ('', 0, x'')")
             write_waits(self._db, 0, [(JobId(""), WaitSoFar(since_s=0.0))])
             self._write_shadow(JobId(""), b"")
+            write_past_job(self._db, _NO_JOB)
             self._write_memo(Memo(b"", {("", ""): b""}))
             self._db.execute("SELECT action FROM place WHERE job_id = ''").fetchall()
             self._db.execute("SELECT part, name, record FROM memo_entry LIMIT 1").fetchall()

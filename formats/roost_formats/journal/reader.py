@@ -16,6 +16,7 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_formats.journal.codec import FORMAT, decode
 from roost_formats.journal.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
+from roost_formats.journal.past_jobs import PastJob, past_records
 from roost_formats.journal.shadow import ShadowChoice
 
 _T = TypeVar("_T")
@@ -176,6 +177,20 @@ class JournalReader:
         for number, choice in self._later_rows("shadow", "run, choice", what):
             if number == run.number:
                 yield decode(choice, ShadowChoice)
+
+    def past_jobs(self, since_epoch_s: float, until_epoch_s: float) -> Iterator[PastJob]:
+        """Yield the jobs that ended in a time, oldest first; none in an earlier version's journal.
+
+        Raises:
+            JournalError: the file is damaged.
+        """
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'past_job'", (), "its tables"):
+            return
+        try:
+            for record in past_records(self._db, since_epoch_s, until_epoch_s):
+                yield decode(record, PastJob)
+        except sqlite3.Error as error:
+            raise self._unreadable(error, "its past jobs: ") from error
 
     def close(self) -> None:
         """Close the file."""

@@ -1,10 +1,10 @@
-"""ONNX Runtime, set up for a daemon that shares its cores. The only module that imports it."""
-
-import onnxruntime as ort
-from onnxruntime.capi import onnxruntime_pybind11_state as state
+"""ONNX Runtime, set up for a daemon that shares its cores. The only module that runs models."""
 
 from roost_engine.domain.errors import PolicyError
 from roost_formats.models.checked_model import Arrays
+from roost_formats.models.onnx_runtime import onnxruntime as ort
+
+state = ort.capi.onnxruntime_pybind11_state
 
 # The runtime's exceptions share no base but Exception.
 _RUNTIME_ERRORS: tuple[type[Exception], ...] = (

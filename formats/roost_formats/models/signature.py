@@ -13,6 +13,8 @@ import numpy as np
 
 from roost_engine.cluster.features import COLUMNS, SCHEMA_VERSION
 from roost_engine.domain.errors import PolicyError
+from roost_engine.prediction import interference_model as neighbours
+from roost_engine.prediction.interference_vector import VECTOR_COLUMNS
 from roost_engine.prediction.run_time_features import COLUMNS as RUN_TIME_COLUMNS
 from roost_engine.prediction.run_time_features import SCHEMA_VERSION as RUN_TIMES_SCHEMA_VERSION
 from roost_engine.prediction.run_times import BAND_COUNT
@@ -265,8 +267,28 @@ GRAPH = Signature(
     limits=Limits(intermediate_elements=16_384),
 )
 
+# All candidates of a decision, with and without the newcomer, are one batch.
+INTERFERENCE = Signature(
+    kind="interference",
+    title="a model of interference",
+    schema_version=neighbours.INTERFERENCE_SCHEMA_VERSION,
+    batch=("case",),
+    inputs=tuple(
+        Tensor(name=name, sizes=("case", len(columns)), columns=columns)
+        for name, columns in (
+            (neighbours.OWN, VECTOR_COLUMNS),
+            (neighbours.BESIDE, neighbours.BESIDE_COLUMNS),
+            (neighbours.TIER, neighbours.TIER_COLUMNS),
+        )
+    ),
+    outputs=(Tensor(name=neighbours.SLOWDOWN, sizes=("case", 2)),),
+    canary_tolerance=1e-5,
+    budget=Budget(answer_s=0.010),
+)
+
 KINDS: Mapping[str, Signature] = {
-    signature.kind: signature for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH)
+    signature.kind: signature
+    for signature in (SCORE, ORDER, RUN_TIME, RUN_TIMES, GRAPH, INTERFERENCE)
 }
 
 

@@ -82,12 +82,17 @@ Global___JobState: _TypeAlias = JobState  # noqa: Y015
 class GetStatusRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    ASK_SLURM_FIELD_NUMBER: _builtins.int
+    ask_slurm: _builtins.bool
+    """Ask Slurm now, and answer once it has answered or has not for a few seconds."""
     def __init__(
         self,
+        *,
+        ask_slurm: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ask_slurm", b"ask_slurm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -184,6 +189,11 @@ class Status(_message.Message):
     LONGEST_BEYOND_SLURM_S_FIELD_NUMBER: _builtins.int
     LONGEST_BEYOND_SLURM_JOB_ID_FIELD_NUMBER: _builtins.int
     BEYOND_CAP_COUNT_FIELD_NUMBER: _builtins.int
+    SHARE_USER_COUNT_FIELD_NUMBER: _builtins.int
+    SLURM_ANSWERED_AGO_S_FIELD_NUMBER: _builtins.int
+    WATCHED_START_COUNT_FIELD_NUMBER: _builtins.int
+    WATCHED_ELSEWHERE_COUNT_FIELD_NUMBER: _builtins.int
+    BLOCKED_JOB_COUNT_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     cluster: _builtins.str
     uptime_s: _builtins.float
@@ -221,6 +231,19 @@ class Status(_message.Message):
     """That job."""
     beyond_cap_count: _builtins.int
     """Jobs that wait longer than the cap by now."""
+    share_user_count: _builtins.int
+    """The users to whom Slurm's tree of shares gives a part, for order.share_slack; 0: all have equal
+    ones, since the site has no slurmdbd. Absent where the order keeps no shares.
+    """
+    slurm_answered_ago_s: _builtins.float
+    """Seconds since Slurm last answered; absent if it never has."""
+    watched_start_count: _builtins.int
+    """Jobs that Slurm started while Roost only watched (modes shadow and advise), since this daemon
+    began, and those of them that got other GPUs than Roost had chosen.
+    """
+    watched_elsewhere_count: _builtins.int
+    blocked_job_count: _builtins.int
+    """Waiting jobs that are held, depend on another job or are kept waiting by a limit."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMode]: ...
     @_builtins.property
@@ -255,14 +278,28 @@ class Status(_message.Message):
         longest_beyond_slurm_s: _builtins.float | None = ...,
         longest_beyond_slurm_job_id: _builtins.str = ...,
         beyond_cap_count: _builtins.int = ...,
+        share_user_count: _builtins.int | None = ...,
+        slurm_answered_ago_s: _builtins.float | None = ...,
+        watched_start_count: _builtins.int = ...,
+        watched_elsewhere_count: _builtins.int = ...,
+        blocked_job_count: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "share_user_count", b"share_user_count", "slurm_answered_ago_s", b"slurm_answered_ago_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "beyond_cap_count", b"beyond_cap_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "slots", b"slots", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s", "_share_user_count", b"_share_user_count", "_slurm_answered_ago_s", b"_slurm_answered_ago_s", "beyond_cap_count", b"beyond_cap_count", "blocked_job_count", b"blocked_job_count", "cluster", b"cluster", "decision_count", b"decision_count", "default_mode", b"default_mode", "fallback_count", b"fallback_count", "gpu_count", b"gpu_count", "gpu_free_count", b"gpu_free_count", "longest_beyond_slurm_job_id", b"longest_beyond_slurm_job_id", "longest_beyond_slurm_s", b"longest_beyond_slurm_s", "node_count", b"node_count", "partitions", b"partitions", "placement", b"placement", "policy_fault", b"policy_fault", "policy_model", b"policy_model", "policy_sha256", b"policy_sha256", "probe_count", b"probe_count", "refused_count", b"refused_count", "running_job_count", b"running_job_count", "share_user_count", b"share_user_count", "slots", b"slots", "slurm_answered_ago_s", b"slurm_answered_ago_s", "slurm_fault", b"slurm_fault", "slurm_version", b"slurm_version", "stack", b"stack", "uptime_s", b"uptime_s", "version", b"version", "waiting_job_count", b"waiting_job_count", "watched_elsewhere_count", b"watched_elsewhere_count", "watched_start_count", b"watched_start_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["longest_beyond_slurm_s"]  # noqa: Y015
     _WhichOneofArgType__longest_beyond_slurm_s: _TypeAlias = _typing.Literal["_longest_beyond_slurm_s", b"_longest_beyond_slurm_s"]  # noqa: Y015
+    _WhichOneofReturnType__share_user_count: _TypeAlias = _typing.Literal["share_user_count"]  # noqa: Y015
+    _WhichOneofArgType__share_user_count: _TypeAlias = _typing.Literal["_share_user_count", b"_share_user_count"]  # noqa: Y015
+    _WhichOneofReturnType__slurm_answered_ago_s: _TypeAlias = _typing.Literal["slurm_answered_ago_s"]  # noqa: Y015
+    _WhichOneofArgType__slurm_answered_ago_s: _TypeAlias = _typing.Literal["_slurm_answered_ago_s", b"_slurm_answered_ago_s"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__longest_beyond_slurm_s) -> _WhichOneofReturnType__longest_beyond_slurm_s | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__share_user_count) -> _WhichOneofReturnType__share_user_count | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__slurm_answered_ago_s) -> _WhichOneofReturnType__slurm_answered_ago_s | None: ...
 
 Global___Status: _TypeAlias = Status  # noqa: Y015
 
@@ -609,6 +646,12 @@ class Job(_message.Message):
     SLURM_CHOOSES_GPUS_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
     EXPECTED_RUN_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    QOS_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    PLANNED_LINK_SCORE_FIELD_NUMBER: _builtins.int
+    ENDED_AGO_S_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """"123", or "123_7" for task 7 of an array."""
     user_id: _builtins.int
@@ -629,6 +672,17 @@ class Job(_message.Message):
     """
     slurm_chooses_gpus: _builtins.bool
     """Only the nodes in `planned` were chosen: Slurm chooses the GPUs there, likely the ones given."""
+    name: _builtins.str
+    account: _builtins.str
+    qos: _builtins.str
+    priority: _builtins.int
+    """Slurm's priority; absent until Slurm has reported the job."""
+    planned_link_score: _builtins.int
+    """The link score of `planned`, where Slurm has given the job other GPUs; link_score is then that
+    of `allocated`.
+    """
+    ended_ago_s: _builtins.float
+    """Seconds since the job ended; absent while it has not."""
     @_builtins.property
     def planned(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeAllocation]:
         """The placement that roostd chose; empty before the choice."""
@@ -670,15 +724,27 @@ class Job(_message.Message):
         slurm_chooses_gpus: _builtins.bool = ...,
         turn: Global___Turn | None = ...,
         expected_run: Global___ExpectedTime | None = ...,
+        name: _builtins.str = ...,
+        account: _builtins.str = ...,
+        qos: _builtins.str = ...,
+        priority: _builtins.int | None = ...,
+        planned_link_score: _builtins.int | None = ...,
+        ended_ago_s: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "expected_run", b"expected_run", "link_score", b"link_score", "standing", b"standing", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_ended_ago_s", b"_ended_ago_s", "_link_score", b"_link_score", "_planned_link_score", b"_planned_link_score", "_priority", b"_priority", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "best_link_score", b"best_link_score", "ended_ago_s", b"ended_ago_s", "expected_run", b"expected_run", "link_score", b"link_score", "planned_link_score", b"planned_link_score", "priority", b"priority", "standing", b"standing", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_link_score", b"_link_score", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "allocated", b"allocated", "best_link_score", b"best_link_score", "expected_run", b"expected_run", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "partition", b"partition", "planned", b"planned", "reason", b"reason", "slurm_chooses_gpus", b"slurm_chooses_gpus", "standing", b"standing", "state", b"state", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score", "_ended_ago_s", b"_ended_ago_s", "_link_score", b"_link_score", "_planned_link_score", b"_planned_link_score", "_priority", b"_priority", "_user_id", b"_user_id", "_wait_left_s", b"_wait_left_s", "account", b"account", "allocated", b"allocated", "best_link_score", b"best_link_score", "ended_ago_s", b"ended_ago_s", "expected_run", b"expected_run", "gpu_count", b"gpu_count", "job_id", b"job_id", "link_score", b"link_score", "name", b"name", "partition", b"partition", "planned", b"planned", "planned_link_score", b"planned_link_score", "priority", b"priority", "qos", b"qos", "reason", b"reason", "slurm_chooses_gpus", b"slurm_chooses_gpus", "standing", b"standing", "state", b"state", "turn", b"turn", "user_id", b"user_id", "wait_left_s", b"wait_left_s", "waited_s", b"waited_s"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_link_score: _TypeAlias = _typing.Literal["best_link_score"]  # noqa: Y015
     _WhichOneofArgType__best_link_score: _TypeAlias = _typing.Literal["_best_link_score", b"_best_link_score"]  # noqa: Y015
+    _WhichOneofReturnType__ended_ago_s: _TypeAlias = _typing.Literal["ended_ago_s"]  # noqa: Y015
+    _WhichOneofArgType__ended_ago_s: _TypeAlias = _typing.Literal["_ended_ago_s", b"_ended_ago_s"]  # noqa: Y015
     _WhichOneofReturnType__link_score: _TypeAlias = _typing.Literal["link_score"]  # noqa: Y015
     _WhichOneofArgType__link_score: _TypeAlias = _typing.Literal["_link_score", b"_link_score"]  # noqa: Y015
+    _WhichOneofReturnType__planned_link_score: _TypeAlias = _typing.Literal["planned_link_score"]  # noqa: Y015
+    _WhichOneofArgType__planned_link_score: _TypeAlias = _typing.Literal["_planned_link_score", b"_planned_link_score"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__user_id: _TypeAlias = _typing.Literal["user_id"]  # noqa: Y015
     _WhichOneofArgType__user_id: _TypeAlias = _typing.Literal["_user_id", b"_user_id"]  # noqa: Y015
     _WhichOneofReturnType__wait_left_s: _TypeAlias = _typing.Literal["wait_left_s"]  # noqa: Y015
@@ -686,7 +752,13 @@ class Job(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_link_score) -> _WhichOneofReturnType__best_link_score | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ended_ago_s) -> _WhichOneofReturnType__ended_ago_s | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__link_score) -> _WhichOneofReturnType__link_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__planned_link_score) -> _WhichOneofReturnType__planned_link_score | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__user_id) -> _WhichOneofReturnType__user_id | None: ...
     @_typing.overload
@@ -856,6 +928,7 @@ class Explanation(_message.Message):
     STACK_FIELD_NUMBER: _builtins.int
     TURN_FIELD_NUMBER: _builtins.int
     EXPECTED_RUN_FIELD_NUMBER: _builtins.int
+    IS_FROM_JOURNAL_FIELD_NUMBER: _builtins.int
     decided_ago_s: _builtins.float
     """Seconds since the decision was made."""
     policy: _builtins.str
@@ -864,6 +937,8 @@ class Explanation(_message.Message):
     """Why the model failed to score; empty if it scored or none is loaded."""
     stack: _builtins.str
     """The stack of policies in effect, as in Status."""
+    is_from_journal: _builtins.bool
+    """All of this was read from the journal: roostd was started anew since, or the job ended long ago."""
     @_builtins.property
     def job(self) -> Global___Job: ...
     @_builtins.property
@@ -919,10 +994,11 @@ class Explanation(_message.Message):
         stack: _builtins.str = ...,
         turn: Global___Turn | None = ...,
         expected_run: Global___ExpectedRun | None = ...,
+        is_from_journal: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "comment", b"comment", "expected_run", b"expected_run", "job", b"job", "sensitivity", b"sensitivity", "turn", b"turn"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_achieved", b"_achieved", "_comment", b"_comment", "_sensitivity", b"_sensitivity", "achieved", b"achieved", "candidates", b"candidates", "comment", b"comment", "decided_ago_s", b"decided_ago_s", "exclusions", b"exclusions", "expected_run", b"expected_run", "fallback_reason", b"fallback_reason", "free_before", b"free_before", "is_from_journal", b"is_from_journal", "job", b"job", "policy", b"policy", "sensitivity", b"sensitivity", "slots", b"slots", "stack", b"stack", "turn", b"turn"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__achieved: _TypeAlias = _typing.Literal["achieved"]  # noqa: Y015
     _WhichOneofArgType__achieved: _TypeAlias = _typing.Literal["_achieved", b"_achieved"]  # noqa: Y015

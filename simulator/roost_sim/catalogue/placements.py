@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
+from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
 from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy, ShapeByShape
 from roost_engine.scoring.heuristic import HeuristicScore
@@ -31,7 +32,6 @@ from roost_sim.policies.placement.scatter_rules import (
     TreeLoadBalance,
 )
 from roost_sim.policies.placement.skew import SkewRule, is_skewed
-from roost_sim.policies.placement.stock_gpus import choose_22_05, choose_since_24_05
 from roost_sim.policies.placement.stock_placement import (
     GpuRule,
     NodeRule,

@@ -8,6 +8,7 @@ import click
 
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.commands.complete import clusters
+from roost_sim.commands.link_tables import print_links
 from roost_sim.errors import ProfileError
 from roost_sim.worlds.dally_models import DALLY_MODELS
 from roost_sim.worlds.fitted_profiles import PROFILES
@@ -70,6 +71,13 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     "--validate", is_flag=True, help="Print the error on measured placements that no fit has seen."
 )
 @click.option(
+    "--links",
+    "has_links",
+    is_flag=True,
+    help="Print the all-reduce bandwidth of sets of GPUs inside the cluster's nodes, and its check "
+    "against published measurements.",
+)
+@click.option(
     "--data",
     "data_path",
     envvar="ROOST_DATA_DIR",
@@ -78,7 +86,7 @@ _PROFILES: dict[str, tuple[JobProfile, ...]] = {
     type=click.Path(path_type=Path),
     help=f"Folder of the public tables, for --validate: it or its throughput/ has {_TABLE}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array; with --links one object.")
 def profiles(
     cluster_name: str,
     gpu_count: int,
@@ -86,6 +94,7 @@ def profiles(
     plot_path: Path | None,
     table_path: Path | None,
     validate: bool,
+    has_links: bool,
     data_path: Path | None,
     as_json: bool,
 ) -> None:
@@ -97,6 +106,9 @@ def profiles(
         _print_errors(_tables(data_path), as_json=as_json)
         return
     cluster = load_cluster(cluster_name)
+    if has_links:
+        print_links(cluster, as_json=as_json)
+        return
     if gpu_count > cluster.gpu_count:
         raise click.UsageError(f"--gpus {gpu_count}: {cluster.name} has {cluster.gpu_count}")
     tiers = TierEfficiency.of(cluster)

@@ -37,13 +37,18 @@ _OPTIONS = (
     click.option(
         "--regime",
         type=_choice(Setting),
-        help="All switches at once: paper leaves out contention, neighbours and most of the cost "
-        "of a restart; field has all, and durations are predicted. "
+        help="All switches at once: paper leaves out contention, neighbours, links inside nodes "
+        "and most of the cost of a restart; field has all, and durations are predicted. "
         "Left out: field, but policies listed as oracles are oracles.",
     ),
     click.option("--contention/--no-contention", default=None, help="Jobs share links, or not."),
     click.option(
         "--neighbours/--no-neighbours", default=None, help="Jobs on a node slow each other, or not."
+    ),
+    click.option(
+        "--links/--no-links",
+        default=None,
+        help="The links between a job's GPUs inside a node count, or all are equally close.",
     ),
     click.option(
         "--restart",
@@ -147,6 +152,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         regime: str | None,
         contention: bool | None,
         neighbours: bool | None,
+        links: bool | None,
         restart: str | None,
         durations: str | None,
         speed: str | None,
@@ -166,7 +172,7 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
             raise click.UsageError("--full-speed and --speed exclude each other")
         world = WorldSpec(
             speed=Speed.TRACE if full_speed else _speed(regime, speed),
-            fidelity=_fidelity(regime, contention, neighbours, restart, durations),
+            fidelity=_fidelity(regime, contention, neighbours, links, restart, durations),
             exclude_families=exclude_families,
             compute_scale=compute_scale,
             congestion=congestion,
@@ -222,6 +228,7 @@ def _fidelity(
     regime: str | None,
     contention: bool | None,
     neighbours: bool | None,
+    links: bool | None,
     restart: str | None,
     durations: str | None,
 ) -> Fidelity:
@@ -230,6 +237,7 @@ def _fidelity(
         base,
         is_contended=base.is_contended if contention is None else contention,
         has_neighbours=base.has_neighbours if neighbours is None else neighbours,
+        has_links=base.has_links if links is None else links,
         restart=base.restart if restart is None else RestartRule(restart),
         durations=base.durations if durations is None else Regime(durations),
     )

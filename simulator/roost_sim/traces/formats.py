@@ -1,7 +1,10 @@
 """Trace formats: loads a trace of any of them, detected by the first bytes of the file."""
 
+import shutil
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from roost_sim.errors import TraceError
@@ -41,14 +44,34 @@ def load_trace(path: Path, *, format: Format | None = None, strict: bool = False
 
     Args:
         path: a CSV (Roost's or Helios' columns), `sacct -P` text, Philly's cluster_job_log, or a
-            journal of roostd (the file, or the folder that has it). Text may be gzip.
+            journal of roostd (the file, or the folder that has it). Text may be gzip, and come
+            through a pipe: /dev/stdin.
         format: None: detect it.
         strict: raise at the first bad row instead of counting it.
 
     Raises:
         TraceError: names file, line and reason.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        return _load_pipe(path, format, strict)
     return READERS[format or detect_format(path)](path, strict=strict)
+
+
+def _load_pipe(path: Path, format: Format | None, strict: bool) -> LoadedTrace:
+    """Load what comes through a pipe, which can be read only once: by way of a file."""
+    with TemporaryDirectory(prefix="roost-sim-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            with path.open("rb") as pipe, copy.open("wb") as file:
+                shutil.copyfileobj(pipe, file)
+            loaded = load_trace(copy, format=format, strict=strict)
+        except TraceError as error:
+            raise TraceError(str(path), error.line, error.reason) from error
+        except OSError as error:
+            raise TraceError(str(path), None, error.strerror or str(error)) from error
+    report = loaded.report
+    report.examples = [replace(row, source=str(path)) for row in report.examples]
+    return LoadedTrace(replace(loaded.trace, source=str(path)), report)
 
 
 def detect_format(path: Path) -> Format:

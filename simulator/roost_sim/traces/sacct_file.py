@@ -40,6 +40,7 @@ _FREE_TEXT = frozenset(
 )
 _SEPARATORS = "|,;\t"
 _ELAPSED = re.compile(r"(?:(\d{1,9})-)?(?:(\d{1,9}):)?(\d{1,9}):(\d{1,9})(?:\.\d+)?", re.ASCII)
+_ANY_GPU_TRES = re.compile(r"(?:^|,)gres/gpu(?=[:=,]|$)", re.ASCII)
 _GPU_TRES = re.compile(r"(?:^|,)gres/gpu(:[^=,]*)?=(\d+)", re.ASCII)
 _TRES_PART = re.compile(r"[a-z]+(?:/[^=,]+)?=[^=,]+")
 _EPOCH = re.compile(r"\d{1,11}", re.ASCII)  # SLURM_TIME_FORMAT=%s
@@ -232,8 +233,13 @@ def gpus_of(tres: str) -> int:
 
     Slurm lists the sum beside the types; an old slurmdbd lists only what AccountingStorageTRES
     names, so without a sum the types are added up.
+
+    Raises:
+        Unusable: a count of GPUs is no number.
     """
     found = [(kind, int(count[:10])) for kind, count in _GPU_TRES.findall(tres)]
+    if len(found) != len(_ANY_GPU_TRES.findall(tres)):
+        raise Unusable("its GPUs cannot be counted", tres[:40])
     sums = [count for kind, count in found if not kind]
     return sums[0] if sums else sum(count for _, count in found)
 

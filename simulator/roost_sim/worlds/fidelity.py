@@ -1,4 +1,4 @@
-"""Fidelity: four switches for effects of a real cluster, and their two usual settings.
+"""Fidelity: five switches for effects of a real cluster, and their two usual settings.
 
 Papers leave out most of these effects, and their figures can only be compared with a simulator that
 does the same. What an operator can expect needs all of them. So headline figures are given twice.
@@ -22,7 +22,7 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fidelity:
-    """The four switches.
+    """The five switches.
 
     Attributes:
         is_contended: jobs share links, and slow each other on full ones.
@@ -30,12 +30,14 @@ class Fidelity:
         restart: what a preemption and restart cost.
         durations: what an oracle knows about run times; other policies know what their definition
             says in any case.
+        has_links: which GPUs of a node a job holds changes how fast it communicates.
     """
 
     is_contended: bool
     has_neighbours: bool
     restart: RestartRule
     durations: Regime
+    has_links: bool = False
 
 
 class Setting(StrEnum):
@@ -57,6 +59,7 @@ FIDELITIES: Mapping[Setting, Fidelity] = {
         has_neighbours=True,
         restart=RestartRule.MEASURED,
         durations=Regime.PREDICTED,
+        has_links=True,
     ),
 }
 DEFAULT_FIDELITY = replace(FIDELITIES[Setting.FIELD], durations=Regime.ORACLE)

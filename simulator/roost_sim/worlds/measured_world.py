@@ -8,14 +8,20 @@ colliding bursts are not modelled.
 
 Jobs on the same node slow each other's exposed communication (worlds.neighbours), except a job on
 one node whose GPUs are all connected by NVLink: it does not use what the node shares.
+
+With links, communication takes longer where the job's GPUs of a node are not the best linked ones
+(worlds.link_bandwidth). A job on several nodes sends each byte through the links of its nodes and
+through their ports, so only links slower than a port cost it time.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import LinkMatrix
 from roost_sim.clusters.cluster_spec import ClusterSpec, NetworkTier
+from roost_sim.worlds.link_bandwidth import LinkBandwidth
 from roost_sim.worlds.link_shares import LinkId, LinkShares, Traffic
 from roost_sim.worlds.neighbours import NodeNeighbours
 from roost_sim.worlds.profiles import Profile
@@ -38,6 +44,7 @@ class MeasuredWorld:
         speed: the speed model; None: as measured, on this cluster.
         is_contended: False: jobs do not slow each other on links, as in many published simulators.
         has_neighbours: False: jobs on the same node do not slow each other.
+        has_links: False: all GPUs of a node count as equally close.
     """
 
     def __init__(
@@ -48,10 +55,12 @@ class MeasuredWorld:
         speed: SpeedModel | None = None,
         is_contended: bool = True,
         has_neighbours: bool = False,
+        has_links: bool = False,
     ) -> None:
         self._cluster, self._profiles, self._is_contended = cluster, profiles, is_contended
         self._has_neighbours = has_neighbours
         self._nvlinked = _nvlinked(cluster)
+        self._bandwidth_of = _bandwidths(cluster) if has_links else {}
         self._speed = speed or SpeedModel.of(cluster)
         self._links = LinkShares(_capacities(cluster))
         self._nodes = NodeNeighbours({node.name: node.kind.gpu_count for node in cluster.nodes})
@@ -62,10 +71,11 @@ class MeasuredWorld:
         job_id = change.job_id
         if isinstance(change, Started):
             names = [share.node for share in change.shares]
-            running = _Running(_spot(self._cluster, change.shares), self._profiles[job_id])
+            spot = _spot(self._cluster, change.shares, self._link_stretch(change.shares))
+            running = _Running(spot, self._profiles[job_id])
             self._running[job_id] = running
             linked = self._links.add(job_id, self._traffic(names, running))
-            duty_frac = self._duty_frac(names[0], running)
+            duty_frac = self._duty_frac(change.shares[0], running)
             beside = self._nodes.add(job_id, change.shares, duty_frac)
             return [
                 (other, self.rate(other)) for other in dict.fromkeys((job_id, *linked, *beside))
@@ -96,10 +106,25 @@ class MeasuredWorld:
     def _slowdowns(self, job_id: JobId) -> tuple[float, float]:
         return self._links.share_frac(job_id), self._nodes.stretch(job_id)
 
-    def _duty_frac(self, node: NodeName, running: _Running) -> float:
+    def _link_stretch(self, shares: tuple[NodeShare, ...]) -> float:
+        """Return how many times longer a job communicates than over its nodes' best links."""
+        if not self._bandwidth_of:
+            return 1.0
+        port = inf if len(shares) == 1 else self._cluster.port_bytes_per_s()
+        return max(
+            self._bandwidth_of[share.node].stretch(share.gpu_indices, port) for share in shares
+        )
+
+    def _is_on_nvlink(self, share: NodeShare) -> bool:
+        """Return whether a job inside one node uses none of the PCIe links that the node shares."""
+        if not self._bandwidth_of:
+            return share.node in self._nvlinked
+        return self._bandwidth_of[share.node].is_on_nvlink(share.gpu_indices)
+
+    def _duty_frac(self, share: NodeShare, running: _Running) -> float:
         if not self._has_neighbours:
             return 0.0
-        if running.spot.tier == NetworkTier.NODE and node in self._nvlinked:
+        if running.spot.tier == NetworkTier.NODE and self._is_on_nvlink(share):
             return 0.0
         return self._speed.communication_frac(running.profile, running.spot)
 
@@ -138,15 +163,22 @@ def _nvlinked(cluster: ClusterSpec) -> frozenset[NodeName]:
     return frozenset(node.name for node in cluster.nodes if joined[id(node.kind)])
 
 
+def _bandwidths(cluster: ClusterSpec) -> dict[NodeName, LinkBandwidth]:
+    kinds = {id(node.kind): node.kind for node in cluster.nodes}
+    made = {key: LinkBandwidth.of(kind.links, kind.gpu_model) for key, kind in kinds.items()}
+    return {node.name: made[id(node.kind)] for node in cluster.nodes}
+
+
 def _is_nvlinked(links: LinkMatrix) -> bool:
     return all(link is None or link.nvlink_count > 0 for row in links.links for link in row)
 
 
-def _spot(cluster: ClusterSpec, shares: tuple[NodeShare, ...]) -> Spot:
+def _spot(cluster: ClusterSpec, shares: tuple[NodeShare, ...], link_stretch: float) -> Spot:
     counts = [len(share.gpu_indices) for share in shares]
     return Spot(
         tier=cluster.network_tier(share.node for share in shares),
         gpu_count=sum(counts),
         node_count=len(counts),
         fullest_gpu_count=max(counts),
+        link_stretch=link_stretch,
     )

@@ -24,12 +24,15 @@ class Spot:
         gpu_count: GPUs of the whole job.
         node_count: nodes of the job.
         fullest_gpu_count: the most GPUs that the job has on one node.
+        link_stretch: how many times longer communication takes than over the best links of the same
+            nodes, 1 or more.
     """
 
     tier: NetworkTier
     gpu_count: int
     node_count: int
     fullest_gpu_count: int
+    link_stretch: float = 1.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.node_count <= self.gpu_count:
@@ -101,7 +104,7 @@ class SpeedModel:
             share_frac: its share of its most loaded link, 1 if alone; ignored on one node.
             node_stretch: how many times longer communication takes beside its neighbours.
         """
-        scale = self.communication_scale * node_stretch
+        scale = self.communication_scale * node_stretch * spot.link_stretch
         if spot.tier == NetworkTier.NODE:
             return profile.local_overhead(spot.gpu_count) * scale
         near = profile.spread_overhead(spot.gpu_count, spot.node_count, spot.fullest_gpu_count)

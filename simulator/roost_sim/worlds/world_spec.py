@@ -70,7 +70,7 @@ class WorldSpec:
 
     Attributes:
         speed: the speed model.
-        fidelity: the four switches.
+        fidelity: the five switches.
         exclude_families: families that no job gets.
         compute_scale: factor of all compute times; above 1 communication weighs less. 1: as
             measured, and as in Dally.
@@ -136,6 +136,7 @@ class WorldSpec:
             speed=speed,
             is_contended=self.fidelity.is_contended,
             has_neighbours=self.fidelity.has_neighbours,
+            has_links=self.fidelity.has_links,
         )
 
         def compute_frac(job: JobId, gpu_count: int) -> float:

@@ -28,6 +28,7 @@ class NodePlan:
     name: str
     gpu_count: int = 8
     cpu_count: int = 16
+    socket_count: int = 1  # which share the CPUs evenly
     memory_mib: int = 64_000
     features: tuple[str, ...] = ()
     model: str = "a100"
@@ -267,8 +268,9 @@ def topology_conf(plan: ClusterPlan) -> str:
 def _node_line(node: NodePlan, port: int) -> str:
     line = (
         f"NodeName={node.name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port}"
-        f" CPUs={node.cpu_count} Boards=1 SocketsPerBoard=1 CoresPerSocket={node.cpu_count}"
-        f" ThreadsPerCore=1 RealMemory={node.memory_mib} State=UNKNOWN"
+        f" CPUs={node.cpu_count} Boards=1 SocketsPerBoard={node.socket_count}"
+        f" CoresPerSocket={node.cpu_count // node.socket_count} ThreadsPerCore=1"
+        f" RealMemory={node.memory_mib} State=UNKNOWN"
     )
     if node.slurm_gres:
         line += f" Gres={node.slurm_gres}"

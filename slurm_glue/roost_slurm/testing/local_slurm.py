@@ -43,6 +43,10 @@ class LocalSlurmUnavailable(Exception):
     """This machine cannot run a throw-away cluster; says why, and the cure."""
 
 
+class RootNeeded(LocalSlurmUnavailable):
+    """All is there, and the user is not root."""
+
+
 class LocalSlurmFailed(Exception):
     """A cluster did not come up, or did not do what it was asked; carries the end of the logs."""
 
@@ -63,7 +67,7 @@ def check_available(*, with_accounting: bool = False) -> None:
         except KeyError as error:
             raise LocalSlurmUnavailable(f"no user {user!r}; cure: {cure}") from error
     if os.geteuid() != 0:
-        raise LocalSlurmUnavailable("slurmd and device files need root; cure: run as root")
+        raise RootNeeded("slurmd and device files need root; cure: run as root")
 
 
 class LocalSlurm:

@@ -37,5 +37,9 @@ def test_every_count_keeps_its_own_key() -> None:
         "fallback_count": 5,
         "refused_count": 1,
         "beyond_cap_count": 0,
+        "share_user_count": None,
+        "watched_start_count": 0,
+        "watched_elsewhere_count": 0,
+        "blocked_job_count": 0,
     }
     assert document["uptime_s"] == 93784.0

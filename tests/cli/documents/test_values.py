@@ -23,12 +23,12 @@ def test_numbers_that_json_lacks_are_null(value: float) -> None:
     assert finite(value) is None
 
 
-def test_single_precision_is_rounded_and_double_precision_is_not() -> None:
+def test_single_precision_has_seven_digits_and_seconds_have_milliseconds() -> None:
     gpu = pb.NodeGpu(sm_frac=0.3)
     assert gpu.sm_frac != 0.3
     assert real(gpu, "sm_frac") == 0.3
     precise = 12.345678901234
-    assert real(pb.Job(wait_left_s=precise), "wait_left_s") == precise
+    assert real(pb.Job(wait_left_s=precise), "wait_left_s") == 12.346
 
 
 def test_an_absent_field_is_null_and_a_zero_is_zero() -> None:

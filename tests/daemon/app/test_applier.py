@@ -43,6 +43,7 @@ from roostd.app.applier import Applier
 from roostd.app.recorder import Recorder
 from roostd.ops.metrics import Metrics
 from roostd.slurm.port import SlurmPort
+from roostd.state import UnmanagedJob
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 NOW_S = 1_000_000.0
@@ -341,6 +342,21 @@ async def test_a_deadline_is_told_by_the_clock_and_with_its_date_when_a_day_off(
     site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=100.0 + left_s), 0)
     await site.applier.announce()
     assert re.search(form, site.slurm.admin_comment(job_id))
+
+
+async def test_a_held_job_does_not_go_on_saying_what_it_waited_for() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
+    await site.applier.announce()
+    held = UnmanagedJob(reason="is held", is_blocked=True)
+    site.parts.state.unmanaged[job_id] = held
+
+    await site.applier.announce()
+    await site.applier.announce()
+
+    assert site.slurm.admin_comment(job_id) == "roost:lease roost:advice is held"
+    assert len(site.slurm.argvs) == 2
 
 
 async def test_a_job_that_began_to_run_says_nothing() -> None:

@@ -164,7 +164,7 @@ async def test_a_job_that_slurm_starts_at_once_tells_why_also_after_its_end(
         pb.JOB_STATE_RUNNING,
         pb.JOB_STATE_ENDED,
     )
-    reason = "has no lease: submitted while roostd was away, or released to Slurm"
+    reason = "has no lease: it was submitted while roostd was away"
     assert [running_told.job.reason, ended_told.job.reason] == [reason, reason]
 
 

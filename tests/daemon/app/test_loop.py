@@ -203,6 +203,35 @@ async def test_a_job_that_completes_and_has_given_back_its_gpus_is_no_mismatch()
         assert site.count("allocation_mismatches") == 0
 
 
+async def test_a_job_of_two_nodes_that_gives_back_the_first_is_no_mismatch() -> None:
+    site = Site()
+    wide = JobQueued(at_s=100.0, job=job(ONE, gpus=2, nodes=2))
+    async with site.turning():
+        await site.tell(seen(), seen("n2"), wide)
+        got = (share("n1", 0, 1), share("n2", 0, 1))
+        await site.tell(JobStarted(at_s=101.0, job_id=ONE, shares=got))
+        await site.tell(JobStarted(at_s=102.0, job_id=ONE, shares=got[1:]))
+        assert site.count("allocation_mismatches") == 0
+        await site.tell(JobStarted(at_s=103.0, job_id=ONE, shares=(share("n2", 2, 3),)))
+        assert site.count("allocation_mismatches") == 1
+
+
+async def test_starts_that_roost_only_watched_are_counted_by_place() -> None:
+    site = Site()
+    async with site.turning():
+        await site.tell(seen())
+        for number, gpus in ((1, (0, 1)), (2, (0, 2))):
+            watched = job(str(number), gpus=2, binding=False)
+            await site.tell(JobQueued(at_s=100.0, job=watched))
+            shares = (share("n1", *gpus),)
+            await site.tell(JobStarted(at_s=101.0, job_id=JobId(str(number)), shares=shares))
+            await site.tell(JobEnded(at_s=102.0, job_id=JobId(str(number))))
+    assert site.count("watched_starts", gpus="chosen") == 1
+    assert site.count("watched_starts", gpus="other") == 1
+    state = site.parts.state
+    assert (state.watched_start_count, state.watched_elsewhere_count) == (2, 1)
+
+
 async def test_only_a_job_that_ran_comes_back() -> None:
     site = Site()
     async with site.turning():

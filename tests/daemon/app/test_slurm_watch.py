@@ -12,12 +12,20 @@ from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 
 from roost_engine.domain.actions import Place
-from roost_engine.domain.events import JobChanged, JobQueued, NodeSeen, QuotasSeen, WaitSoFar
+from roost_engine.domain.events import (
+    JobChanged,
+    JobQueued,
+    NodeSeen,
+    QuotasSeen,
+    SharesSeen,
+    WaitSoFar,
+)
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, NodeName, Placement, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm import spool
+from roost_slurm.assoc_mgr import Association, AssocMgr
 from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
 from roost_slurm.versions import SlurmVersion
@@ -110,6 +118,33 @@ async def test_limits_on_single_nodes_are_told_and_follow_the_running_jobs(site:
     ]
 
 
+async def test_the_shares_of_users_are_told_when_they_change(site: Site) -> None:
+    def accounting(share: float) -> AssocMgr:
+        users = (
+            Association(account="root", user_id=5, share=share),
+            Association(account="root", user_id=9),
+        )
+        found = (Association(account="root"), *users)
+        return AssocMgr({}, {(one.account, one.user_id, one.partition): one for one in found})
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    site.slurm.submit(gpus_per_node=2)
+    assert await site.look() == ["NodeSeen", "SharesSeen", "JobQueued"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert told[0].shares == {5: 0.75, 9: 0.25}
+    assert site.state.share_count == 2
+    assert SharesSeen in map(type, site.watch.cluster_events())
+
+    site.slurm.site_rules = SiteRules(accounting=accounting(3.0))
+    assert await site.look() == []
+    site.slurm.site_rules = SiteRules(accounting=accounting(1.0))
+    assert await site.look() == ["SharesSeen"]
+    site.slurm.site_rules = SiteRules()
+    assert await site.look() == ["SharesSeen"]
+    told = [event for event in site.parts.emitted if isinstance(event, SharesSeen)]
+    assert (told[-1].shares, site.state.share_count) == ({}, 0)
+
+
 async def test_a_fresh_engine_is_told_all_there_is(site: Site) -> None:
     site.slurm.submit(gpus_per_node=2)
     await site.look()
@@ -133,6 +168,49 @@ async def test_while_slurm_does_not_answer_nothing_is_told_and_the_fault_is_show
     assert await site.look() == ["JobQueued"]
     assert site.state.slurm_fault == ""
     assert site.watch.leased() == (job_id,)
+
+
+async def test_a_question_that_slurm_lets_wait_is_a_fault(site: Site) -> None:
+    await site.look()
+    assert site.state.slurm_answered_s == 100.0
+    assert site.state.slurm_fault_now() == ""
+    site.state.slurm_asked_s = 60.0
+    assert site.state.slurm_fault_now() == "no answer for 40 s"
+
+
+async def test_slurm_is_asked_at_once_and_not_waited_for_without_end(site: Site) -> None:
+    task = asyncio.create_task(site.watch.run())
+    try:
+        async with asyncio.timeout(10):
+            assert await site.watch.poll_now()
+            site.slurm.inject("queue", Fault.REFUSED)
+            assert site.state.ask_slurm is not None
+            assert await site.state.ask_slurm()
+            assert site.state.slurm_fault
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert not await site.watch.poll_now(patience_s=0.01)
+
+
+async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> None:
+    site.slurm.lease_s, lease_s = None, site.slurm.lease_s
+    site.slurm.submit(gpus_per_node=8)  # runs, so that all others wait
+    site.slurm.lease_s = lease_s
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    why = "Slurm refused it 3 times: node busy"
+    site.state.let_go_reasons[job_id] = why
+    await site.slurm.release([job_id])
+    await site.look()
+    assert site.state.unmanaged[job_id].reason == why
+
+    site.slurm.lease_s = None
+    (later,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    assert site.state.unmanaged[later].reason == (
+        "has no lease: it was submitted while roostd was away"
+    )
 
 
 async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Site) -> None:
@@ -227,8 +305,8 @@ async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_s
 
     await site.look()
 
-    assert site.state.owners[ours] == Owner(7, "main")
-    assert site.state.owners[left] == Owner(8, "debug")
+    assert replace(site.state.owners[ours], priority=0) == Owner(7, "main", 1)
+    assert replace(site.state.owners[left], priority=0) == Owner(8, "debug", 1)
     assert {job_id: one.is_blocked for job_id, one in site.state.unmanaged.items()} == {
         left: False,
         held: True,

@@ -97,7 +97,7 @@ def test_the_message_joins_the_problems(tmp_path: Path) -> None:
         ("mode: !!python/name:os.system\n", "roostd.yaml:1: mode: want"),
         ("mode: !wild 1\n", "roostd.yaml:1: mode: tag !wild is unknown"),
         ("mode: \x00\n", "roostd.yaml:1: not YAML"),
-        ("nonsense: 1\n", "roostd.yaml:1: nonsense: unknown key, known are cluster, engine"),
+        ("nonsense: 1\n", "roostd.yaml:1: nonsense: unknown key, known are accounts, cluster"),
         ("listen: {probes: 7471}\n", "roostd.yaml:1: listen.probes: want str, got int"),
         ("listen: {probes: here}\n", "roostd.yaml:1: listen.probes: want HOST:PORT, got here"),
         ("listen: {probes: 'h:70000'}\n", "roostd.yaml:1: listen.probes: want HOST:PORT"),

@@ -11,10 +11,12 @@ from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, N
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
+from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config
-from roostd.rpc import convert
+from roostd.config.decisions import OrderSection
+from roostd.rpc import convert, jobs
 from roostd.rpc.errors import UnknownTopology
 from roostd.slurm.comment import JobComment
 from roostd.state import DaemonState, Owner, UnmanagedJob
@@ -64,6 +66,16 @@ def test_status_names_the_cluster_of_the_configuration_before_slurms(state: Daem
     assert convert.status(state).cluster == "of-slurm"
     state.config = Config(cluster="of-file")
     assert convert.status(state).cluster == "of-file"
+
+
+def test_status_tells_of_shares_only_where_the_order_keeps_them(state: DaemonState) -> None:
+    assert not convert.status(state).HasField("share_user_count")
+    section = OrderSection(kind=OrderKind.LEARNED, share_slack=1.5)
+    state.config = state.config.model_copy(update={"order": section})
+    assert convert.status(state).HasField("share_user_count")
+    assert convert.status(state).share_user_count == 0
+    state.share_count = 12
+    assert convert.status(state).share_user_count == 12
 
 
 def test_nodes_that_slurm_dropped_are_not_told(state: DaemonState) -> None:
@@ -129,9 +141,9 @@ def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
     state.unmanaged[NINE] = UnmanagedJob(reason="held", is_blocked=is_blocked)
     state.owners[NINE] = Owner(42, "debug")
 
-    (listed,) = (one for one in convert.jobs(state, False) if one.job_id == NINE)
+    (listed,) = (one for one in jobs.jobs(state, False) if one.job_id == NINE)
 
-    assert listed == convert.job(state, NINE)
+    assert listed == jobs.job(state, NINE)
     assert listed.state == told
     assert listed.reason == "held"
     assert (listed.user_id, listed.partition) == (42, "debug")
@@ -140,7 +152,7 @@ def test_a_job_that_roost_does_not_place_tells_why_and_whose_it_is(
 def test_a_job_without_gpus_is_explained_but_not_listed(state: DaemonState) -> None:
     state.unmanaged_reasons = {NINE: "asks for no GPUs"}
     assert convert.explanation(state, NINE).job.reason == "asks for no GPUs"
-    assert [one.job_id for one in convert.jobs(state, True)] == ["1"]
+    assert [one.job_id for one in jobs.jobs(state, True)] == ["1"]
 
 
 def test_a_job_that_nobody_has_is_unknown(state: DaemonState) -> None:
@@ -166,7 +178,7 @@ def test_a_job_that_runs_without_roost_tells_why(
     start(state, NINE, *gpus)
     if left is not None:
         state.unmanaged[NINE] = left
-    told = convert.job(state, NINE)
+    told = jobs.job(state, NINE)
     assert (told.reason, told.gpu_count) == (reason, len(gpus))
 
 
@@ -180,7 +192,7 @@ def test_a_job_that_slurm_started_after_a_wait_under_roost_tells_why(
     start(state, NINE, 0, 1)
     left = UnmanagedJob(reason="left to Slurm, which could have started it", is_blocked=is_blocked)
     state.unmanaged[NINE] = left
-    assert convert.job(state, NINE).reason == reason
+    assert jobs.job(state, NINE).reason == reason
 
 
 def test_a_wait_is_counted_to_the_start_or_the_end_and_else_to_now(state: DaemonState) -> None:
@@ -188,11 +200,11 @@ def test_a_wait_is_counted_to_the_start_or_the_end_and_else_to_now(state: Daemon
     start(state, ONE, 0, 1)
     assert isinstance(state.clock, ManualClock)
     state.clock.at_s = 130.0
-    assert convert.job(state, ONE).waited_s == 1.0
-    assert convert.job(state, TWO).waited_s == 30.0
+    assert jobs.job(state, ONE).waited_s == 1.0
+    assert jobs.job(state, TWO).waited_s == 30.0
 
     state.engine.step(JobEnded(at_s=120.0, job_id=TWO))
-    assert convert.job(state, TWO).waited_s == 20.0
+    assert jobs.job(state, TWO).waited_s == 20.0
 
 
 def test_explain_tells_what_a_comment_said(state: DaemonState) -> None:
@@ -213,6 +225,14 @@ def test_every_candidate_but_the_chosen_one_tells_why_not(state: DaemonState) ->
             assert other.why_not == "as good; the chosen one comes first in order"
         else:
             assert other.why_not.startswith("score ")
+
+
+def test_a_model_that_did_not_load_is_the_reason_why_the_heuristic_answered(
+    state: DaemonState,
+) -> None:
+    assert convert.explanation(state, ONE).fallback_reason == ""
+    state.policy_fault = "/m.onnx: no such file"
+    assert convert.explanation(state, ONE).fallback_reason == "/m.onnx: no such file"
 
 
 def test_uuids_are_told_in_the_order_asked_or_not_at_all(state: DaemonState) -> None:
@@ -237,7 +257,7 @@ def standing(state: DaemonState, end_s: float | None) -> pb.Job:
     state.engine.step(JobQueued(at_s=100.0, job=job("1", gpus=2)))
     assert isinstance(state.clock, ManualClock)
     state.clock.at_s = 130.0
-    return convert.job(state, ONE)
+    return jobs.job(state, ONE)
 
 
 def test_a_job_with_a_standing_pin_tells_where_and_since_when_it_waits(state: DaemonState) -> None:
@@ -256,7 +276,7 @@ def test_no_start_is_expected_after_a_job_without_a_time_limit(state: DaemonStat
 
 def test_a_job_under_a_lease_has_no_standing_pin(state: DaemonState) -> None:
     start(state, ONE, 0, 1)
-    assert not convert.job(state, ONE).HasField("standing")
+    assert not jobs.job(state, ONE).HasField("standing")
 
 
 def test_gpus_that_slurm_chooses_itself_are_said_to_be_so(state: DaemonState) -> None:
@@ -265,6 +285,6 @@ def test_gpus_that_slurm_chooses_itself_are_said_to_be_so(state: DaemonState) ->
     assert record.standing is not None
     scattered = replace(record.standing.placement, gpu_indices=(), indices_by_node=((2, 3),))
     record.standing = replace(record.standing, placement=scattered)
-    pin = convert.job(state, ONE).standing
+    pin = jobs.job(state, ONE).standing
     assert pin.slurm_chooses_gpus
     assert list(pin.shares[0].gpu_indices) == [2, 3]

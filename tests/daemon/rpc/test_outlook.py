@@ -11,7 +11,7 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
 from roost_proto.v1 import operator_pb2 as pb
-from roostd.rpc import convert
+from roostd.rpc import convert, jobs
 
 
 def parts_with(order: OrderKind) -> Parts:
@@ -56,13 +56,13 @@ def test_the_list_of_jobs_has_turns_and_run_times_of_those_that_wait() -> None:
     parts.state.forecast = Forecast(
         at_s=90.0, play_count=20, jobs={JobId("3"): JobForecast(run, run, run)}
     )
-    listed = {message.job_id: message for message in convert.jobs(parts.state, False)}
+    listed = {message.job_id: message for message in jobs.jobs(parts.state, False)}
     assert not listed["1"].HasField("turn")
     assert [listed[name].turn.position for name in "23"] == [2, 1]
     assert listed["2"].turn == explained(parts, "2").turn
     assert not listed["2"].HasField("expected_run")
     assert listed["3"].expected_run == pb.ExpectedTime(low_s=60.0, median_s=120.0, high_s=600.0)
-    assert convert.job(parts.state, JobId("3")) == listed["3"]
+    assert jobs.job(parts.state, JobId("3")) == listed["3"]
 
 
 def test_slurms_order_has_turns_alone() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 import structlog
+from structlog.testing import capture_logs
 from tests.daemon.rpc.probes import floats, hello, sample
 from tests.daemon.rpc.served import ManualClock, Served
 
@@ -161,6 +162,18 @@ async def test_two_probes_may_not_report_for_one_node(served: Served) -> None:
     assert "another probe speaks for n1" in details
     await first.say(sample(1))
     await served.until_sequence("n1", 1)
+
+
+async def test_a_probe_that_goes_away_is_logged_by_name(served: Served) -> None:
+    with capture_logs() as logs:
+        probe = Probe(served)
+        await probe.greet(hello())
+        await probe.call.done_writing()
+        async with asyncio.timeout(5):
+            while not [one for one in logs if one["event"] == "probe_lost"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    (lost,) = (line for line in logs if line["event"] == "probe_lost")
+    assert (lost["node"], lost["log_level"]) == ("n1", "warning")
 
 
 async def test_a_probe_that_fell_silent_is_replaced_and_refused(served: Served) -> None:

@@ -23,12 +23,20 @@ def nodes(*names: str, cpu_count: int = 32) -> dict[NodeName, NodeSpec]:
     return {NodeName(name): replace(node(name), cpu_count=cpu_count) for name in names}
 
 
-def limits(*reservations: Reservation, most_cpus: int | None = None, **user_ids: int) -> NodeLimits:
+def limits(
+    *reservations: Reservation,
+    most_cpus: int | None = None,
+    by_socket: int | None = None,
+    **user_ids: int,
+) -> NodeLimits:
+    most = Partition(name="main", max_cpus_per_node=most_cpus, max_cpus_per_socket=by_socket)
     return NodeLimits(
         reservations=reservations,
-        partitions={"main": Partition(name="main", max_cpus_per_node=most_cpus)},
+        partitions={"main": most},
         nodes=nodes("n1", "n2"),
+        socket_counts={NodeName("n1"): 2},
         user_ids=user_ids,
+        group_members={"staff": frozenset({9, 10})},
         read_epoch_s=NOW_S,
     )
 
@@ -124,7 +132,11 @@ def test_nodes_without_gpus_make_a_reservation_a_whole_one_unless_slurm_prints_c
         ({"accounts": frozenset({"-bio"})}, True),
         ({"users": frozenset({"news"}), "accounts": frozenset({"phys"})}, True),
         ({"users": frozenset({"news"}), "accounts": frozenset({"bio"})}, False),
-        ({"users": frozenset({"news"}), "groups": frozenset({"staff"})}, False),
+        ({"groups": frozenset({"staff"})}, True),
+        ({"groups": frozenset({"unknown", "staff"})}, True),
+        ({"groups": frozenset({"unknown"})}, False),
+        ({"groups": frozenset({"-staff"})}, False),
+        ({"groups": frozenset({"staff"}), "accounts": frozenset({"bio"})}, False),
         ({}, False),
     ],
 )
@@ -168,6 +180,28 @@ def test_a_job_of_unknown_shares_holds_even_parts() -> None:
     }
     broken = running(1, 6, "n[1")
     assert limits(most_cpus=6).cpus_left([broken], {}, NOW_S)[PARTITION] == {"n1": 6.0, "n2": 6.0}
+
+
+def test_jobs_of_a_partition_share_its_cpus_of_each_socket() -> None:
+    """24.11.5: with 2 of each of two sockets, jobs of 3 and 1 CPUs run together, and no third."""
+    site = limits(by_socket=2)
+    socket = "MaxCPUsPerSocket main"
+    assert site.cpus_left([running(1, 3)], {}, NOW_S) == {socket: {"n1": 1.0, "n2": 2.0}}
+    assert site.quotas(job(5, 2), NOW_S) == (socket,)
+    both = limits(most_cpus=3, by_socket=2)
+    assert both.cpus_left([], {}, NOW_S) == {
+        PARTITION: {"n1": 3.0, "n2": 3.0},
+        socket: {"n1": 4.0, "n2": 2.0},
+    }
+    assert both.quotas(job(5, 2), NOW_S) == (PARTITION, socket)
+
+
+def test_only_reservations_of_gpus_are_told_to_jobs_that_run_into_their_windows() -> None:
+    gpus = reservation("gpus", cores={"n1": 6}, cpu_count=6, gpu_count=3)
+    site = limits(PART, gpus)
+    assert site.reserving(job(1, 2, time_limit_s=2 * HOUR_S), NOW_S) == {"gpus"}
+    assert site.reserving(job(1, 2, time_limit_s=HOUR_S), NOW_S) == set()
+    assert site.reserving(job(1, 2, reservation="gpus", time_limit_s=2 * HOUR_S), NOW_S) == set()
 
 
 def test_a_site_without_such_limits_counts_nothing() -> None:

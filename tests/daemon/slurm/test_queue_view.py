@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.daemon.slurm.watcher import Watcher
+from tests.daemon.slurm.watcher import NODES, Watcher
 
 from roost_engine.domain.events import (
     JobChanged,
@@ -12,6 +12,7 @@ from roost_engine.domain.events import (
     JobStarted,
     JobWithdrawn,
 )
+from roost_engine.domain.model import NodeName, NodeShare
 from roost_slurm.partitions import Partition
 from roost_slurm.reservations import Reservation
 from roost_slurm.scheduling import Scheduling
@@ -176,3 +177,66 @@ async def test_other_rules_are_applied_at_the_next_poll(watcher: Watcher) -> Non
     (event,) = await watcher.poll()
     assert isinstance(event, JobChanged)
     assert event.job.priority_tier == 5
+
+
+async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: Watcher) -> None:
+    """22.05 keeps the pin in the admin comment while the job waits again."""
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    was = replace(job, admin_comment="roost:lease was=TresPerNode:gres:gpu:2", priority=5)
+    for priority in (5, 77):
+        seen = replace(snapshot, jobs=(replace(was, priority=priority),))
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        (event,) = await watcher.poll()
+        assert isinstance(event, JobQueued | JobChanged)
+        assert event.job.priority == priority
+
+
+# -- reservations of GPUs ----------------------------------------------------------------------
+
+RESERVED = Reservation(
+    name="r",
+    start_epoch_s=2000.0,
+    end_epoch_s=9000.0,
+    nodes=("n1",),
+    cores={"n1": 4},
+    cpu_count=4,
+    gpu_count=2,
+)
+
+
+def site_with(*reservations: Reservation) -> SiteView:
+    return SiteView(
+        rules=SiteRules(reservations=reservations, nodes={one.name: one for one in NODES})
+    )
+
+
+async def test_gpus_of_a_reservation_are_held_in_its_window(watcher: Watcher) -> None:
+    watcher.site = site_with(RESERVED)
+    assert await watcher.poll() == ()
+    watcher.now_s = 2000.0
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobStarted)
+    assert (event.job_id, event.end_s) == ("reservation r", 9000.0)
+    assert event.shares == (NodeShare(NodeName("n1"), (0, 1)),)
+    assert await watcher.poll() == ()
+    watcher.now_s = 9000.0
+    assert await watcher.kinds() == [("JobEnded", "reservation r")]
+
+
+async def test_they_are_held_before_it_while_a_waiting_job_would_run_into_it(
+    watcher: Watcher,
+) -> None:
+    watcher.site = site_with(RESERVED)
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    for limit_s, kinds in (
+        (600.0, ["JobQueued"]),
+        (7200.0, ["JobStarted", "JobChanged"]),
+        (601.0, ["JobEnded", "JobChanged"]),
+    ):
+        jobs = tuple(replace(job, time_limit_s=limit_s) for job in snapshot.jobs)
+        seen = replace(snapshot, jobs=jobs)
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        assert [kind for kind, _ in await watcher.kinds()] == kinds

@@ -6,6 +6,7 @@ import pytest
 from tests.daemon.slurm.recorded_site import details, job, jobs, rules, tree
 from tests.slurm_glue.recorded import RELEASES
 
+from roost_engine.domain.model import NodeName
 from roost_slurm.assoc_mgr import Association, AssocMgr, Qos
 from roost_slurm.partitions import Partition
 from roost_slurm.qos import PARTITION_MAX_NODES, PARTITION_TIME_LIMIT, QosTraits
@@ -80,6 +81,9 @@ def test_more_cpus_of_a_node_than_the_partition_has_there_are_named() -> None:
     assert why(8, 2) is None
     assert why(9, 2) == "Resources"
     assert why(9, None) is None  # it may spread
+    site = at(Partition(name="main", max_cpus_per_socket=2), socket_counts={NodeName("n1"): 2})
+    assert why(4, 1) is None
+    assert why(5, 1) == "Resources"
 
 
 def test_flags_of_a_qos_lift_limits_of_the_partition() -> None:

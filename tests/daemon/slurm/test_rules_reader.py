@@ -19,7 +19,7 @@ from roost_slurm.testing.site_plan import AccountingPlan
 from roostd.slurm.port import SlurmCli
 from roostd.slurm.reasons import ReasonClass, reason_class
 from roostd.slurm.rules import SiteRules
-from roostd.slurm.rules_reader import RulesReader, user_id_of
+from roostd.slurm.rules_reader import RulesReader, members_of, user_id_of
 
 CONFIG, ASSOC_MGR, QOS = commands.show_config(), commands.show_assoc_mgr(), commands.show_qos()
 FILES = {
@@ -165,6 +165,22 @@ async def test_users_of_magnetic_reservations_alone_are_looked_up_and_once() -> 
     assert (await reader.read()).user_ids == {"news": 9}
     await reader.read()
     assert slurm.looked_up == ["gone", "news", "gone"]  # an unknown user may be added later
+
+
+async def test_groups_of_magnetic_reservations_are_looked_up() -> None:
+    slurm = Slurm("24.11")
+    text = read("24.11", FILES[commands.show_reservations()])
+    in_groups = text.replace("Users=news Groups=(null)", "Users=(null) Groups=root,-no-such-group")
+    slurm.instead[commands.show_reservations()] = in_groups
+    found = (await slurm.reader().read()).group_members
+    assert found["root"] >= {0}
+    assert found["no-such-group"] == frozenset()
+
+
+def test_members_of_a_group_are_its_own_users_and_those_that_it_names() -> None:
+    for name, user_id in (("root", 0), ("daemon", 1), ("mail", 8)):
+        assert user_id in members_of(name)
+    assert members_of("no such group") == frozenset()
 
 
 def test_user_ids_are_the_machines_own() -> None:

@@ -35,6 +35,7 @@ def site(
     lease_s: int = LEASE_S,
     model_names: tuple[str, ...] = (),
     counts_models: bool = False,
+    socket_count: int = 1,
     **slurm: object,
 ) -> Iterator[Stack]:
     """Run Roost on a cluster; skips the test where there is no Slurm.
@@ -45,11 +46,14 @@ def site(
         lease_s: the lease of a waiting job.
         model_names: GPU models that users may name.
         counts_models: whether each of them has a count-only gres.
+        socket_count: of each node.
         slurm: fields of ClusterPlan that differ.
     """
 
     def amend(plan: ClusterPlan) -> ClusterPlan:
-        return replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
+        plan = replace(plan, requeue_delay_s=REQUEUE_DELAY_S, **slurm)  # type: ignore[arg-type]
+        nodes = (replace(node, socket_count=socket_count) for node in plan.nodes)
+        return replace(plan, nodes=tuple(nodes))
 
     try:
         with Stack(

@@ -8,8 +8,10 @@ from tests.e2e.site.bed import (
     ALICE,
     BOB,
     CPU_COUNT,
+    SOON_S,
     assert_runs,
     cleared_afterwards,
+    jobs,
     nodes_of,
     occupy,
     reason,
@@ -18,13 +20,16 @@ from tests.e2e.site.bed import (
 )
 
 from roost_demo.stack import Stack
+from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.cluster_plan import PartitionPlan
+from roost_slurm.testing.local_slurm import LocalSlurmFailed
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 BLOCKED_COUNT = 10  # of two GPUs each: more than the cluster has
-SHARE_CPUS = 4  # of each node, for all jobs of the partition "share" together
+SHARE_CPUS = 4  # of each node, for all jobs of the partition "share" together, or "sockets"
+SOCKETS = 2
 MINUTES = 30  # of a GPU, for the running jobs of a user until their time limits
 HAND_OVER_S = 10.0
 
@@ -37,7 +42,11 @@ def cluster() -> Iterator[Stack]:
             PartitionPlan(name="side"),
             PartitionPlan(name="narrow", options="MaxNodes=1"),
             PartitionPlan(name="share", options=f"MaxCPUsPerNode={SHARE_CPUS}"),
+            PartitionPlan(name="sockets"),
+            # Where a partition does not say so, a reservation of GPUs has all cores of its nodes.
+            PartitionPlan(name="reserve", options="DefCpuPerGPU=2"),
         ),
+        socket_count=SOCKETS,
         licenses="ansys:1",
         accounting=AccountingPlan(),
         priority=PriorityPlan(),
@@ -134,6 +143,52 @@ def test_jobs_that_share_the_cpus_of_a_partition_leave_their_gpus_to_others(stac
     assert_runs(stack, sharing[4])
 
 
+def test_jobs_that_share_the_cpus_of_sockets_leave_their_gpus_to_others(stack: Stack) -> None:
+    """22.05 has no such limit: there is nothing to compute."""
+    limit = ("partitionname=sockets", f"maxcpuspersocket={SHARE_CPUS // SOCKETS}")
+    if not limits_sockets(stack):
+        with pytest.raises(LocalSlurmFailed, match="is not supported: maxcpuspersocket"):
+            stack.slurm.run("scontrol", "update", *limit)
+        return
+    stack.slurm.run("scontrol", "update", *limit)
+    sharing = [stack.slurm.submit("-p", "sockets", "-c2", "--gres=gpu:1") for _ in range(6)]
+    assert_runs(stack, *sharing[:4])
+    other = [stack.slurm.submit("--gres=gpu:6") for _ in stack.nodes]
+    assert_runs(stack, *other)
+    assert [stack.slurm.state(job_id) for job_id in sharing[4:]] == ["PENDING"] * 2
+    stack.slurm.run("scancel", sharing[0])
+    assert_runs(stack, sharing[4])
+
+
+def test_gpus_in_a_reservation_are_left_to_the_jobs_of_it(stack: Stack) -> None:
+    """22.05 makes no such reservation. Slurm keeps jobs that ask for exact GPUs on them itself."""
+    words = ("users=root", "partition=reserve", "tres=gres/gpu=3")
+    if not limits_sockets(stack):  # both came in 23.02 and later
+        with pytest.raises(LocalSlurmFailed, match="'gres/gpu' not supported with reservations"):
+            reserve(stack, "n1", *words)
+        return
+    name = reserve(stack, "n1", *words)
+    occupy(stack, "n2")
+    beside = [stack.slurm.submit("--gres=gpu:2", "-t", "10") for _ in range(3)]
+    assert_runs(stack, *beside[:2])
+    assert {gpu for job_id in beside[:2] for gpu in gpus_of(stack, job_id)} <= set(range(3, 8))
+    time.sleep(SOON_S)
+    assert stack.slurm.state(beside[2]) == "PENDING"
+    stack.slurm.run("scancel", beside[2])
+    before = stack.slurm.submit("--gres=gpu:4", "-t", "1")  # ends before the window
+    assert_runs(stack, before)
+    stack.slurm.run("scancel", before, *beside)
+    stack.slurm.run("scontrol", "delete", f"reservationname={name}")
+    until(lambda: len(jobs(stack.slurm)) == 1, "the jobs beside it have ended")
+
+    name = reserve(stack, "n1", *words, "starttime=now")
+    beside = [stack.slurm.submit("--gres=gpu:1", "-t", "10") for _ in range(5)]
+    assert_runs(stack, *beside)
+    inside = stack.slurm.submit(f"--reservation={name}", "--gres=gpu:3", "-t", "5")
+    assert_runs(stack, inside)
+    assert gpus_of(stack, inside) == (0, 1, 2)
+
+
 def test_running_minutes_of_a_user_are_limited_where_slurm_limits_them(stack: Stack) -> None:
     """22.05 stores the limit and does not enforce it: there is nothing to compute."""
     asked = ("-q", "minutes", "--gres=gpu:2", "-t", "10")
@@ -177,6 +232,17 @@ def test_a_node_drained_just_before_gets_no_job(stack: Stack) -> None:
         assert all(node not in nodes_of(stack, job_id) for job_id in job_ids)
         stack.slurm.run("scancel", *job_ids)
         stack.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+def limits_sockets(stack: Stack) -> bool:
+    """Whether this release has limits on the CPUs of each socket."""
+    return "MaxCPUsPerSocket" in stack.slurm.run("scontrol", "-o", "show", "partitions")
+
+
+def gpus_of(stack: Stack, job_id: str) -> tuple[int, ...]:
+    """The GPUs that a running job has on its node."""
+    (node,) = parse_jobs(stack.slurm.show_job(job_id))[int(job_id)].allocated
+    return node.gpu_indices
 
 
 def limits_minutes(stack: Stack) -> bool:

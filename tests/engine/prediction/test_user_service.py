@@ -105,6 +105,52 @@ def test_what_users_have_had_outlives_an_engine() -> None:
     assert not later.is_over(BOB, 1.5, 1_000.0)
 
 
+# -- shares ------------------------------------------------------------------------------------
+
+
+def test_a_user_with_a_larger_share_may_have_more() -> None:
+    users = UserService()
+    users.apply_shares({ANN: 0.6, BOB: 0.2, EVE: 0.2})
+    users.wait(A, ANN, 300.0, 1.0, 0.0)
+    users.wait(B, BOB, 100.0, 1.0, 0.0)
+    assert not users.is_over(ANN, 1.0, 0.0)  # 3 of 4 parts, as EVE has no jobs
+    assert users.is_over(ANN, 1.0, 0.0, more_gpu_s=1.0)
+    assert users.is_over(BOB, 1.0, 0.0, more_gpu_s=1.0)
+    users.wait(C, EVE, 1.0, 1.0, 0.0)
+    assert users.is_over(ANN, 1.0, 0.0)
+
+
+def test_shares_that_change_count_for_the_users_that_are_there() -> None:
+    users = UserService()
+    users.wait(A, ANN, 300.0, 1.0, 0.0)
+    users.wait(B, BOB, 100.0, 1.0, 0.0)
+    assert users.is_over(ANN, 1.0, 0.0)
+    users.apply_shares({ANN: 0.75, BOB: 0.25})
+    assert not users.is_over(ANN, 1.0, 0.0)
+    users.apply_shares({})
+    assert users.is_over(ANN, 1.0, 0.0)
+
+
+def test_a_user_without_a_share_has_the_smallest_and_one_with_0_goes_behind() -> None:
+    users = UserService()
+    users.apply_shares({ANN: 0.75, BOB: 0.25, EVE: 0.0})
+    users.wait(A, ANN, 75.0, 1.0, 0.0)
+    users.wait(B, 4, 25.0, 1.0, 0.0)  # a user without an association
+    assert not users.is_over(4, 1.0, 0.0)
+    assert users.is_over(4, 1.0, 0.0, more_gpu_s=1.0)
+    assert users.wait(C, EVE, 1.0, 3.0, 0.0)
+
+
+@pytest.mark.parametrize("shares", [{ANN: 0.0, BOB: 0.0}, {ANN: nan, BOB: -1.0}, {ANN: inf}])
+def test_shares_that_say_nothing_are_equal_shares(shares: dict[int, float]) -> None:
+    users = UserService()
+    users.apply_shares(shares)
+    users.wait(A, ANN, 101.0, 1.0, 0.0)
+    users.wait(B, BOB, 100.0, 1.0, 0.0)
+    assert users.is_over(ANN, 1.0, 0.0)
+    assert not users.is_over(BOB, 1.0, 0.0)
+
+
 events = st.lists(
     st.tuples(
         st.sampled_from(["wait", "hold", "leave"]),
@@ -122,11 +168,14 @@ def faded_gpu_s(gpu_count: int, begin_s: float, end_s: float, at_s: float) -> fl
     return gpu_count * HALF_LIFE_S / log(2.0) * float(next(kept) - next(kept))
 
 
-@given(events)
+@given(events, st.lists(st.integers(1, 50), min_size=3, max_size=3), st.booleans())
 def test_the_sums_of_users_are_those_of_their_jobs(
-    found: list[tuple[str, int, float, float]],
+    found: list[tuple[str, int, float, float]], weights: list[int], is_late: bool
 ) -> None:
     users, at_s = UserService(), 0.0
+    shares = {user_id: weight / sum(weights) for user_id, weight in enumerate(weights)}
+    if not is_late:
+        users.apply_shares(shares)
     waiting, running = dict[int, float](), dict[int, float]()
     runs = list[tuple[int, float, float]]()  # job, begin, end
     for what, job, gpu_s, later_s in found:
@@ -152,7 +201,9 @@ def test_the_sums_of_users_are_those_of_their_jobs(
     for job, gpu_s in waiting.items():
         own[job % 3] += gpu_s
     active = {job % 3 for job in (*waiting, *running)}
+    users.apply_shares(shares)
     for user_id in active:
-        shares = own[user_id] * len(active) / max(sum(own.values()), 1e-9)
-        if abs(shares - 1.5) > 0.01 and sum(own.values()) > 1.0:
-            assert users.is_over(user_id, 1.5, at_s) is (shares > 1.5)
+        share = shares[user_id] / sum(shares[other] for other in active)
+        parts = own[user_id] / share / max(sum(own.values()), 1e-9)
+        if abs(parts - 1.5) > 0.01 and sum(own.values()) > 1.0:
+            assert users.is_over(user_id, 1.5, at_s) is (parts > 1.5)

@@ -274,11 +274,17 @@ def test_the_next_jobs_of_a_user_over_the_share_go_behind_those_of_others_for_a_
                 assert other_key > key
 
 
-@given(comers=_comers, slack=st.floats(1.0, 3.0))
+_weights = st.lists(st.integers(1, 100), min_size=3, max_size=3)
+
+
+@given(comers=_comers, slack=st.floats(1.0, 3.0), weights=_weights)
+@example(comers=[(1, 8, 100.0, 0.0), (2, 8, 100.0, 0.0)], slack=1.0, weights=[1, 1, 1])
 def test_jobs_that_are_not_behind_need_no_more_than_the_share_that_the_slack_allows(
-    comers: list[tuple[int, int, float, float]], slack: float
+    comers: list[tuple[int, int, float, float]], slack: float, weights: list[int]
 ) -> None:
     predictors = ToldRunTimes(lambda spec: ends_about(min(float(spec.name), 1e6)))
+    shares = {user_id: one / sum(weights) for user_id, one in enumerate(weights, start=1)}
+    predictors.users.apply_shares(shares)
     order = LearnedOrder(replace(FIXED, share_slack=slack), predictors)
     wanted, not_behind = dict[int, float](), dict[int, float]()
     for number, (user_id, gpus, run_s, _) in enumerate(comers):
@@ -288,7 +294,8 @@ def test_jobs_that_are_not_behind_need_no_more_than_the_share_that_the_slack_all
         wanted[user_id] = wanted.get(user_id, 0.0) + gpu_s
         if float(key[2]) <= WINDOW_S:
             not_behind[user_id] = not_behind.get(user_id, 0.0) + gpu_s
-            share = sum(wanted.values()) / len(wanted)
+            part = shares[user_id] / sum(shares[other] for other in wanted)
+            share = sum(wanted.values()) * part
             assert not_behind[user_id] <= slack * share * (1.0 + 1e-9)
 
 

@@ -37,6 +37,7 @@ def test_a_new_file_has_the_tables_and_syncs_every_write(tmp_path: Path) -> None
         "memo_entry",
         "wait",
         "shadow",
+        "past_job",
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "auto_vacuum": 2}
 

@@ -238,7 +238,8 @@ def test_heuristic_only_daemon_does_not_load_the_runtime() -> None:
 
 def test_missing_runtime_is_a_fault_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delitem(sys.modules, "roost_formats.models.onnx_session", raising=False)
+    for module in ("onnx_session", "onnx_runtime"):
+        monkeypatch.delitem(sys.modules, f"roost_formats.models.{module}", raising=False)
     policy, fault = load_score_policy("builtin")
     assert policy.name == "heuristic"
     assert fault is not None

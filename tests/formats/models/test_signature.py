@@ -28,13 +28,15 @@ def test_kinds_are_known_by_their_names() -> None:
         "run-time": "run-time",
         "runtimes": "runtimes",
         "graph": "graph",
+        "interference": "interference",
     }
     assert signature_of("run-time") is RUN_TIME
 
 
 def test_unknown_kind_names_the_known_ones() -> None:
     with pytest.raises(
-        PolicyError, match="named 'orders'; known are score, order, run-time, runtimes, graph"
+        PolicyError,
+        match="named 'orders'; known are score, order, run-time, runtimes, graph, interference",
     ):
         signature_of("orders")
 

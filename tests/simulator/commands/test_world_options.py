@@ -114,3 +114,16 @@ def test_a_regime_sets_what_its_switches_do_not(trace: Path, cluster: Path) -> N
         )
     ]
     assert told == ["oracle", "oracle", "predicted", "limit"]
+
+
+def test_links_inside_a_node_can_be_left_out() -> None:
+    worlds: list[WorldSpec] = []
+
+    @click.command()
+    @world_options
+    def command(world: WorldSpec) -> None:
+        worlds.append(world)
+
+    for arguments in ([], ["--no-links"], ["--regime", "paper"], ["--regime", "paper", "--links"]):
+        assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert [world.fidelity.has_links for world in worlds] == [True, False, False, True]

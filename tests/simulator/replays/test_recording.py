@@ -113,7 +113,8 @@ def test_without_the_runtime_a_model_cannot_be_repeated(
     scored: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    monkeypatch.delitem(sys.modules, "roost_formats.models.onnx_session", raising=False)
+    for module in ("onnx_session", "onnx_runtime"):
+        monkeypatch.delitem(sys.modules, f"roost_formats.models.{module}", raising=False)
     with pytest.raises(RecordingError, match=r"onnxruntime cannot be imported.*roost\[daemon\]"):
         replayed(scored, model)
 

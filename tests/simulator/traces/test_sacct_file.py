@@ -60,6 +60,8 @@ def test_sacct_text(tmp_path: Path) -> None:
     [
         ("1|2026-03-01T10:00:00|soon|gres/gpu=1", "Elapsed is not [days-][hours:]"),
         ("1|Unknown|00:10|gres/gpu=1", "not a date and time such as"),
+        ("1|2026-03-01T10:00:00|00:10|cpu=2,gres/gpu=x", "its GPUs cannot be counted, got"),
+        ("1|2026-03-01T10:00:00|00:10|gres/gpu", "its GPUs cannot be counted, got 'gres/gpu'"),
         ("1|a|b|2026-03-01T10:00:00|00:10|gres/gpu=1", "wrong number of fields, got '6 of 4'"),
     ],
 )

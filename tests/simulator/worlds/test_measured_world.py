@@ -158,3 +158,65 @@ def test_every_job_whose_rate_changes_is_returned(moves: list[tuple[int, set[int
         else:
             told.update(both.rates_after(start(job, *sorted(nodes))))
         assert told == {running: both.rate(running) for running in told}
+
+
+def linked_world(
+    shape: str, gpu_model: str = "a40", port_bytes_per_s: float = 1e12
+) -> MeasuredWorld:
+    kind = NodeKind(name="linked", links=SHAPES[shape], gpu_model=gpu_model)
+    tiers = dict.fromkeys(NetworkTier, TierSpec(bandwidth_bytes_per_s=port_bytes_per_s))
+    spec = ClusterSpec("test", "by hand", make_racks(kind, {"r0": 2}), tiers)
+    talks = replace(CHATTY, local=0.5)
+    return MeasuredWorld(spec, dict.fromkeys((A, B, C), talks), has_neighbours=True, has_links=True)
+
+
+def held(job: JobId, *gpus: tuple[int, ...]) -> Started:
+    names = (NodeName(f"n{number:05d}") for number in range(len(gpus)))
+    return Started(
+        job, tuple(NodeShare(name, some) for name, some in zip(names, gpus, strict=True))
+    )
+
+
+def test_a_pair_without_its_bridge_communicates_longer() -> None:
+    alone = linked_world("bridges8")
+    assert dict(alone.rates_after(held(A, (0, 1)))) == {A: 1.0}
+    alone.rates_after(Ended(A))
+    # 0.5 of exposed communication a step over a bridge of 48 GB/s, 20 GB/s without.
+    slowed = (1 + 0.5) / (1 + 0.5 * 48 / 20)
+    assert dict(alone.rates_after(held(A, (0, 2)))) == pytest.approx({A: slowed})
+    assert alone.communication_frac(A) == pytest.approx(1.2 / 2.2)
+
+
+def test_behind_a_switch_all_sets_are_equal() -> None:
+    alone = linked_world("a100x8", "a100")
+    assert dict(alone.rates_after(held(A, (1, 6)))) == {A: 1.0}
+
+
+def test_on_several_nodes_only_links_slower_than_the_port_cost_time() -> None:
+    for port_gbytes_per_s, stretch in ((12.5, 1.0), (25.0, 25 / 20)):
+        alone = linked_world("bridges8", port_bytes_per_s=port_gbytes_per_s * 1e9)
+        alone.rates_after(held(A, (0, 1), (0, 1)))
+        good = alone.communication_frac(A)
+        alone.rates_after(Ended(A))
+        alone.rates_after(held(A, (0, 1), (0, 2)))
+        assert alone.communication_frac(A) / (1 - alone.communication_frac(A)) == pytest.approx(
+            stretch * good / (1 - good)
+        )
+
+
+def test_a_bridged_pair_is_no_neighbour_of_jobs_on_pcie() -> None:
+    both = linked_world("bridges8")
+    both.rates_after(held(A, (2, 4)))
+    assert dict(both.rates_after(held(B, (0, 1)))) == {B: 1.0}
+    alone = linked_world("bridges8")
+    alone.rates_after(held(A, (2, 4)))
+    assert both.rate(A) == alone.rate(A)
+    assert set(dict(both.rates_after(held(C, (3, 5))))) == {C, A}
+
+
+def test_without_links_all_gpus_of_a_node_are_equally_close() -> None:
+    kind = NodeKind(name="linked", links=SHAPES["bridges8"], gpu_model="a40")
+    tiers = dict.fromkeys(NetworkTier, TierSpec(bandwidth_bytes_per_s=1e12))
+    spec = ClusterSpec("test", "by hand", make_racks(kind, {"r0": 2}), tiers)
+    alone = MeasuredWorld(spec, {A: replace(CHATTY, local=0.5)})
+    assert dict(alone.rates_after(held(A, (0, 7)))) == {A: 1.0}

@@ -11,7 +11,7 @@ from roost_sim.figures.outcome import Outcome
 from roost_sim.runs.simulation import Run, simulate
 from roost_sim.traces.trace import Trace, make_trace
 from roost_sim.worlds.world_spec import Speed, WorldSpec
-from roost_train.environments.paused_run import Choices, PausedRun
+from roost_train.environments.paused_run import OrderChoices, PausedRun
 
 AT_TRACED_SPEED = WorldSpec(speed=Speed.TRACE)
 
@@ -22,7 +22,7 @@ def run_of(jobs: Trace, policy: str = "fifo+consolidation+open") -> Run:
     )
 
 
-def played(paused: PausedRun, choose: Callable[[Choices], int]) -> tuple[float, Outcome]:
+def played(paused: PausedRun, choose: Callable[[OrderChoices], int]) -> tuple[float, Outcome]:
     """Decide until the end; return the sum of the rewards and the outcome."""
     total = 0.0
     while (choices := paused.next_choices()) is not None:
@@ -57,7 +57,7 @@ def test_the_agent_decides_which_job_is_next() -> None:
 
 def test_the_rewards_sum_to_less_the_total_completion_time() -> None:
     for seed in range(3):
-        paused = episodes().begin(seed)
+        paused = episodes().begin_order(seed)
         rng = np.random.default_rng(seed)
         total, outcome = played(
             paused,
@@ -130,7 +130,7 @@ def test_an_impatient_job_may_be_chosen_and_later_jobs_must_not_delay_it() -> No
 
 
 def test_decisions_before_the_run_is_warm_are_the_teachers() -> None:
-    paused = episodes(warm_count=30).begin(0)
+    paused = episodes(warm_count=30).begin_order(0)
     choices = paused.next_choices()
     assert choices is not None
     assert paused.driver.arrived_count >= 30

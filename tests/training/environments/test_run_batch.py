@@ -32,7 +32,7 @@ def test_lines_without_a_job_are_masked() -> None:
     for _ in range(30):
         batch.step(batch.teachers_choices())
     arrays = ChoiceBatch.of(batch.choices)
-    counts = [len(choices.seen.job_ids) for choices in batch.choices]
+    counts = [len(choices.seen.jobs) for choices in batch.choices]
     assert arrays.present.sum(axis=1).tolist() == counts
     assert not arrays.mask[:, :-1][~arrays.present].any()
     assert arrays.jobs.shape[:2] == (3, max(counts))

@@ -8,7 +8,9 @@ Engine and simulator are those of every other run; see picked_order for how they
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import inf
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,36 +27,18 @@ from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import Run, introduce, prepare
+from roost_train.environments.decision_run import Choices
 from roost_train.environments.picked_order import PickedOrder
 from roost_train.environments.rewards import RATES, Reward
 
 WINDOW_COUNT = 128
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """A decision that is due.
-
-    Attributes:
-        at_s: engine time.
-        seen: queue and cluster as a selector reads them.
-        mask: bool [job + 1], what may be chosen; the last is "none".
-        reward: since the decision before.
-    """
-
-    at_s: float
-    seen: SelectorInput
-    mask: NDArray[np.bool_]
-    reward: float
-
-    @property
-    def none(self) -> int:
-        """The action that places no job until something happens."""
-        return len(self.seen.job_ids)
+OrderChoices: TypeAlias = Choices[SelectorInput]
 
 
 class PausedRun:
-    """See the module.
+    """A decision_run.DecisionRun; see the module.
 
     Args:
         run: what to simulate. Its policy's order is the teacher; an agent takes its place.
@@ -74,6 +58,7 @@ class PausedRun:
         warm_count: int = 0,
     ) -> None:
         self._order, self._run = PickedOrder(), run
+        self.seed = run.seed
         self._policies = Policies()
         prepared = prepare(run, self._build)
         self.driver = prepared.driver
@@ -86,9 +71,10 @@ class PausedRun:
         self._declined = False
         self._reserved: tuple[JobId, Reservation] | None = None
         self._reward, self._counts = 0.0, not warm_count
+        self._end_s, self._is_handed_over = inf, False
         assert self._policies.predictors is not None
         self.features = SelectorFeatures(self._policies.predictors)
-        self._choices: Choices | None = None
+        self._choices: OrderChoices | None = None
         self._order.free(False)
         self.driver.begin(introduce(run.cluster), prepared.arrivals)
 
@@ -105,12 +91,12 @@ class PausedRun:
         """Whether enough jobs have arrived for decisions to count."""
         return self.driver.arrived_count >= self._warm_count
 
-    def next_choices(self) -> Choices | None:
-        """Advance to the next decision; None: every job has ended."""
+    def next_choices(self) -> OrderChoices | None:
+        """Advance to the next decision; None: every job has ended, or the run is to end here."""
         while True:
             found = self._choices_now()
             if found is None:
-                if not self._advance():
+                if self.driver.now_s >= self._end_s or not self._advance():
                     return None
             elif self.is_warm:
                 self._choices = found if self._counts else replace(found, reward=0.0)
@@ -160,7 +146,7 @@ class PausedRun:
         limit_s = record.spec.time_limit_s
         return limit_s is not None and self.driver.now_s + limit_s <= reservation.start_s
 
-    def teachers_choice(self, choices: Choices) -> int:
+    def teachers_choice(self, choices: OrderChoices) -> int:
         """Return the action of the order that the run's policy has."""
         allowed = np.flatnonzero(choices.mask[:-1]).tolist()
         records = [self._engine.record(choices.seen.job_ids[place]) for place in allowed]
@@ -172,9 +158,22 @@ class PausedRun:
         first = teacher.rank(view)[0]
         return choices.seen.job_ids.index(first)
 
+    def end_at(self, at_s: float) -> None:
+        """Let the run end at a time, whatever is still to come then; nothing later is counted."""
+        self._end_s = at_s
+
+    def hand_over(self) -> None:
+        """Let the engine decide by the teacher from now on; no decision is due any more."""
+        self._is_handed_over = True
+        self._order.follow(self._teacher)
+        self.driver.feed(Tick(at_s=self.driver.now_s))
+
     def finish(self) -> Outcome:
         """Return the results of a run that is over."""
         return self.driver.finish()
+
+    def close(self) -> None:
+        """Give up a run that is not over; it holds nothing that must be given back."""
 
     def take_reward(self) -> float:
         """Return what was added up since the last call of this, or the last choices."""
@@ -188,8 +187,10 @@ class PausedRun:
             key = self._keys[record.spec.job_id] = teacher.key(record, at_s)
         return key
 
-    def _choices_now(self) -> Choices | None:
-        if self._declined or not self._engine.cluster.free_gpu_count:
+    def _choices_now(self) -> OrderChoices | None:
+        if self._declined or self._is_handed_over or self.driver.now_s >= self._end_s:
+            return None
+        if not self._engine.cluster.free_gpu_count:
             return None
         at_s = self.driver.now_s
         view = self._engine.queue_view(at_s)
@@ -242,11 +243,11 @@ class PausedRun:
         rate = self._rate(driver, self._gpu_count)
         self._declined, self._reserved = False, None
         self._failed.clear()
-        is_stuck = not driver.has_moments
+        is_stuck = not (driver.has_moments or self._is_handed_over)
         if is_stuck:  # what the engine does not place by itself now it never will
             self._order.free(True)
         moved = driver.advance()
         if is_stuck:
             self._order.free(False)
-        self._reward += rate * (driver.now_s - before_s)
+        self._reward += rate * (min(driver.now_s, self._end_s) - before_s)
         return moved

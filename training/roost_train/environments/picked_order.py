@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
-from roost_engine.policies import QueueMark, QueueView
+from roost_engine.policies import OrderPolicy, QueueMark, QueueView, RefreshedOrder
 
 
 class PickedOrder:
@@ -23,6 +23,7 @@ class PickedOrder:
         self._engine: Engine | None = None
         self._picked: JobId | None = None
         self._after: JobId | None = None
+        self._followed: OrderPolicy | None = None
         self.is_free = False
 
     def attach(self, engine: Engine) -> None:
@@ -52,8 +53,15 @@ class PickedOrder:
         self.is_free = is_free
         self._engine.config = self._wide if is_free else self._closed
 
+    def follow(self, order: OrderPolicy) -> None:
+        """Let passes try every job in this order from now on."""
+        self._followed = order
+        self.free(True)
+
     def rank(self, view: QueueView) -> Sequence[JobId]:
         """See policies.OrderPolicy."""
+        if self._followed is not None:
+            return self._followed.rank(view)
         ids = [record.spec.job_id for record in view.jobs]
         if self._is_open() and self._picked is not None:
             first = [one for one in (self._after, self._picked) if one in ids]
@@ -63,6 +71,10 @@ class PickedOrder:
 
     def is_outdated(self, ranked: QueueMark, now: QueueMark) -> bool:
         """See policies.RefreshedOrder; the engine asks at the begin of a pass."""
+        if self._followed is not None:
+            if isinstance(self._followed, RefreshedOrder):
+                return self._followed.is_outdated(ranked, now)
+            return ranked.arrival_count != now.arrival_count
         return self._is_open()
 
     def _is_open(self) -> bool:

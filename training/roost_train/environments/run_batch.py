@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.paused_run import Choices, PausedRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,8 +15,8 @@ class ChoiceBatch:
     """Decisions as arrays; lines behind the last job of a decision are 0 and masked.
 
     Attributes:
-        jobs: float32 [decision, job, JOB_COLUMNS].
-        cluster: float32 [decision, CLUSTER_COLUMNS].
+        jobs: float32 [decision, job, column].
+        cluster: float32 [decision, column].
         mask: bool [decision, job + 1]; the last is "none".
         present: bool [decision, job], where there is a job.
     """
@@ -28,12 +27,13 @@ class ChoiceBatch:
     present: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, choices: Sequence[Choices]) -> "ChoiceBatch":
+    def of(cls, choices: Sequence[Choices[Seen]]) -> "ChoiceBatch":
         """Put decisions together."""
         counts = [len(one.seen.jobs) for one in choices]
         count, most = len(choices), max(counts)
-        jobs = np.zeros((count, most, len(JOB_COLUMNS)), dtype=np.float32)
-        cluster = np.empty((count, len(CLUSTER_COLUMNS)), dtype=np.float32)
+        first = choices[0].seen
+        jobs = np.zeros((count, most, first.jobs.shape[1]), dtype=np.float32)
+        cluster = np.empty((count, len(first.cluster)), dtype=np.float32)
         mask = np.zeros((count, most + 1), dtype=np.bool_)
         for place, (one, jobs_here) in enumerate(zip(choices, counts, strict=True)):
             jobs[place, :jobs_here] = one.seen.jobs
@@ -74,8 +74,8 @@ class RunBatch:
     def __init__(self, episodes: Episodes, seeds: Sequence[int]) -> None:
         self._episodes, self._stride = episodes, len(seeds)
         self.seeds = list(seeds)
-        self._runs: list[PausedRun] = []
-        self.choices: list[Choices] = []
+        self._runs: list[DecisionRun] = []
+        self.choices: list[Choices[Seen]] = []
         for place in range(len(seeds)):
             run, choices = self._begin(place)
             self._runs.append(run)
@@ -102,7 +102,7 @@ class RunBatch:
         pairs = zip(self._runs, self.choices, strict=True)
         return [run.teachers_choice(choices) for run, choices in pairs]
 
-    def _begin(self, place: int) -> tuple[PausedRun, Choices]:
+    def _begin(self, place: int) -> tuple[DecisionRun, Choices[Seen]]:
         while True:
             run = self._episodes.begin(self.seeds[place])
             choices = run.next_choices()

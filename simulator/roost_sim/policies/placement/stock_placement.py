@@ -2,7 +2,7 @@
 
 Nodes as select/cons_tres takes them when all weigh the same: without a topology plugin from the
 best-fitting run of consecutive nodes, with topology/tree from the best-fitting leaf switches. GPUs
-as measured (roost_sim.policies.placement.stock_gpus); each node may give different indices.
+as measured (roost_engine.placement.stock_gpus); each node may give different indices.
 Rules and source: docs/simulator/placements.md.
 """
 

@@ -85,6 +85,7 @@ def _world(world: WorldSpec) -> str:
         f"speed {world.speed.value}",
         "links shared" if fidelity.is_contended else "links not shared",
         "neighbours slow each other" if fidelity.has_neighbours else "no neighbours",
+        "links inside nodes count" if fidelity.has_links else "no links inside nodes",
         f"restart cost {fidelity.restart.value}",
         f"durations told to oracles: {fidelity.durations.value}",
     ]

@@ -39,7 +39,8 @@ def test_the_world_is_described() -> None:
     setting = report_document(comparison, busy, Collected(), "")["setting"]
     assert isinstance(setting, dict)
     assert setting["world"] == (
-        "speed measured; links shared; neighbours slow each other; restart cost measured; "
+        "speed measured; links shared; neighbours slow each other; "
+        "links inside nodes count; restart cost measured; "
         "durations told to oracles: oracle; congestion × 2; without bert, lm"
     )
 

@@ -1,7 +1,7 @@
 """Stock Slurm's choice of GPUs on a node for --gres=gpu:N, as measured.
 
 Measured on Debian's 22.05.8, 24.11.5 and 26.05.5 with Links= and Cores= in gres.conf, the last two
-alike; tests/simulator/policies/placement/test_stock_gpus.py has the table. Slurm looks at NVLink
+alike; tests/engine/placement/test_stock_gpus.py has the table. Slurm looks at NVLink
 lanes only, and only where GPUs also have Cores= or Type=; without them it takes the lowest indices.
 Requests per job (--gpus=N) take another path through Slurm and are not modelled.
 """

@@ -1,9 +1,11 @@
-"""The gymnasium environment: one decision of the order slot a step.
+"""The gymnasium environment: one decision of one slot a step.
 
-Observation, a dict: `jobs` [window, JOB_COLUMNS], lines behind the last job are 0; `cluster`
-[CLUSTER_COLUMNS]; `mask` [window + 1], what may be chosen. Action: the position of a job, or
-`window` for none. An action that the mask forbids is taken as the first one that it allows: a
-random agent must not break a run, and a masked agent never asks for one.
+Observation, a dict: `options` [window, column], lines behind the last option are 0; `context`
+[column]; `mask` [window + 1], what may be chosen. Options of the order slot are jobs
+(roost_engine.queue.selector_features), of the placement slot candidates, of the gate slot the one
+offer (slot_views). Action: the position of an option, or `window` for none of them: no job, or not
+now. An action that the mask forbids is taken as the first one that it allows: a random agent must
+not break a run, and a masked agent never asks for one.
 `info` has the mask too, as "action_mask", and engine time as "at_s".
 """
 
@@ -14,17 +16,25 @@ import numpy as np
 from gymnasium import spaces
 
 from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
-from roost_train.environments.paused_run import Choices, PausedRun
+from roost_train.environments.slot_run import Slot
+from roost_train.environments.slot_views import CONTEXT_COLUMNS, OFFER_COLUMNS, PLACEMENT_COLUMNS
 
 Observation: TypeAlias = dict[str, Any]  # gymnasium's type of a Dict space
 
+_COLUMN_COUNTS = {  # of an option, and of the context
+    Slot.ORDER: (len(JOB_COLUMNS), len(CLUSTER_COLUMNS)),
+    Slot.PLACEMENT: (len(PLACEMENT_COLUMNS), len(CONTEXT_COLUMNS)),
+    Slot.GATE: (len(OFFER_COLUMNS), len(CONTEXT_COLUMNS)),
+}
 
-class OrderEnvironment(gymnasium.Env[Observation, np.int64]):
+
+class SlotEnvironment(gymnasium.Env[Observation, np.int64]):
     """See the module.
 
     Args:
-        episodes: what is simulated.
+        episodes: what is simulated, and which slot decides.
         first_seed: of the episodes, if `reset` is given none.
     """
 
@@ -32,23 +42,25 @@ class OrderEnvironment(gymnasium.Env[Observation, np.int64]):
 
     def __init__(self, episodes: Episodes, first_seed: int = 0) -> None:
         self.episodes, self._next_seed = episodes, first_seed
-        self._run: PausedRun | None = None
-        self._choices: Choices | None = None
-        window = episodes.window_count
+        self._run: DecisionRun | None = None
+        self._choices: Choices[Seen] | None = None
+        self._window = 1 if episodes.slot is Slot.GATE else episodes.window_count
+        self._columns = _COLUMN_COUNTS[episodes.slot]
         self.observation_space = spaces.Dict(
             {
-                "jobs": _unbounded(window, len(JOB_COLUMNS)),
-                "cluster": _unbounded(len(CLUSTER_COLUMNS)),
-                "mask": spaces.MultiBinary(window + 1),
+                "options": _unbounded(self._window, self._columns[0]),
+                "context": _unbounded(self._columns[1]),
+                "mask": spaces.MultiBinary(self._window + 1),
             }
         )
-        self.action_space = spaces.Discrete(window + 1)
+        self.action_space = spaces.Discrete(self._window + 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; see gymnasium.Env."""
         super().reset(seed=seed)
+        self.close()
         drawn = self._next_seed if seed is None else seed
         while True:  # an episode without a decision has nothing to show
             self._run = self.episodes.begin(drawn)
@@ -64,7 +76,7 @@ class OrderEnvironment(gymnasium.Env[Observation, np.int64]):
         run, choices = self._run, self._choices
         assert run is not None, "reset comes before step"
         assert choices is not None, "the episode is over: reset comes before step"
-        place = choices.none if action == self.episodes.window_count else int(action)
+        place = choices.none if action == self._window else int(action)
         if place > choices.none or not choices.mask[place]:
             place = int(np.argmax(choices.mask))
         run.choose(place)
@@ -73,16 +85,21 @@ class OrderEnvironment(gymnasium.Env[Observation, np.int64]):
             return self._observation(), run.take_reward(), True, False, {}
         return self._observation(), self._choices.reward, False, False, self._info()
 
+    def close(self) -> None:
+        """Give up the episode; see gymnasium.Env."""
+        if self._run is not None:
+            self._run.close()
+        self._run = self._choices = None
+
     def _observation(self) -> Observation:
-        window = self.episodes.window_count
-        jobs = np.zeros((window, len(JOB_COLUMNS)), dtype=np.float32)
-        mask = np.zeros(window + 1, dtype=np.int8)
-        cluster = np.zeros(len(CLUSTER_COLUMNS), dtype=np.float32)
+        options = np.zeros((self._window, self._columns[0]), dtype=np.float32)
+        mask = np.zeros(self._window + 1, dtype=np.int8)
+        context = np.zeros(self._columns[1], dtype=np.float32)
         if self._choices is not None:
             seen, allowed = self._choices.seen, self._choices.mask
-            jobs[: len(seen.jobs)], cluster = seen.jobs, seen.cluster
+            options[: len(seen.jobs)], context = seen.jobs, seen.cluster
             mask[: len(seen.jobs)], mask[-1] = allowed[:-1], allowed[-1]
-        return {"jobs": jobs, "cluster": cluster, "mask": mask}
+        return {"options": options, "context": context, "mask": mask}
 
     def _info(self) -> dict[str, Any]:
         assert self._choices is not None

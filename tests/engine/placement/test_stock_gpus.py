@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from roost_engine.domain.topology import Level, Link, LinkMatrix
-from roost_sim.policies.placement.stock_gpus import choose_22_05, choose_since_24_05, sockets_of
+from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05, sockets_of
 
 CUBE_LANES = (
     (0, 1, 1, 2, 2, 0, 0, 0),

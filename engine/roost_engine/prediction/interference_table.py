@@ -1,0 +1,204 @@
+"""The table of kinds: what was observed of each kind of job beside others, with shrinkage.
+
+A kind is the jobs of one user with one name, see `kind_of`. What is observed of a run is its
+residual: the log slowdown by the job's own report, less the predicted one. It has three parts, each
+shrunk towards 0 by as many imagined observations:
+
+    residual(a beside b) = as victim(a) + beside(b, as a saw it) + placed(a on this level)
+
+Only reports of a's own user enter rows of a, and rows of a only correct predictions of a. A user
+who reports nonsense gets wrong predictions for jobs of that user, and no other job has. One report
+counts for at most three spreads, and a correction is never more than one prior spread.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, isfinite, log, sqrt
+from typing import NamedTuple
+
+from roost_engine.domain.model import JobSpec
+from roost_engine.prediction.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.noted_dict import NotedDict
+
+TABLE = "interference"
+_FEW_COUNT = 2.0  # imagined observations of residual 0
+_MOST_COUNT = 50.0  # so that a kind that changes is forgotten
+_CAP_SPREADS = 3.0
+_MOST_ROWS = 10_000
+_LEAST_SPEED_FRAC = 0.02
+ALONE = ""  # in place of a neighbour's kind
+
+
+class Key(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        kind: whose speed it is about.
+        beside: the neighbour's kind; ALONE for the row of the kind itself.
+        level: the closest level that they share, or "tier" of a job alone.
+    """
+
+    kind: str
+    beside: str
+    level: str
+
+
+@dataclass(slots=True)
+class Residuals:
+    """What a row knows.
+
+    Attributes:
+        total: sum of capped residuals.
+        square: sum of their squares.
+        count: how many, at most _MOST_COUNT.
+        worst: the largest residual by size, not capped beyond three spreads.
+        predicted, observed: log slowdowns of the newest report.
+    """
+
+    total: float = 0.0
+    square: float = 0.0
+    count: float = 0.0
+    worst: float = 0.0
+    predicted: float = 0.0
+    observed: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """The shrunk mean."""
+        return self.total / (self.count + _FEW_COUNT)
+
+    def add(self, residual: float, predicted: float, observed: float) -> None:
+        """Take in a report."""
+        if self.count >= _MOST_COUNT:
+            keep = (_MOST_COUNT - 1.0) / self.count
+            self.total, self.square, self.count = (
+                self.total * keep,
+                self.square * keep,
+                self.count * keep,
+            )
+        self.total += residual
+        self.square += residual * residual
+        self.count += 1.0
+        self.worst = max(self.worst, residual, key=abs)
+        self.predicted, self.observed = predicted, observed
+
+
+class Correction(NamedTuple):
+    """What the table changes of a prediction.
+
+    Attributes:
+        mean: to be added to the mean.
+        spread: the corrected spread.
+        report_count: reports that it rests on.
+    """
+
+    mean: float
+    spread: float
+    report_count: float
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """Everything learned, as plain data."""
+
+    rows: tuple[tuple[Key, Residuals], ...] = ()
+
+
+def kind_of(job: JobSpec) -> str:
+    """Return the kind of a job: its user and name. No kind is shared by two users."""
+    return f"{job.user_id} {job.name}"
+
+
+def log_slowdown(speed_frac: float) -> float | None:
+    """Return the log slowdown of a reported speed; None where the report is absurd."""
+    if not isfinite(speed_frac) or speed_frac <= 0:
+        return None
+    return -log(min(max(speed_frac, _LEAST_SPEED_FRAC), 1.0))
+
+
+@dataclass(slots=True)
+class InterferenceTable:
+    """See the module.
+
+    Attributes:
+        refused_count: reports that were absurd.
+    """
+
+    refused_count: int = 0
+    _rows: NotedDict[Key, Residuals] = field(default_factory=NotedDict)
+
+    def observe(
+        self,
+        kind: str,
+        beside: Iterable[tuple[str, str]],
+        predicted: float,
+        spread: float,
+        speed_frac: float,
+    ) -> None:
+        """Take in one report.
+
+        Args:
+            kind: of the job that reported.
+            beside: (kind, level) of its neighbours; the report is divided among them.
+            predicted: mean log slowdown that was predicted, uncorrected.
+            spread: of the same.
+            speed_frac: reported, of the job's speed alone.
+        """
+        observed = log_slowdown(speed_frac)
+        if observed is None:
+            self.refused_count += 1
+            return
+        cap = _CAP_SPREADS * spread
+        residual = min(max(observed - predicted, -cap), cap)
+        self._row(Key(kind, ALONE, "")).add(residual, predicted, observed)
+        pairs = list(dict.fromkeys(beside))
+        left = residual - self._mean(Key(kind, ALONE, ""))
+        for other, level in pairs:
+            self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
+        while len(self._rows) > _MOST_ROWS:
+            del self._rows[next(iter(self._rows))]
+
+    def correction(self, kind: str, beside: Iterable[tuple[str, str]], spread: float) -> Correction:
+        """Return what is to be changed of a prediction with this spread."""
+        row = self._rows.get(Key(kind, ALONE, ""))
+        if row is None:
+            return Correction(0.0, spread, 0.0)
+        pairs = dict.fromkeys(beside)
+        mean = row.mean + sum(self._mean(Key(kind, other, level)) for other, level in pairs)
+        shrunk = sqrt(
+            (spread * spread * _FEW_COUNT + row.square) / (row.count + _FEW_COUNT)
+            - min(row.mean * row.mean, row.square / (row.count + _FEW_COUNT))
+        )
+        limit = PRIOR_SPREAD
+        return Correction(min(max(mean, -limit), limit), max(shrunk, 0.02), row.count)
+
+    def worst(self, count: int) -> list[tuple[Key, Residuals]]:
+        """Return the rows that were mispredicted most, by the shrunk mean; ties by name."""
+        return sorted(self._rows.items(), key=lambda row: (-abs(row[1].mean), row[0]))[:count]
+
+    def kinds(self) -> Mapping[str, Residuals]:
+        """Return the rows of kinds themselves, the most reports first."""
+        alone = [(key.kind, row) for key, row in self._rows.items() if key.beside == ALONE]
+        return dict(sorted(alone, key=lambda row: (-row[1].count, row[0])))
+
+    def state(self) -> TableState:
+        """Return everything learned, as plain data."""
+        return TableState(tuple((key, replace(row)) for key, row in self._rows.items()))
+
+    def restore(self, state: TableState) -> None:
+        """Know what was known when `state` was taken, and nothing else."""
+        self._rows = NotedDict((key, replace(row)) for key, row in state.rows)
+
+    def _mean(self, key: Key) -> float:
+        row = self._rows.get(key)
+        return 0.0 if row is None else row.mean
+
+    def _row(self, key: Key) -> Residuals:
+        row = self._rows.discard(key) or Residuals()
+        self._rows[key] = row
+        return row
+
+
+def speed_ratio(log_slowdown: float) -> float:
+    """Return the speed of a log slowdown, 1 without any."""
+    return exp(-log_slowdown)

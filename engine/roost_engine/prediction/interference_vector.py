@@ -1,0 +1,143 @@
+"""The load vector of a job: what it does to its GPUs, links and network, as fractions with a mask.
+
+A quantity has two columns: its mean over a window, and its variation v / (1 + v) with v the
+standard deviation over the mean. A quantity that was not reported is absent: its mask is 0 and its
+value is 0, which no reader may take for a measurement. Page: docs/interference.md.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.features import NVLINK_HALF_BYTES_PER_S, PCIE_HALF_BYTES_PER_S
+
+SCHEMA_VERSION = 1  # of QUANTITIES and of the layout below; a model says which one it reads
+
+QUANTITIES = (
+    "sm",
+    "memory",
+    "memory_used",
+    "pcie",
+    "nvlink",
+    "nic",
+    "power",
+    "clock",
+    "step_time",
+)
+COLUMNS: tuple[str, ...] = tuple(
+    f"{quantity}_{what}" for what in ("mean", "variation") for quantity in QUANTITIES
+)
+COLUMN = {name: position for position, name in enumerate(COLUMNS)}
+VALUES = slice(0, len(COLUMNS))
+MASK = slice(len(COLUMNS), 2 * len(COLUMNS))
+PRESENT = 2 * len(COLUMNS)  # 1 in every vector: in a sum of vectors the number of jobs
+WIDTH = PRESENT + 1
+VECTOR_COLUMNS: tuple[str, ...] = (*COLUMNS, *(f"{name}_known" for name in COLUMNS), "present")
+
+# A quantity r without an upper limit becomes r / (r + half). PCIe and NVLink: as in the columns of
+# score policies. A GPU of 350 W, a clock of 1.5 GHz and steps of 0.1 s are in the middle of
+# what public tables and data sheets have.
+HALVES: Mapping[str, float] = {
+    "pcie": PCIE_HALF_BYTES_PER_S,
+    "nvlink": NVLINK_HALF_BYTES_PER_S,
+    "power": 350.0,
+    "clock": 1.5e9,
+    "step_time": 0.1,
+}
+_WINDOW_COUNT = 120  # samples; at one a second the last two minutes
+_LEAST_MEAN = 1e-6
+
+
+def fraction(quantity: str, value: float) -> float:
+    """Return a quantity on the scale of the vectors, 0 to 1; NaN stays NaN.
+
+    Args:
+        quantity: of QUANTITIES.
+        value: bytes per second for pcie and nvlink, watts, hertz, seconds a step; fractions for
+            the other quantities.
+    """
+    half = HALVES.get(quantity)
+    if not np.isfinite(value) or value < 0:
+        return float("nan")
+    return min(value, 1.0) if half is None else value / (value + half)
+
+
+def vector(
+    means: Mapping[str, float], variations: Mapping[str, float] | None = None
+) -> NDArray[np.float32]:
+    """Return the vector of a job from what is known of it.
+
+    Args:
+        means: by quantity, on the scale of `fraction`; one that is absent or NaN is unknown.
+        variations: by quantity, standard deviation over mean; likewise.
+
+    Returns:
+        float32 [WIDTH], columns VECTOR_COLUMNS.
+
+    Raises:
+        KeyError: there is no such quantity.
+    """
+    row = np.zeros(WIDTH, dtype=np.float32)
+    row[PRESENT] = 1.0
+    for quantity, mean in means.items():
+        _put(row, f"{quantity}_mean", min(mean, 1.0))
+    for quantity, spread in (variations or {}).items():
+        _put(row, f"{quantity}_variation", spread / (1.0 + spread))
+    return row
+
+
+def known_frac(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return which part of the means of some vectors is known: [...] of [..., WIDTH]."""
+    found: NDArray[np.float32] = rows[..., MASK][..., : len(QUANTITIES)].mean(axis=-1)
+    return found
+
+
+def _put(row: NDArray[np.float32], name: str, value: float) -> None:
+    at = COLUMN[name]
+    if np.isfinite(value) and value >= 0:
+        row[at], row[MASK.start + at] = value, 1.0
+
+
+class LoadWindow:
+    """The last samples of one job, and the vector that they make.
+
+    Args:
+        sample_count: how many samples the window holds.
+    """
+
+    def __init__(self, sample_count: int = _WINDOW_COUNT) -> None:
+        self._samples = deque[NDArray[np.float64]](maxlen=sample_count)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def add(self, sample: NDArray[np.float64]) -> None:
+        """Add one sample.
+
+        Args:
+            sample: float64 [gpu, quantity], on the scale of `fraction`, NaN where nothing was
+                reported; a job's GPUs are averaged over those that reported.
+        """
+        known = np.isfinite(sample)
+        count = known.sum(axis=0)
+        total = np.where(known, sample, 0.0).sum(axis=0)
+        self._samples.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+    def vector(self) -> NDArray[np.float32]:
+        """Return the vector over the window: float32 [WIDTH]; all absent without a sample.
+
+        The variation needs two samples of a quantity whose mean is not 0.
+        """
+        if not self._samples:
+            return vector({})
+        samples = np.stack(self._samples)
+        means, variations = dict[str, float](), dict[str, float]()
+        for at, quantity in enumerate(QUANTITIES):
+            values = samples[np.isfinite(samples[:, at]), at]
+            if len(values):
+                means[quantity] = float(values.mean())
+            if len(values) > 1 and values.mean() > _LEAST_MEAN:
+                variations[quantity] = float(values.std() / values.mean())
+        return vector(means, variations)

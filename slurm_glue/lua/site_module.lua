@@ -1,0 +1,14 @@
+-- For a site's own job_submit.lua: its functions run first, and what they refuse stays refused.
+local function after(own, handle)
+  return function(...)
+    local answer = slurm.SUCCESS
+    if own then answer = own(...) end
+    if answer == nil or answer == slurm.SUCCESS then attempt(handle, ...) end
+    return answer
+  end
+end
+
+return {
+  submit = function(own) return after(own, submit) end,
+  modify = function(own) return after(own, modify) end,
+}

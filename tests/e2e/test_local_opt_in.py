@@ -1,0 +1,66 @@
+"""On real Slurm: jobs outside the opt-in start by themselves, and the others where Roost said."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.conftest import missing
+from tests.e2e.ledger import assert_all_completed, job_states, planned, submit, wait_until_over
+
+from roost_demo.stack import NodeKind, Stack
+from roost_proto.v1 import operator_pb2
+from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
+
+NODES = (
+    NodeKind(name="n1", topology="bridges8"),
+    NodeKind(name="n2", topology="bridges8"),
+)
+SETTINGS = {"accounts": ["vision"], "partitions": {"main": {"mode": "enforce", "nodes": "n1"}}}
+LEASE_S = 60  # longer than any wait below: no job starts because its lease runs out
+PATIENCE_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    try:
+        with Stack(NODES, lease_s=LEASE_S, settings=SETTINGS) as running:
+            yield running
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+def reason(stack: Stack, job_id: str) -> str:
+    return stack.operator().GetJob(operator_pb2.GetJobRequest(job_id=job_id)).reason
+
+
+def test_a_job_of_another_account_is_not_held_and_not_pinned(stack: Stack) -> None:
+    mine = submit(stack.slurm, "--account=vision", "--gres=gpu:2", command="srun true")
+    other = submit(stack.slurm, "--account=speech", "--gres=gpu:2", command="srun true")
+    nobody = submit(stack.slurm, "--gres=gpu:2", command="srun true")
+    began_s = time.monotonic()
+    wait_until_over(stack.slurm, [mine, other, nobody], PATIENCE_S)
+    assert time.monotonic() - began_s < LEASE_S
+    found = assert_all_completed(stack.slurm, {mine: 2, other: 2, nobody: 2})
+    assert found[mine].gpus == planned(stack, mine)
+    assert set(found[mine].gpus) == {"n1"}
+    for job_id in (other, nobody):
+        assert "is not in accounts of roostd.yaml: left to Slurm" in reason(stack, job_id)
+
+
+def test_jobs_without_room_on_the_listed_nodes_start_on_others(stack: Stack) -> None:
+    options = ("--account=vision", "--gres=gpu:8")
+    jobs = [submit(stack.slurm, *options, command="sleep 3") for _ in range(3)]
+    began_s, left = time.monotonic(), set[str]()
+    while {job_states(stack.slurm).get(job_id) for job_id in jobs} != {"COMPLETED"}:
+        assert time.monotonic() - began_s < PATIENCE_S, job_states(stack.slurm)
+        known = stack.operator().ListJobs(operator_pb2.ListJobsRequest()).jobs
+        left |= {job.job_id for job in known if "partitions.main.nodes" in job.reason}
+        time.sleep(0.1)
+    found = assert_all_completed(stack.slurm, dict.fromkeys(jobs, 8))
+    assert 1 <= len(left) <= 2
+    for job_id in set(jobs) - left:
+        assert found[job_id].gpus == planned(stack, job_id)
+        assert set(found[job_id].gpus) == {"n1"}
+    assert {"n2"} in [set(found[job_id].gpus) for job_id in left]

@@ -1,0 +1,94 @@
+"""roost_engine.prediction.interference_table: shrinkage, and what a liar can do."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roost_engine.prediction.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.interference_table import (
+    InterferenceTable,
+    log_slowdown,
+    speed_ratio,
+)
+
+BESIDE = [("2 bert", "gpu")]
+
+
+def learned(*speeds: float, kind: str = "1 lm", predicted: float = 0.1) -> InterferenceTable:
+    table = InterferenceTable()
+    for speed in speeds:
+        table.observe(kind, BESIDE, predicted, 0.2, speed)
+    return table
+
+
+def test_an_unknown_kind_is_not_corrected() -> None:
+    assert learned().correction("1 lm", BESIDE, 0.2) == (0.0, 0.2, 0.0)
+
+
+def test_reports_correct_more_the_more_there_are() -> None:
+    speed = math.exp(-0.4)
+    means = [learned(*[speed] * count).correction("1 lm", BESIDE, 0.2).mean for count in (1, 4, 40)]
+    assert means == sorted(means)
+    assert 0.1 < means[0] < means[2] == pytest.approx(0.3, abs=0.03)
+    spreads = [
+        learned(*[speed] * count).correction("1 lm", BESIDE, 0.2).spread for count in (1, 4, 40)
+    ]
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_another_pair_of_the_kind_is_corrected_less() -> None:
+    table = learned(*[math.exp(-0.4)] * 3)
+    same = table.correction("1 lm", BESIDE, 0.2).mean
+    other = table.correction("1 lm", [("3 vgg", "gpu")], 0.2).mean
+    assert 0 < other < same
+
+
+@given(speeds=st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=30))
+def test_a_liar_changes_no_prediction_of_other_users_and_little_of_his_own(
+    speeds: list[float],
+) -> None:
+    honest = learned(0.8, 0.8, kind="2 bert")
+    before = honest.correction("2 bert", [("1 lm", "gpu")], 0.2)
+    for speed in speeds:
+        honest.observe("1 lm", BESIDE, 0.1, 0.2, speed)
+    assert honest.correction("2 bert", [("1 lm", "gpu")], 0.2) == before
+    assert honest.correction("7 gpt", [("1 lm", "gpu")], 0.2) == (0.0, 0.2, 0.0)
+    own = honest.correction("1 lm", BESIDE, 0.2)
+    assert abs(own.mean) <= PRIOR_SPREAD
+    assert math.isfinite(own.spread)
+    assert own.spread > 0
+
+
+def test_absurd_reports_are_counted_and_not_learned() -> None:
+    table = learned(float("nan"), float("inf"), 0.0, -3.0)
+    assert table.refused_count == 4
+    assert not table.kinds()
+    assert log_slowdown(50.0) == 0.0
+    assert speed_ratio(log_slowdown(1e-9) or 0.0) == pytest.approx(0.02)
+
+
+def test_one_wild_report_counts_for_three_spreads_at_most() -> None:
+    table = learned(1e-6)
+    assert table.correction("1 lm", [], 0.2).mean == pytest.approx(0.6 / 3)
+
+
+def test_the_worst_rows_come_first_and_state_is_plain() -> None:
+    table = learned(0.5, 0.5)
+    table.observe("1 vit", [], 0.1, 0.2, 0.9)
+    worst = table.worst(2)
+    assert worst[0][0].kind == "1 lm"
+    assert list(table.kinds()) == ["1 lm", "1 vit"]
+    again = InterferenceTable()
+    again.restore(table.state())
+    assert again.state() == table.state()
+    table.observe("1 lm", [], 0.1, 0.2, 0.1)
+    assert again.state() != table.state()
+
+
+def test_a_kind_that_changes_is_learned_anew() -> None:
+    table = learned(*[0.5] * 200)
+    for _ in range(60):
+        table.observe("1 lm", BESIDE, 0.1, 0.2, math.exp(-0.1))
+    assert table.correction("1 lm", [], 0.2).mean < 0.25

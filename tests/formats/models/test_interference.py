@@ -1,0 +1,52 @@
+"""roost_formats.models.interference: the shipped model, and what replaces it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnxruntime", reason="needs onnxruntime (the daemon extra)")
+
+from roost_engine.domain.errors import PolicyError
+from roost_engine.prediction.interference_model import UNKNOWN, Cases, PriorModel, case_of
+from roost_engine.prediction.interference_vector import vector
+from roost_formats.models.interference import (
+    SHIPPED_INTERFERENCE,
+    load_interference,
+    load_onnx_interference,
+)
+from roost_formats.models.score import BUILTIN_MODEL
+
+
+def test_the_shipped_model_answers_a_batch_in_one_call() -> None:
+    model, fault = load_interference()
+    assert fault is None
+    assert model.name.startswith("onnx:")
+    found = model.slowdowns(Cases.empty(64))
+    assert found.mean.shape == (64,)
+    assert np.abs(found.mean).max() < 1e-6
+    long, short = vector({"sm": 1.0, "step_time": 0.9}), vector({"sm": 0.3, "step_time": 0.1})
+    beside_long, beside_short = (
+        model.slowdowns(case_of(short, {"gpu": [other]})).mean[0] for other in (long, short)
+    )
+    assert beside_long > beside_short > 0.1
+
+
+def test_without_a_file_the_prior_answers(tmp_path: Path) -> None:
+    model, fault = load_interference(tmp_path / "none.onnx")
+    assert isinstance(model, PriorModel)
+    assert fault is not None
+    assert "the prior answers instead" in fault
+
+
+def test_a_model_of_another_kind_is_refused() -> None:
+    with pytest.raises(PolicyError, match="kind"):
+        load_onnx_interference(BUILTIN_MODEL, lambda: 0.0)
+
+
+def test_a_slow_model_goes_out_of_service() -> None:
+    ticks = iter(range(1000))
+    model = load_onnx_interference(SHIPPED_INTERFERENCE, lambda: float(next(ticks)))
+    model.slowdowns(case_of(UNKNOWN, {}))  # the second: loading asks it once, for the canary
+    with pytest.raises(PolicyError, match="3 times in a row"):
+        model.slowdowns(case_of(UNKNOWN, {}))

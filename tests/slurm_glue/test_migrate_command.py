@@ -1,0 +1,113 @@
+"""`roost-slurm migrate` beside stand-ins for scontrol and squeue."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from roost_slurm import cli
+
+NEW = "gpu:g0:1,gpu:g1:1"
+CONF = "NodeName=gpu[1-2] Gres=gpu:a100:2 CPUs=4\nPartitionName=main Nodes=ALL\n"
+GRES = "Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+
+
+class FakeSlurm:
+    """Two nodes; scontrol and squeue are scripts that print files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.etc, made = folder / "etc", folder / "made"
+        for name, text in (("slurm.conf", CONF), ("gres.conf", GRES)):
+            self._write(self.etc / name, text)
+        lines = "".join(
+            f"NodeName=gpu[1-2] Name=gpu Type=g{i} File=/dev/nvidia{i}\n" for i in (0, 1)
+        )
+        self._write(made / "gres.conf", f"AutoDetect=off\n{lines}")
+        self._write(made / "nodes.conf", f"NodeName=gpu[1-2] Gres={NEW} Feature=a100\n")
+        for program in ("scontrol", "squeue"):
+            self._write(folder / program, f"#!/bin/sh\ncat {folder}/{program}.txt\n")
+            (folder / program).chmod(0o755)
+        self._write(folder / "squeue.txt", "")
+        self.show(gpu1="IDLE", gpu2="IDLE")
+
+    def show(self, done: tuple[str, ...] = (), **states: str) -> None:
+        rows = [
+            f"NodeName={name} Gres={NEW if name in done else 'gpu:a100:2'} State={state}\n"
+            for name, state in states.items()
+        ]
+        self._write(self.folder / "scontrol.txt", "".join(rows))
+
+    def migrate(self, *options: str) -> int:
+        places = ("--slurm-folder", str(self.etc), "--files", str(self.folder / "made"))
+        return cli.main(["migrate", *options, *places])
+
+    def _write(self, path: Path, text: str) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return FakeSlurm(tmp_path)
+
+
+def test_the_plan_names_each_node_and_check_is_not_content(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm.migrate("--plan") == 0
+    assert "gpu1             empty" in capsys.readouterr().out
+    assert slurm.migrate("--check") == 1
+    slurm.show(("gpu1", "gpu2"), gpu1="IDLE", gpu2="IDLE")
+    assert slurm.migrate("--check") == 0
+
+
+def test_a_node_that_is_not_drained_is_refused(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm.migrate("--step", "gpu1") == 2
+    assert "state=drain" in capsys.readouterr().err
+    assert (slurm.etc / "slurm.conf").read_text() == CONF
+    assert slurm.migrate("--step", "gpu9") == 2
+
+
+def test_a_step_changes_one_node_and_the_way_back_gives_its_lines_again(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm.show(gpu1="IDLE", gpu2="IDLE+DRAIN")
+    assert slurm.migrate("--plan") == 0
+    assert "next: roost-slurm migrate --step gpu2" in capsys.readouterr().out
+    assert slurm.migrate("--step", "gpu2") == 0
+    conf = (slurm.etc / "slurm.conf").read_text()
+    assert f"NodeName=gpu2 Gres={NEW} Feature=a100 CPUs=4" in conf
+    assert "NodeName=gpu1 Gres=gpu:a100:2 CPUs=4" in conf
+    assert "NodeName=gpu1 Name=gpu Type=a100" in (slurm.etc / "gres.conf").read_text()
+    assert "systemctl restart slurmctld" in capsys.readouterr().out
+
+    slurm.show(("gpu2",), gpu1="IDLE", gpu2="IDLE+DRAIN")
+    assert slurm.migrate("--step", "gpu2", "--back") == 0
+    assert "NodeName=gpu2 Gres=gpu:a100:2 CPUs=4" in (slurm.etc / "slurm.conf").read_text()
+    assert "Type=g0" not in (slurm.etc / "gres.conf").read_text()
+
+
+def test_features_come_first_and_change_no_types(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slurm.migrate("--features") == 0
+    assert "scontrol reconfigure" in capsys.readouterr().out
+    conf = (slurm.etc / "slurm.conf").read_text()
+    for node in ("gpu1", "gpu2"):
+        assert f"NodeName={node} Gres=gpu:a100:2 Feature=a100 CPUs=4" in conf
+    assert (slurm.etc / "gres.conf").read_text() == GRES
+    assert slurm.migrate("--features") == 0
+    assert "every node has its feature" in capsys.readouterr().out
+    assert (slurm.etc / "slurm.conf").read_text() == conf
+
+
+def test_slurm_that_does_not_answer_is_said(
+    slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (slurm.folder / "scontrol").write_text("#!/bin/sh\necho Unable to contact >&2; exit 1\n")
+    assert slurm.migrate("--plan") == 2
+    assert "Unable to contact" in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""Checkpoints of a training: written whole or not at all; reading one executes nothing in it."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from roost_train.errors import TrainError
+from roost_train.selector_net import SelectorNet, SelectorSizes
+
+
+def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
+    """Write a checkpoint; a file that is there is replaced whole or not at all.
+
+    Args:
+        path: of the file.
+        state: tensors and plain data, by name.
+    """
+    beside = path.with_suffix(".part")
+    torch.save(dict(state), beside)
+    beside.replace(path)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return what write_checkpoint wrote; nothing in the file is executed.
+
+    Raises:
+        TrainError: the file is damaged.
+    """
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises whatever its unpickler met
+        raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
+    return state
+
+
+def net_of(state: Mapping[str, Any]) -> SelectorNet:
+    """Return the selector of a checkpoint."""
+    job, cluster, hidden = (state["sizes"][one.name] for one in fields(SelectorSizes))
+    net = SelectorNet(
+        SelectorSizes(job_channels=tuple(job), cluster_channels=tuple(cluster), hidden=hidden)
+    )
+    net.load_state_dict(state["net"])
+    net.eval()
+    return net

@@ -1,0 +1,289 @@
+"""One simulation that stops at each decision of the placement slot or of the gate slot.
+
+The engine decides inside `Engine.step` and cannot be stopped there. The order slot has a door
+(`picked_order`); placement and gate do not: which job is offered what is only known within a pass,
+behind reservations, backfill and preemption. So the whole simulation runs in a thread of its own,
+and the engine's plug-in is a policy that hands the question over and waits for the answer. One of
+the two threads always waits for the other, so a run is as deterministic as any. The engine is the
+usual one, and with its own policy's answers the run is the usual run, event by event.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.domain.tier import Tier
+from roost_engine.plugins import Policies
+from roost_engine.policies import (
+    Allow,
+    ClusterScore,
+    Defer,
+    GatePolicy,
+    GateVerdict,
+    Offer,
+    ScorePolicy,
+    ScoreQuestion,
+    WaitEnded,
+)
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.scoring.heuristic import HeuristicScore
+from roost_sim.figures.outcome import Outcome
+from roost_sim.information.policy_information import PolicyInformation
+from roost_sim.runs.simulation import Run, introduce, prepare
+from roost_train.environments.decision_run import Choices
+from roost_train.environments.rewards import RATES, Reward
+from roost_train.environments.slot_views import SlotInput, context_of, offer_of
+
+CANDIDATE_COUNT = 32
+_CLOSE = -1
+
+
+class Slot(StrEnum):
+    """Which decision of a pass an agent makes."""
+
+    ORDER = "order"
+    PLACEMENT = "placement"
+    GATE = "gate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateLimits:
+    """What an agent in the gate slot may do.
+
+    Attributes:
+        defer_s: how long a declined offer is not made again, unless capacity is freed.
+        most_wait_s: how long a job may decline; later it takes what there is.
+    """
+
+    defer_s: float = 600.0
+    most_wait_s: float = 2 * 3_600.0
+
+
+class _Closed(BaseException):
+    """Ends the simulation's thread: the engine catches whatever else a policy raises."""
+
+
+# What comes from the thread: a decision, the end, or what went wrong.
+_Message: TypeAlias = "Choices[SlotInput] | BaseException | None"
+# (what is seen, mask, the teacher's action) to the action
+_Ask: TypeAlias = Callable[[SlotInput, NDArray[np.bool_], int], int]
+
+
+class SlotRun:
+    """A decision_run.DecisionRun; see the module.
+
+    Args:
+        run: what to simulate. The agent decides in the place of one part of its policy.
+        slot: which part; not the order.
+        reward: what is added up between decisions.
+        candidate_count: of a placement, the most to choose from: the best by the heuristic.
+        warm_count: the teacher decides until so many jobs have arrived, and nothing counts.
+        limits: of the gate slot.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        slot: Slot,
+        reward: Reward = Reward.COMPLETION,
+        *,
+        candidate_count: int = CANDIDATE_COUNT,
+        warm_count: int = 0,
+        limits: GateLimits | None = None,
+    ) -> None:
+        self._slot, self._run, self.seed = slot, run, run.seed
+        self._candidate_count, self._limits = candidate_count, limits or GateLimits()
+        self._rate, self._gpu_count = RATES[reward], run.cluster.gpu_count
+        self._warm_count, self._reward, self._counts = warm_count, 0.0, not warm_count
+        self._since_s = 0.0
+        prepared = prepare(run, self._build)
+        self.driver, self._arrivals = prepared.driver, prepared.arrivals
+        self._questions: SimpleQueue[_Message] = SimpleQueue()
+        self._answers: SimpleQueue[int] = SimpleQueue()
+        self._due: Choices[SlotInput] | None = None
+        self._teachers = 0
+        self._has_begun = self._is_over = False
+
+    def _build(self, information: PolicyInformation) -> Policies:
+        """Make the policies of the run, with the asking policy in one slot."""
+        policies = self._run.policy.build(information)
+        predictors = policies.predictors or Predictors()
+        if self._slot is Slot.GATE:
+            gate = _AskedGate(policies.gate, predictors, self._ask, self._limits)
+            return replace(policies, gate=gate, predictors=predictors)
+        score = _AskedScore(policies.score, predictors, self._ask, self._candidate_count)
+        return replace(policies, score=score, predictors=predictors)
+
+    # -- the agent's side ------------------------------------------------------------------
+
+    def next_choices(self) -> Choices[SlotInput] | None:
+        """Advance to the next decision; None: every job has ended."""
+        if self._is_over:
+            return None
+        if not self._has_begun:
+            self._has_begun = True
+            Thread(target=self._simulate, name=f"episode {self.seed}", daemon=True).start()
+        message = self._questions.get()
+        if isinstance(message, BaseException):
+            self._is_over = True
+            raise message
+        self._due, self._is_over = message, message is None
+        return message
+
+    def choose(self, action: int) -> None:
+        """Carry a decision out.
+
+        Raises:
+            ValueError: the mask forbids it, or no decision is due.
+        """
+        if self._due is None or not self._due.mask[action]:
+            raise ValueError(f"action {action} may not be chosen now")
+        self._due = None
+        self._answers.put(action)
+
+    def teachers_choice(self, choices: Choices[SlotInput]) -> int:
+        """Return the action of the run's own policy in this slot."""
+        return self._teachers
+
+    def take_reward(self) -> float:
+        """Return what was added up since the last call of this, or the last choices."""
+        reward, self._reward = self._reward, 0.0
+        return reward
+
+    def finish(self) -> Outcome:
+        """Return the results of a run that is over."""
+        return self.driver.finish()
+
+    def close(self) -> None:
+        """Give up a run that is not over: its thread ends."""
+        if not self._has_begun or self._is_over:
+            return
+        message = self._due or self._questions.get()
+        self._due, self._is_over = None, True
+        if isinstance(message, Choices):
+            self._answers.put(_CLOSE)
+
+    # -- the simulation's side, in its own thread --------------------------------------------
+
+    def _simulate(self) -> None:
+        try:
+            driver = self.driver
+            driver.begin(introduce(self._run.cluster), self._arrivals)
+            while self._advance():
+                pass
+            self._questions.put(None)
+        except _Closed:
+            pass
+        except BaseException as error:  # noqa: BLE001  raised again in the agent's thread
+            self._questions.put(error)
+
+    def _advance(self) -> bool:
+        """Advance by one moment, and add up the reward until then.
+
+        A decision within the moment belongs to its time: what the time before it was worth is
+        added when the plug-in asks (`_add_up`), at the rate from before the moment.
+        """
+        self._present_rate = self._rate(self.driver, self._gpu_count)
+        moved = self.driver.advance()
+        self._add_up()
+        return moved
+
+    def _add_up(self) -> None:
+        now_s = self.driver.now_s
+        self._reward += self._present_rate * (now_s - self._since_s)
+        self._since_s = now_s
+
+    def _ask(self, seen: SlotInput, mask: NDArray[np.bool_], teachers: int) -> int:
+        if mask.sum() == 1:
+            return int(np.argmax(mask))
+        if self.driver.arrived_count < self._warm_count:
+            return teachers
+        self._add_up()
+        reward = self.take_reward() if self._counts else 0.0
+        if not self._counts:
+            self._counts, self._reward = True, 0.0
+        self._teachers = teachers
+        at_s = self.driver.now_s
+        self._questions.put(Choices(at_s=at_s, seen=seen, mask=mask, reward=reward))
+        action = self._answers.get()
+        if action == _CLOSE:
+            raise _Closed
+        return action
+
+
+class _AskedScore:
+    """A ClusterScore that lets an agent pick one of the candidates."""
+
+    name = "asked"
+
+    def __init__(
+        self, teacher: ScorePolicy, predictors: Predictors, ask: _Ask, candidate_count: int
+    ) -> None:
+        self._teacher, self._predictors, self._ask = teacher, predictors, ask
+        self._candidate_count, self._heuristic = candidate_count, HeuristicScore()
+
+    def score(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See ScorePolicy: without a question there is nothing to ask the agent."""
+        return self._teacher.score(features)
+
+    def score_within(self, question: ScoreQuestion) -> NDArray[np.float32]:
+        """See ClusterScore: 1 for the picked candidate, 0 for the others."""
+        features = question.features
+        teachers = self._teachers_scores(question)
+        shown = np.arange(len(features))
+        if len(features) > self._candidate_count:
+            best = np.argsort(-self._heuristic.score(features), kind="stable")
+            shown = np.sort(best[: self._candidate_count])
+        wanted = np.flatnonzero(shown == int(np.argmax(teachers)))
+        mask = np.ones(len(shown) + 1, dtype=np.bool_)
+        mask[-1] = False
+        gpus = question.candidates.shape.gpu_count
+        context = context_of(question.job, gpus, question.cluster, self._predictors)
+        seen = SlotInput(features[shown], context)
+        picked = self._ask(seen, mask, int(wanted[0]) if len(wanted) else 0)
+        scores = np.zeros(len(features), dtype=np.float32)
+        scores[shown[picked]] = 1.0
+        return scores
+
+    def _teachers_scores(self, question: ScoreQuestion) -> NDArray[np.float32]:
+        if isinstance(self._teacher, ClusterScore):
+            return self._teacher.score_within(question)
+        return self._teacher.score(question.features)
+
+
+class _AskedGate:
+    """A GatePolicy that lets an agent take or decline each offer that could be closer."""
+
+    name = "asked"
+
+    def __init__(
+        self, teacher: GatePolicy, predictors: Predictors, ask: _Ask, limits: GateLimits
+    ) -> None:
+        self._teacher, self._predictors, self._ask = teacher, predictors, ask
+        self._limits = limits
+
+    def decide(self, offer: Offer) -> GateVerdict:
+        """See GatePolicy."""
+        limits, verdict = self._limits, self._teacher.decide(offer)
+        shapes = offer.job.spec.shapes
+        closest = Tier.NODE if any(one.node_count == 1 for one in shapes) else Tier.RACK
+        could_be_closer = offer.tier > closest and offer.waited_s < limits.most_wait_s
+        seen = SlotInput(
+            offer_of(offer, self._predictors, limits.most_wait_s),
+            context_of(offer.job.spec, offer.shape.gpu_count, offer.cluster, self._predictors),
+        )
+        mask = np.array([True, could_be_closer])
+        if self._ask(seen, mask, int(could_be_closer and isinstance(verdict, Defer))) == 0:
+            return Allow()
+        until_s = min(offer.at_s + limits.defer_s, offer.at_s - offer.waited_s + limits.most_wait_s)
+        return Defer(max(until_s, offer.at_s + 1.0), "the agent waits for a closer place")
+
+    def note(self, outcome: WaitEnded) -> None:
+        """See GatePolicy."""
+        self._teacher.note(outcome)
