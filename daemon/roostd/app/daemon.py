@@ -28,9 +28,9 @@ from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
-from roostd.app.past_jobs import PastJobs
 from roostd.app.mode_desk import ModeDesk
 from roostd.app.node_opt_in import NodeOptIn
+from roostd.app.past_jobs import PastJobs
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
 from roostd.app.policy_shadow import PolicyShadow

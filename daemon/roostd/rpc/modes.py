@@ -9,9 +9,9 @@ from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import mode_pb2 as pb
 from roost_proto.v1 import mode_pb2_grpc as pb_grpc
 from roostd.config.config import Mode
-from roostd.rpc.admin_front import caller_of
 from roostd.rpc.convert import MODES
 from roostd.rpc.errors import Context
+from roostd.rpc.socket_front import caller_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import grpc
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roost_proto.v1 import operator_pb2, policy_pb2
+from roost_proto.v1 import mode_pb2, operator_pb2, policy_pb2
 from roostd.config.roles import Others, RolesSection
 from roostd.rpc.errors import Context, Handler
 from roostd.rpc.peers import Peers
@@ -57,6 +57,7 @@ _NEEDED: Mapping[str, Mapping[str, Role]] = {
         "Rollback": Role.OPERATOR,
         "Promote": Role.ADMIN,
     },
+    mode_pb2.DESCRIPTOR.services_by_name["ModeAdmin"].full_name: {"SetMode": Role.ADMIN},
 }
 # Tools need these before they can call anything, and they name no job.
 OPEN_SERVICES = (

@@ -16,8 +16,8 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
 from roost_engine.testing import builders
+from roost_proto.v1 import mode_pb2, operator_pb2_grpc, policy_pb2
 from roost_proto.v1 import operator_pb2 as pb
-from roost_proto.v1 import operator_pb2_grpc, policy_pb2
 from roostd.config.config import Config
 from roostd.config.roles import RolesSection
 from roostd.rpc.roles import NEEDED_ROLES, Role, Roles
@@ -51,6 +51,7 @@ PolicyAdmin.Shadow    -      -       -      x       x
 PolicyAdmin.Evaluate  -      -       -      x       x
 PolicyAdmin.Rollback  -      -       -      x       x
 PolicyAdmin.Promote   -      -       -      -       x
+ModeAdmin.SetMode     -      -       -      -       x
 """
 EXPECTED = {
     f"/roost_proto.v1.{row.split()[0].replace('.', '/')}": row.split()[1:]
@@ -142,7 +143,7 @@ async def set_others(site: Site, others: str) -> None:
 def test_the_matrix_has_every_method_that_is_served() -> None:
     served = {
         f"/{service.full_name}/{method.name}"
-        for file in (pb, policy_pb2)
+        for file in (pb, policy_pb2, mode_pb2)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }
