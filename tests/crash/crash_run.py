@@ -37,6 +37,7 @@ _FAIL_POINT_S = 8.0
 _END_S = 90.0
 _REGISTERED_S = 30.0
 _LAUNCH_S = 15.0  # a prolog takes a second at most
+_RESTARTED_S = 30.0
 # Places that stop running jobs are reached only where preemption is on.
 FAIL_POINTS = tuple(
     point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
@@ -54,6 +55,8 @@ class Report:
         launch_lost_count: jobs that slurmd was killed with between their start and their first
             process. Slurm itself shows them as running for minutes, with or without Roost; the run
             cancels them.
+        without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
+            restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
     """
 
@@ -62,6 +65,7 @@ class Report:
     job_count: int = 0
     completed_count: int = 0
     launch_lost_count: int = 0
+    without_gpus_count: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -80,6 +84,7 @@ class CrashRun:
         self._over: dict[str, Outcome] = {}
         self._slurmd_killed_s: float | None = None
         self._in_prolog_since_s: dict[str, float] = {}
+        self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self.report = Report(seed)
         self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
             (self._kill_roostd, 4),
@@ -160,12 +165,14 @@ class CrashRun:
         return "slurmd"
 
     def _restart_slurmctld(self) -> str:
+        self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller()
         return "slurmctld, stopped"
 
     def _kill_slurmctld(self) -> str:
         # What slurmctld had not saved is lost with or without Roost, so it is saved first.
         time.sleep(_SAVED_AFTER_S)
+        self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
         return "slurmctld, killed"
 
@@ -206,7 +213,9 @@ class CrashRun:
         for job_id, outcome in outcomes(self._stack.slurm, ended).items():
             wanted, got = self._asked.pop(job_id), sum(map(len, outcome.gpus.values()))
             self._over[job_id] = outcome
-            if outcome.state != "COMPLETED" or got != wanted:
+            if outcome.state == "COMPLETED" and not got and self._began_after_restart(outcome):
+                self.report.without_gpus_count += 1
+            elif outcome.state != "COMPLETED" or got != wanted:
                 output = self._stack.slurm.output(job_id)[-300:]
                 shown = self._stack.slurm.run("scontrol", "-d", "-o", "show", "job", job_id)
                 log = self._stack.slurm.controller_log.splitlines()
@@ -217,6 +226,9 @@ class CrashRun:
                 )
             else:
                 self.report.completed_count += 1
+
+    def _began_after_restart(self, outcome: Outcome) -> bool:
+        return any(at_s <= outcome.began_s <= at_s + _RESTARTED_S for at_s in self._restarts_s)
 
     def _cancel_lost_launches(self) -> None:
         killed_s = self._slurmd_killed_s
@@ -317,6 +329,8 @@ def _print(report: Report) -> None:
     print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
     if report.launch_lost_count:
         print(f"{report.launch_lost_count} launches were lost with slurmd, as without Roost.")
+    if report.without_gpus_count:
+        print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:
         print(f"BROKEN: {problem}")
 
