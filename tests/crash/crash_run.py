@@ -52,9 +52,8 @@ class Report:
         kills: by what was killed: "roostd", "roostd after_set", "slurmctld", ...
         job_count: submitted jobs.
         completed_count: jobs that ran to their end, on the right number of GPUs.
-        launch_lost_count: jobs that slurmd was killed with between their start and their first
-            process. Slurm itself shows them as running for minutes, with or without Roost; the run
-            cancels them.
+        launch_lost_count: jobs whose slurmd or slurmctld was ended between their start and their
+            first process. Slurm shows them as running for minutes; the run cancels them.
         without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
@@ -82,7 +81,7 @@ class CrashRun:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
         self._over: dict[str, Outcome] = {}
-        self._slurmd_killed_s: float | None = None
+        self._slurm_killed_s: float | None = None
         self._in_prolog_since_s: dict[str, float] = {}
         self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self.report = Report(seed)
@@ -161,12 +160,13 @@ class CrashRun:
         name = self._random.choice(NODES).name
         self._stack.slurm.stop_node(name)
         self._stack.slurm.start_node(name)
-        self._slurmd_killed_s = time.monotonic()
+        self._slurm_killed_s = time.monotonic()
         return "slurmd"
 
     def _restart_slurmctld(self) -> str:
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller()
+        self._slurm_killed_s = time.monotonic()
         return "slurmctld, stopped"
 
     def _kill_slurmctld(self) -> str:
@@ -174,6 +174,7 @@ class CrashRun:
         time.sleep(_SAVED_AFTER_S)
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
+        self._slurm_killed_s = time.monotonic()
         return "slurmctld, killed"
 
     # -- jobs --------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ class CrashRun:
         return any(at_s <= outcome.began_s <= at_s + _RESTARTED_S for at_s in self._restarts_s)
 
     def _cancel_lost_launches(self) -> None:
-        killed_s = self._slurmd_killed_s
+        killed_s = self._slurm_killed_s
         if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
             return
         shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %r", check=False)
@@ -328,7 +329,7 @@ def _print(report: Report) -> None:
         print(f"  {count:4} {what}")
     print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
     if report.launch_lost_count:
-        print(f"{report.launch_lost_count} launches were lost with slurmd, as without Roost.")
+        print(f"{report.launch_lost_count} launches were lost with slurmd or slurmctld.")
     if report.without_gpus_count:
         print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:

@@ -41,7 +41,7 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
-# After so many events, or so much time, the other tasks may run, among them the gRPC services.
+# After so many events, or so much CPU time, the other tasks may run, among them the gRPC services.
 _TURN_EVENTS = 200
 _TURN_S = 0.005
 
@@ -145,9 +145,9 @@ class DecisionLoop:
         if self._may_place(batch):
             for load in self._state.board.take_loads():
                 self._step(load)
-        end_s = time.perf_counter() + _TURN_S
+        end_s = time.thread_time() + _TURN_S
         for place, event in enumerate(batch):
-            if place and time.perf_counter() > end_s:
+            if place and time.thread_time() > end_s:
                 self._events.extendleft(reversed(batch[place:]))
                 return
             self._step(event)
