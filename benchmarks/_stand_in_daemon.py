@@ -255,6 +255,7 @@ async def _obey(daemon: Any, slurm: Any) -> None:
             "samples": value("roost_telemetry_samples_total") or 0.0,
             "streams": value("roost_probe_streams") or 0.0,
             "longest_stall_ms": daemon.stalls.longest_s * 1e3,
+            "longest_turn_cpu_ms": daemon.stalls.longest_cpu_s * 1e3,
             "jobs": len(slurm._jobs),
         }
         print(json.dumps(answer), flush=True)

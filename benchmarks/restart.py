@@ -57,6 +57,7 @@ async def reload_with_streams(daemon: StandInDaemon, stream_count: int) -> dict[
     return {
         "reload_s": answer["reload_s"],
         "reload_stall_ms": answer["longest_stall_ms"],
+        "reload_turn_cpu_ms": answer["longest_turn_cpu_ms"],
         "streams": stream_count,
         "streams_dropped": dropped,
     }

@@ -37,6 +37,7 @@ _FAIL_POINT_S = 8.0
 _END_S = 90.0
 _REGISTERED_S = 30.0
 _LAUNCH_S = 15.0  # a prolog takes a second at most
+_RESTARTED_S = 30.0
 # Places that stop running jobs are reached only where preemption is on.
 FAIL_POINTS = tuple(
     point for point in get_args(FailPoint) if not point.endswith(("requeue", "return"))
@@ -51,9 +52,10 @@ class Report:
         kills: by what was killed: "roostd", "roostd after_set", "slurmctld", ...
         job_count: submitted jobs.
         completed_count: jobs that ran to their end, on the right number of GPUs.
-        launch_lost_count: jobs that slurmd was killed with between their start and their first
-            process. Slurm itself shows them as running for minutes, with or without Roost; the run
-            cancels them.
+        launch_lost_count: jobs whose slurmd or slurmctld was ended between their start and their
+            first process. Slurm shows them as running for minutes; the run cancels them.
+        without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
+            restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
     """
 
@@ -62,6 +64,7 @@ class Report:
     job_count: int = 0
     completed_count: int = 0
     launch_lost_count: int = 0
+    without_gpus_count: int = 0
     problems: list[str] = field(default_factory=list)
 
 
@@ -78,8 +81,9 @@ class CrashRun:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
         self._over: dict[str, Outcome] = {}
-        self._slurmd_killed_s: float | None = None
+        self._slurm_killed_s: float | None = None
         self._in_prolog_since_s: dict[str, float] = {}
+        self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self.report = Report(seed)
         self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
             (self._kill_roostd, 4),
@@ -156,17 +160,21 @@ class CrashRun:
         name = self._random.choice(NODES).name
         self._stack.slurm.stop_node(name)
         self._stack.slurm.start_node(name)
-        self._slurmd_killed_s = time.monotonic()
+        self._slurm_killed_s = time.monotonic()
         return "slurmd"
 
     def _restart_slurmctld(self) -> str:
+        self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller()
+        self._slurm_killed_s = time.monotonic()
         return "slurmctld, stopped"
 
     def _kill_slurmctld(self) -> str:
         # What slurmctld had not saved is lost with or without Roost, so it is saved first.
         time.sleep(_SAVED_AFTER_S)
+        self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
+        self._slurm_killed_s = time.monotonic()
         return "slurmctld, killed"
 
     # -- jobs --------------------------------------------------------------------------------
@@ -206,16 +214,25 @@ class CrashRun:
         for job_id, outcome in outcomes(self._stack.slurm, ended).items():
             wanted, got = self._asked.pop(job_id), sum(map(len, outcome.gpus.values()))
             self._over[job_id] = outcome
-            if outcome.state != "COMPLETED" or got != wanted:
+            if outcome.state == "COMPLETED" and not got and self._began_after_restart(outcome):
+                self.report.without_gpus_count += 1
+            elif outcome.state != "COMPLETED" or got != wanted:
                 output = self._stack.slurm.output(job_id)[-300:]
+                shown = self._stack.slurm.run("scontrol", "-d", "-o", "show", "job", job_id)
+                log = self._stack.slurm.controller_log.splitlines()
+                lines = [line for line in log if f"JobId={job_id} " in f"{line} "]
                 self._complain(
-                    f"job {job_id} of {wanted} GPUs ended {outcome.state} on {got}: {output!r}"
+                    f"job {job_id} of {wanted} GPUs ended {outcome.state} on {got}: {output!r}\n"
+                    f"{shown}\n" + "\n".join(lines[-20:])
                 )
             else:
                 self.report.completed_count += 1
 
+    def _began_after_restart(self, outcome: Outcome) -> bool:
+        return any(at_s <= outcome.began_s <= at_s + _RESTARTED_S for at_s in self._restarts_s)
+
     def _cancel_lost_launches(self) -> None:
-        killed_s = self._slurmd_killed_s
+        killed_s = self._slurm_killed_s
         if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
             return
         shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %r", check=False)
@@ -312,7 +329,9 @@ def _print(report: Report) -> None:
         print(f"  {count:4} {what}")
     print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
     if report.launch_lost_count:
-        print(f"{report.launch_lost_count} launches were lost with slurmd, as without Roost.")
+        print(f"{report.launch_lost_count} launches were lost with slurmd or slurmctld.")
+    if report.without_gpus_count:
+        print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:
         print(f"BROKEN: {problem}")
 

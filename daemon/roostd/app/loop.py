@@ -41,7 +41,9 @@ from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
 
-_TURN_EVENTS = 200  # after this many, the other tasks, among them the gRPC services, may run
+# After so many events, or so much CPU time, the other tasks may run, among them the gRPC services.
+_TURN_EVENTS = 200
+_TURN_S = 0.005
 
 
 StepObserver: TypeAlias = Callable[[Event, Sequence[Action]], None]
@@ -128,9 +130,9 @@ class DecisionLoop:
         self._wake_at_s = float("inf")
         reported = [event for event, _ in self._awaited]
         self._events.clear()
-        for event in events:
-            self._step(event)
+        self._events.extend(events)  # thousands: the turns apply them, so that no turn is long
         self._events.extend(reported)
+        self._wake.set()
 
     def _turn(self) -> None:
         """Apply the queued events, and a Tick if the engine's WakeAt is due."""
@@ -143,7 +145,11 @@ class DecisionLoop:
         if self._may_place(batch):
             for load in self._state.board.take_loads():
                 self._step(load)
-        for event in batch:
+        end_s = time.thread_time() + _TURN_S
+        for place, event in enumerate(batch):
+            if place and time.thread_time() > end_s:
+                self._events.extendleft(reversed(batch[place:]))
+                return
             self._step(event)
             while self._awaited and self._awaited[0][0] is event:
                 self._awaited.popleft()[1].set()

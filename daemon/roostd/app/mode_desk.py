@@ -50,8 +50,8 @@ class ModeDesk:
         self._check_known(partition)
         was = self._state.config.mode_of(partition)
         facts = {"partition": partition, "mode": str(mode), "was": str(was), **caller}
-        audit.append(self._state.config.paths.state_dir, "set_mode", by, **facts)
-        _log.info("mode_set", by=by, **facts)
+        digest = audit.append(self._state.config.paths.state_dir, "set_mode", by, **facts)
+        _log.info("mode_set", by=by, **facts, chain=digest)
         if mode is not was:
             self._desk.configure(_with_mode(self._desk.configured, partition, mode))
             self._restart()

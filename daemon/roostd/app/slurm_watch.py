@@ -96,6 +96,7 @@ class SlurmWatch:
         self._needless: frozenset[JobId] = frozenset()
         self._ever_enforced: set[str] = set()  # partitions, since this daemon started
         self._reader: JobReader | None = None
+        self._reads_for: tuple[object, ...] = ()
         self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
         self._wake = asyncio.Event()
         self._nodes_due_s = self._nodes_read_s = 0.0
@@ -143,10 +144,13 @@ class SlurmWatch:
         at_s = self._state.clock.now_s()
         self._note_enforced()
         if self._reader is not None:
-            self._view = replace(self._view, requests={}, reads={})
+            settings, before = self._settings_of_reads(), self._reads_for
+            self._reads_for = settings
+            if settings != before:
+                self._view = replace(self._view, requests={}, reads={})
             outside = nodes_outside(self._state.config.listed_nodes(), self._specs.values())
             self._site = replace(self._site, outside=outside)
-            self._read(self._reader, at_s)  # the modes may have changed
+            self._read(self._reader, at_s)
         yield from diff_nodes((), self._nodes, at_s)
         yield replace(self._quotas, at_s=at_s)
         if self._shares.shares:
@@ -360,6 +364,16 @@ class SlurmWatch:
         self._state.job_ids.update(self._view.numbers)
         self._sort_leases()
 
+    def _settings_of_reads(self) -> tuple[object, ...]:
+        """Return the settings on which the readings of jobs rest.
+
+        While they stay, a fresh engine gets the readings of the last poll: reading 20,000 jobs
+        again would keep the loop busy for seconds.
+        """
+        config = self._state.config
+        parts = config.mode, config.partitions, config.slurm, config.preemption
+        return (*parts, config.accounts, config.qos, config.listed_nodes())
+
     def _find_pins(self) -> None:
         """Report the waiting jobs that an earlier daemon has left pinned or eligible.
 
@@ -484,6 +498,7 @@ class SlurmWatch:
         version, settings = await self._slurm.version(), await self._slurm.settings()
         self._state.slurm_version, self._state.cluster = str(version), settings.cluster_name
         self._state.can_pin_again = traits_of(version).can_untype
+        self._reads_for = self._settings_of_reads()
         self._reader = JobReader(
             to_engine_s=self._state.clock.to_engine_s,
             mode_of=lambda partition: self._state.config.mode_of(partition),

@@ -36,7 +36,8 @@ class RolesSection(Section):
         description="the same, who may also pin timers, take policies out, and try them in shadow",
     )
     admins: Names = Field(
-        default=(), description="the same, who may also promote policies; root always may"
+        default=(),
+        description="the same, who may also promote policies and set modes; root always may",
     )
     others: AnyOthers = Field(
         default=Others.NOTHING, description="nothing, or own-jobs: a user may ask of jobs it owns"

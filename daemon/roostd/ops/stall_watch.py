@@ -21,19 +21,22 @@ class StallWatch:
 
     Attributes:
         longest_s: the longest delay since `reset`, seconds.
+        longest_cpu_s: the most CPU time that the loop's thread used from one wake-up to the next,
+            since `reset`. Unlike the delay it does not count the time of other processes.
     """
 
     def __init__(self, metrics: Metrics, now_s: Callable[[], float] = time.monotonic) -> None:
         self._metrics, self._now_s = metrics, now_s
-        self.longest_s = 0.0
+        self.longest_s = self.longest_cpu_s = 0.0
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        due_s = self._now_s() + INTERVAL_S
+        due_s, cpu_s = self._now_s() + INTERVAL_S, time.thread_time()
         while True:
             await asyncio.sleep(max(due_s - self._now_s(), 0.0))
-            now_s = self._now_s()
+            now_s, before_s, cpu_s = self._now_s(), cpu_s, time.thread_time()
             self.note(now_s - due_s)
+            self.longest_cpu_s = max(self.longest_cpu_s, cpu_s - before_s)
             due_s = now_s + INTERVAL_S
 
     def note(self, late_s: float) -> None:
@@ -46,5 +49,5 @@ class StallWatch:
 
     def reset(self) -> None:
         """Forget the longest delay, for a measurement that begins now."""
-        self.longest_s = 0.0
+        self.longest_s = self.longest_cpu_s = 0.0
         self._metrics.longest_stall_s.set(0.0)

@@ -10,6 +10,7 @@ from roostd.telemetry.claim import KNOWN_GPUS_S, Claim, may_take_over
 from roostd.telemetry.probe_messages import ProbeHello, faults, read_load
 
 _NO_CLAIM = Claim()
+_MIG = "in MIG mode"
 
 
 @dataclass(slots=True)
@@ -115,6 +116,7 @@ class ProbeBoard:
             before.stream = None
         if before is not None:
             self._inherit_faults(report, before)
+        self._note_mig(report)
         # A Hello without GPUs has no links, so the engine keeps those reported before.
         if hello.gpus and (before is None or before.hello.links != hello.links):
             self._emit_topology(report)
@@ -193,6 +195,17 @@ class ProbeBoard:
             return
         for index in before.faults:
             self._emit_health(report.hello.node, index, "")
+
+    def _note_mig(self, report: NodeReport) -> None:
+        """Note GPUs in MIG mode: a job on the whole GPU would find nothing to compute on."""
+        for index, gpu in enumerate(report.hello.gpus):
+            fault = report.faults.get(index)
+            if gpu.mig_enabled and not fault:
+                report.faults[index] = _MIG
+                self._emit_health(report.hello.node, index, _MIG)
+            elif fault == _MIG and not gpu.mig_enabled:
+                del report.faults[index]
+                self._emit_health(report.hello.node, index, "")
 
     def _emit_topology(self, report: NodeReport) -> None:
         hello = report.hello

@@ -194,7 +194,8 @@ async def test_jobs_that_ran_before_the_daemon_show_their_users(
 
 
 async def test_waiting_and_held_jobs_keep_their_leases(slurm: SlurmStandIn, tmp_path: Path) -> None:
-    async with running(slurm, config(tmp_path, slurm={"lease_s": 600.0})) as daemon:
+    settings = {"lease_s": 600.0, "standing_pins": False}  # a pinned job has no lease
+    async with running(slurm, config(tmp_path, slurm=settings)) as daemon:
         (first,) = slurm.submit(gpus_per_node=8, nodes=(2, 2))
         await daemon.until_running(first)
         (waiting,) = slurm.submit(gpus_per_node=2)
@@ -203,7 +204,6 @@ async def test_waiting_and_held_jobs_keep_their_leases(slurm: SlurmStandIn, tmp_
         await daemon.until(
             lambda: set(daemon.daemon.watch.leased()) == {waiting, held}, "both are seen"
         )
-
         await daemon.daemon.applier.renew(daemon.daemon.watch.leased())
 
         # The engine may have heard of a job an instant later: then the daemon's own renewal counts.

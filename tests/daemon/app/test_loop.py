@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TypeAlias
 
+import pytest
 from prometheus_client import CollectorRegistry
 from tests.daemon.app.parts import Parts
 from tests.daemon.rpc.probes import hello, sample
@@ -25,6 +26,7 @@ from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import FailingScore
 from roost_formats.journal.journal import Step
 from roost_formats.journal.waits import WaitChange
+from roostd.app import loop
 from roostd.app.loop import DecisionLoop
 from roostd.app.recorder import Recorder
 from roostd.ops.metrics import Metrics
@@ -255,7 +257,6 @@ async def test_a_new_engine_is_told_the_world_and_what_people_said_but_no_old_ev
     site.loop.put(queued())
 
     site.loop.restart([seen("n7")])
-    assert site.kinds() == ["NodeSeen"]
     async with site.turning():
         async with asyncio.timeout(10):
             await waiting
@@ -263,7 +264,10 @@ async def test_a_new_engine_is_told_the_world_and_what_people_said_but_no_old_ev
     assert site.kinds() == ["NodeSeen", "TimerPinned"]
 
 
-async def test_a_flood_of_events_is_taken_in_order_and_in_turns() -> None:
+async def test_a_flood_of_events_is_taken_in_order_and_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_TURN_S", 60.0)
     site = Site()
     for number in range(500):
         site.loop.put(seen(f"n{number}"))
@@ -273,6 +277,19 @@ async def test_a_flood_of_events_is_taken_in_order_and_in_turns() -> None:
     site.loop._turn()
     nodes = [step.event.node.name for step in site.recorder.steps]  # type: ignore[union-attr]
     assert nodes == [f"n{number}" for number in range(500)]
+
+
+async def test_a_turn_ends_when_its_time_is_over_and_the_next_continues_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_TURN_S", 0.0)
+    site = Site()
+    site.loop.restart([seen(f"n{number}") for number in range(5)])
+    for count in range(1, 6):
+        site.loop._turn()
+        assert len(site.recorder.steps) == count
+    nodes = [step.event.node.name for step in site.recorder.steps]  # type: ignore[union-attr]
+    assert nodes == [f"n{number}" for number in range(5)]
 
 
 async def test_the_heartbeat_beats_at_once_and_then_at_its_interval() -> None:

@@ -30,7 +30,7 @@ from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
 from roost_slurm.versions import SlurmVersion
 from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
-from roostd.config.config import Config
+from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.slurm.comment import JobComment
@@ -572,3 +572,18 @@ def _work(seconds: float) -> None:
     began_s = time.thread_time()
     while time.thread_time() - began_s < seconds:
         pass
+
+
+async def test_a_fresh_engine_gets_the_readings_of_the_last_poll_unless_settings_changed(
+    site: Site,
+) -> None:
+    (job_id,) = site.slurm.submit(gpus=2)
+    await site.look()
+    read = site.watch._view.waiting[job_id]
+
+    list(site.watch.cluster_events())
+    assert site.watch._view.waiting[job_id] is read
+
+    site.state.config = site.state.config.model_copy(update={"mode": Mode.ADVISE})
+    list(site.watch.cluster_events())
+    assert site.watch._view.waiting[job_id] is not read

@@ -23,6 +23,7 @@ async def test_a_task_that_blocks_the_loop_is_measured() -> None:
         await task
 
     assert watch.longest_s >= 0.3
+    assert watch.longest_cpu_s < watch.longest_s  # it slept
     value = metrics.registry.get_sample_value
     assert value("roost_loop_stall_longest_seconds") == watch.longest_s
     assert (value("roost_loop_stall_seconds_count") or 0.0) >= 2

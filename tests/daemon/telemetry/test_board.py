@@ -185,3 +185,39 @@ def test_a_second_stream_waits_until_the_first_is_silent_or_gone(site: Site) -> 
     site.clock.at_s = 0.0
     site.board.leave(N1, "first")
     assert site.board.may_report(claim, N1, "second", 3.0)
+
+
+def with_mig(*indices: int, session: str = "s1") -> pb.Hello:
+    """A Hello in which these GPUs, by NVML index, are in MIG mode; NVML's order is not Slurm's."""
+    message = hello("n1", minors=[2, 3, 0, 1], session=session)
+    for gpu in message.gpus:
+        gpu.mig_enabled = gpu.index in indices
+    return message
+
+
+def health(site: Site) -> list[tuple[int, str]]:
+    """GPU and fault of each change of health since the last call."""
+    told = [event for event in site.told if isinstance(event, GpuHealthChanged)]
+    site.told.clear()
+    return [(event.gpu_index, event.fault) for event in told]
+
+
+def test_a_gpu_that_is_switched_to_mig_gets_no_jobs_until_it_is_switched_back(site: Site) -> None:
+    site.greet("a", with_mig())
+    assert health(site) == []
+    site.greet("b", with_mig(0))
+    assert health(site) == [(2, "in MIG mode")]
+    site.greet("c", with_mig(0))
+    assert health(site) == []  # the same session: it is known
+    site.greet("d", with_mig(0, 1, session="s2"))
+    assert health(site) == [(2, ""), (2, "in MIG mode"), (3, "in MIG mode")]
+    site.greet("e", with_mig(session="s2"))
+    assert health(site) == [(2, ""), (3, "")]
+
+
+def test_mig_does_not_hide_another_fault(site: Site) -> None:
+    report = site.greet("a", with_mig())
+    site.board.apply_sample(report, broken_sample(0))
+    site.greet("b", with_mig(0))
+    site.greet("c", with_mig())
+    assert [fault for _, fault in health(site)] == ["XID 79"]
