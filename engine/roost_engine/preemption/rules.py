@@ -137,6 +137,9 @@ class DisplaceBy:
     _change_s: float = field(default=inf, init=False)
     _asked: tuple[JobId, float] | None = field(default=None, init=False)
     _asked_value: SortKey = field(default=(), init=False)
+    # Every pair of a waiting and a running job is asked about: what first_to_go has computed stays.
+    _victims_at_s: float = field(default=-inf, init=False)
+    _victim_values: dict[JobId, SortKey] = field(default_factory=dict, init=False)
 
     @property
     def renews_leases(self) -> bool:
@@ -151,8 +154,12 @@ class DisplaceBy:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
         value = self.value
+        values = {job.spec.job_id: value(job, at_s) for job in running}
+        self._victims_at_s, self._victim_values = at_s, values
         # Flat keys: sorting tuples within tuples takes several times as long.
-        return sorted(running, key=lambda job: (*value(job, at_s), job.spec.submit_s), reverse=True)
+        return sorted(
+            running, key=lambda job: (*values[job.spec.job_id], job.spec.submit_s), reverse=True
+        )
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""
@@ -160,7 +167,11 @@ class DisplaceBy:
             return False
         if self._asked != (job.job_id, at_s):
             self._asked, self._asked_value = (job.job_id, at_s), self.value(job, at_s)
-        return self._asked_value < self.value(victim, at_s)
+        values = self._victim_values if self._victims_at_s == at_s else {}
+        victim_value = values.get(victim.spec.job_id)
+        if victim_value is None:
+            victim_value = self.value(victim, at_s)
+        return self._asked_value < victim_value
 
     def review_s(self, at_s: float) -> float:
         """See policies.PreemptPolicy."""
