@@ -44,16 +44,16 @@ def measure(node_count: int, job_count: int) -> dict[str, object]:
 
 async def reload_with_streams(daemon: StandInDaemon, stream_count: int) -> dict[str, object]:
     """Open some probes' streams, reload, and count the streams that are still open."""
-    async with grpc.aio.insecure_channel(daemon.probes) as channel:
-        stub = telemetry_pb2_grpc.TelemetryStub(channel)
-        calls = [stub.Stream() for _ in range(stream_count)]
-        for index, call in enumerate(calls):
-            await call.write(pb.ProbeMessage(hello=greeting(f"n{index}")))
-            await call.read()
-        answer = await asyncio.to_thread(daemon.tell, "reload")
-        dropped = sum(call.done() for call in calls)
-        for call in calls:
-            call.cancel()
+    options = [("grpc.use_local_subchannel_pool", 1)]  # a connection each, as probes have
+    channels = [grpc.aio.insecure_channel(daemon.probes, options) for _ in range(stream_count)]
+    calls = [telemetry_pb2_grpc.TelemetryStub(channel).Stream() for channel in channels]
+    for index, call in enumerate(calls):
+        await call.write(pb.ProbeMessage(hello=greeting(f"n{index}")))
+        await call.read()
+    answer = await asyncio.to_thread(daemon.tell, "reload")
+    dropped = sum(call.done() for call in calls)
+    for channel in channels:
+        await channel.close()
     return {
         "reload_s": answer["reload_s"],
         "reload_stall_ms": answer["longest_stall_ms"],
