@@ -9,21 +9,16 @@ from dataclasses import replace
 
 import _harness
 import numpy as np
-from _busy_cluster import (
-    GPUS_PER_NODE,
-    busy_engine,
-    gpus_of_one_node,
-    start_placed,
-    waiting_job,
-)
+from _busy_cluster import GPUS_PER_NODE, busy_engine, gpus_of_one_node, start_placed, waiting_job
 from numpy.random import Generator
 
 from roost_engine.domain.events import Event, JobChanged, JobEnded, JobQueued
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
+from roost_engine.heuristics import ranked_by_key
 from roost_engine.job_record import JobRecord
 from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import QueueView, SortKey, ranked_by_key
+from roost_engine.policies import QueueView, SortKey
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.service import expected_s
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig

@@ -27,7 +27,8 @@ from roost_engine.plugins import Plugins
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import STACKS
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import FILE_NAME, Journal, RunHead, Step
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.records import RunHead, Step
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.catalogue.gates import gate_part
 from roost_sim.clusters.cluster_file import load_cluster

@@ -18,7 +18,8 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, waiting
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import Journal, Memo, RunHead
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.records import Memo, RunHead
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config

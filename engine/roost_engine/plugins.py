@@ -16,18 +16,15 @@ from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
+from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder, ShapeByShape
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies import (
     CandidatePolicy,
     GatePolicy,
-    NoPreemption,
-    OpenGate,
     OrderPolicy,
     PreemptPolicy,
-    PriorityOrder,
     ScorePolicy,
-    ShapeByShape,
     TunableTimers,
 )
 from roost_engine.prediction.foreseen_ends import EndsConfig

@@ -24,6 +24,7 @@ from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
+from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder, submission_key
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import (
     Allow,
@@ -35,12 +36,9 @@ from roost_engine.policies import (
     JudgingPreemption,
     KeyedOrder,
     MovingPreemption,
-    NoPreemption,
     Offer,
-    OpenGate,
     OrderPolicy,
     PreemptPolicy,
-    PriorityOrder,
     QueueMark,
     QueueView,
     RefreshedOrder,
@@ -48,7 +46,6 @@ from roost_engine.policies import (
     ServesDeferred,
     SortKey,
     WaitEnded,
-    submission_key,
 )
 
 RUN_TIMES = "run-times"

@@ -10,8 +10,8 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
+from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.plugins import Knowledge, Plugins, Policies
-from roost_engine.policies import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind

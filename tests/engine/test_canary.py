@@ -14,17 +14,9 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig
+from roost_engine.heuristics import PriorityOrder
 from roost_engine.plugins import Canary, Models, Plugins
-from roost_engine.policies import (
-    Allow,
-    Defer,
-    GateVerdict,
-    Offer,
-    PriorityOrder,
-    QueueMark,
-    QueueView,
-    WaitEnded,
-)
+from roost_engine.policies import Allow, Defer, GateVerdict, Offer, QueueMark, QueueView, WaitEnded
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting

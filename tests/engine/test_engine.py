@@ -13,20 +13,14 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import (
-    Event,
-    JobQueued,
-    LoadSeen,
-    NodeLost,
-    NodeSeen,
-    Tick,
-)
+from roost_engine.domain.events import Event, JobQueued, LoadSeen, NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
+from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState, ObservedJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, ScorePolicy, ShapeByShape
+from roost_engine.policies import Defer, ScorePolicy
 from roost_engine.testing.builders import (
     GIB,
     EngineHarness,
@@ -39,13 +33,7 @@ from roost_engine.testing.builders import (
     share,
     waits,
 )
-from roost_engine.testing.fakes import (
-    FailingScore,
-    FakeScore,
-    FixedOrder,
-    ScriptedGate,
-    WrongScore,
-)
+from roost_engine.testing.fakes import FailingScore, FakeScore, FixedOrder, ScriptedGate, WrongScore
 
 # -- placing -----------------------------------------------------------------------------------
 

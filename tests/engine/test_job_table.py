@@ -11,9 +11,9 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
+from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.job_table import JobTable
-from roost_engine.policies import PriorityOrder
 from roost_engine.slots import FaultLog, GateSlot, OrderSlot
 from roost_engine.testing.builders import job, let_go, node, preempted, share, waits
 from roost_engine.testing.fakes import ScriptedGate

@@ -8,10 +8,11 @@ from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
+from roost_engine.heuristics import NoPreemption, OpenGate
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.tightest_shapes import TightestShapes
 from roost_engine.plugins import Knowledge, Plugins, Policies, knowledge_of
-from roost_engine.policies import NoPreemption, OpenGate, WaitEnded
+from roost_engine.policies import WaitEnded
 from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.preemption.network_preemption import (

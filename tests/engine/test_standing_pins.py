@@ -16,18 +16,10 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
+from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
-from roost_engine.policies import ShapeByShape
-from roost_engine.testing.builders import (
-    EngineHarness,
-    bridges,
-    job,
-    let_go,
-    node,
-    placed,
-    share,
-)
+from roost_engine.testing.builders import EngineHarness, bridges, job, let_go, node, placed, share
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 

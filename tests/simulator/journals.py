@@ -13,7 +13,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
 from roost_engine.plugins import Plugins, Policies
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import FILE_NAME, Journal, RunHead, Step
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.records import RunHead, Step
 from roost_sim.runs.driver import Driver
 from roost_sim.traces.arrival import Arrival
 from roost_sim.worlds.world import FullSpeed

@@ -14,7 +14,7 @@ from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import RunHead
+from roost_formats.journal.records import RunHead
 from roost_formats.models.run_times import load_run_time_model
 from roost_formats.models.score import load_score_policy
 from roostd.app.earlier_waits import waits_of

@@ -17,8 +17,9 @@ from roost_engine.plugins import Knowledge, knowledge_of, knowledge_without_tabl
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import Journal, Memo, TableKey
+from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import decode_tables, encode_entry
+from roost_formats.journal.records import Memo, TableKey
 from roostd.app.recorder import Recorder
 from roostd.state import DaemonState
 

@@ -13,8 +13,9 @@ from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_formats.journal.database import DamagedJournal
-from roost_formats.journal.journal import Journal, Memo, Record, RunHead, Step, TableKey
+from roost_formats.journal.journal import Journal
 from roost_formats.journal.past_jobs import PastJob
+from roost_formats.journal.records import Memo, Record, RunHead, Step, TableKey
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.journal.waits import WaitChange
 

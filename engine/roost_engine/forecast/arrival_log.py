@@ -11,8 +11,9 @@ from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
+from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import KeyedOrder, PriorityOrder, SortKey
+from roost_engine.policies import KeyedOrder, SortKey
 from roost_engine.prediction.history import RunTimeHistory, kinds_of
 from roost_engine.prediction.run_time import done_s
 from roost_engine.prediction.run_times import RunTimes

@@ -5,7 +5,8 @@ from math import inf
 
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.tier import Tier
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, OpenGate, WaitEnded
+from roost_engine.heuristics import OpenGate
+from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
 
 NeverWait = OpenGate
 

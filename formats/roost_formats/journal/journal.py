@@ -13,16 +13,15 @@ Page: docs/operations.md.
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
-from roost_engine.domain.actions import Action, LetGo, PinStanding, Place, Preempt
+from roost_engine.domain.actions import Place
 from roost_engine.domain.errors import JournalError
-from roost_engine.domain.events import Event, WaitSoFar
+from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId
-from roost_formats.journal.codec import FORMAT, UnknownRecord, check_form, decode, encode
+from roost_formats.journal.codec import FORMAT, decode, encode
 from roost_formats.journal.database import (
     DamagedJournal,
     NewerJournal,
@@ -31,14 +30,19 @@ from roost_formats.journal.database import (
     is_damage,
     put_aside,
 )
-from roost_formats.journal.past_jobs import (
-    PastJob,
-    forget_past_jobs,
-    read_past_job,
-    write_past_job,
+from roost_formats.journal.newest import check_newest
+from roost_formats.journal.past_jobs import PastJob, forget_past_jobs, read_past_job, write_past_job
+from roost_formats.journal.records import (
+    EVENT,
+    Memo,
+    Record,
+    RunHead,
+    Step,
+    TableKey,
+    must_be_on_disk,
 )
 from roost_formats.journal.shadow import ShadowChoice
-from roost_formats.journal.waits import WaitChange, forget_waits, read_waits, write_waits
+from roost_formats.journal.waits import forget_waits, read_waits, write_waits
 
 FILE_NAME = "journal.sqlite"
 
@@ -47,65 +51,8 @@ _PRUNE_ROWS = 5_000  # a transaction, so that writes never wait long
 _REMEMBERED_PLACES = 20_000  # jobs whose last placement outlives its run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunHead:
-    """What a replay must know before the first event.
-
-    Attributes:
-        version: of the daemon.
-        policy: who scored: "heuristic", or "onnx:" and twelve digits of the model's sha256.
-        epoch_of_zero_s: the wall clock at engine time 0, seconds since 1970.
-        began_s: engine time.
-        config: the engine's configuration, encoded by journal.codec.
-        plugins: which policies it has and what they know, plugins.Plugins, encoded likewise;
-            empty: the defaults.
-        policies: by slot ("order", "gate", "score", "preemption"): the name of the policy in it;
-            empty in a journal of an earlier version.
-    """
-
-    version: str
-    policy: str
-    epoch_of_zero_s: float
-    began_s: float
-    config: bytes
-    plugins: bytes = b""
-    policies: Mapping[str, str] = field(default_factory=dict)
-
-
 _NO_JOB = PastJob(job_id=JobId(""), user_id=0, partition="", gpu_count=0, queued_s=0.0, ended_s=0.0)
 
-TableKey: TypeAlias = tuple[str, str]  # a table of what was learned, and a name in it
-
-
-@dataclass(frozen=True, slots=True)
-class Memo:
-    """What policies know by now, encoded; each takes the place of the one before.
-
-    Attributes:
-        knowledge: what is in no table.
-        entries: those of tables that have changed, by table and name; None: gone. All others stay.
-        is_whole: there are no others.
-    """
-
-    knowledge: bytes
-    entries: Mapping[TableKey, bytes | None] = field(default_factory=dict)
-    is_whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of the engine: what it was told, and what it answered.
-
-    Attributes:
-        waits: the waits that the step has changed; empty in a step that was read.
-    """
-
-    event: Event
-    actions: tuple[Action, ...]
-    waits: tuple[WaitChange, ...] = ()
-
-
-Record: TypeAlias = RunHead | Step | Memo | ShadowChoice | PastJob
 
 _NO_HEAD = RunHead(
     version="",
@@ -116,10 +63,6 @@ _NO_HEAD = RunHead(
     plugins=b"none",
     policies={"none": "none"},
 )
-
-# Unions are no `type` to mypy, but they are what the codec reads.
-EVENT: type[Event] = Event  # type: ignore[assignment]
-ACTIONS: type[tuple[Action, ...]] = tuple[Action, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +160,7 @@ class Journal:
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(path, is_alone=is_alone)
-            _check_newest(connection, version, knowledge)
+            check_newest(connection, version, knowledge)
             journal = cls(connection, limits)
             journal._rehearse()
         except BaseException as error:
@@ -234,7 +177,7 @@ class Journal:
         Raises:
             JournalError: nothing of it was written.
         """
-        is_asking = any(map(_must_be_on_disk, records))
+        is_asking = any(map(must_be_on_disk, records))
         try:
             self._sync_fully(is_asking)
             with self._db:
@@ -501,48 +444,3 @@ class Journal:
             "(SELECT sequence FROM place ORDER BY sequence DESC LIMIT 1 OFFSET ?), -1)",
             (_REMEMBERED_PLACES,),
         )
-
-
-def _check_newest(
-    connection: sqlite3.Connection, version: str, knowledge: type[object] | None
-) -> None:
-    """Read what is newest: the run's head, the last entry, what policies know.
-
-    Raises:
-        NewerJournal: a later version of Roost wrote it.
-        JournalError: it is damaged.
-    """
-    head = connection.execute(
-        "SELECT run, format, version, config FROM run ORDER BY run DESC LIMIT 1"
-    ).fetchone()
-    if head is None:
-        return
-    run, form, writer, config = head
-    newer = JournalError if writer == version else NewerJournal
-    if form > FORMAT:
-        raise newer(f"format {form} of Roost {writer}; this one reads {FORMAT}")
-    check_form(config)
-    plugins = connection.execute("SELECT plugins FROM run_plugins WHERE run = ?", (run,))
-    for (record,) in plugins.fetchall():
-        check_form(record)
-    memos = connection.execute("SELECT knowledge FROM memo").fetchall()
-    entries = connection.execute(
-        "SELECT event, actions FROM entry ORDER BY sequence DESC LIMIT 1"
-    ).fetchall()
-    try:
-        for (memo,) in memos:
-            check_form(memo) if knowledge is None else decode(memo, knowledge)
-        for event, actions in entries:
-            decode(event, EVENT)
-            decode(actions, ACTIONS)
-    except UnknownRecord as error:
-        raise newer(f"{error}; written by Roost {writer}") from error
-
-
-def _must_be_on_disk(record: Record) -> bool:
-    """Return whether Slurm is asked, or an operator answered, only after the record is on disk."""
-    if isinstance(record, Step):
-        return any(
-            isinstance(action, Place | PinStanding | LetGo | Preempt) for action in record.actions
-        )
-    return isinstance(record, Memo)

@@ -15,13 +15,14 @@ import numpy as np
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
 from roost_engine.prediction import history, run_time, speed
-from roost_engine.prediction.history import HistoryState, KindSums, WatchedRun
+from roost_engine.prediction.history import HistoryState
+from roost_engine.prediction.history_kinds import KindSums, WatchedRun
 from roost_engine.prediction.predictors import PredictorsState
 from roost_engine.prediction.run_time import RunningJob, RunSums, RunTimeState
 from roost_engine.prediction.run_times import BAND_COUNT
 from roost_engine.prediction.speed import SeenRuns, SpeedState
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import TableKey
+from roost_formats.journal.records import TableKey
 
 _TURN = struct.Struct("<q")
 _KIND = struct.Struct(f"<d{2 * BAND_COUNT}fB")  # the sums of a kind; last_s follows

@@ -15,8 +15,9 @@ from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.events import Event
 from roost_formats.journal.codec import FORMAT, decode
-from roost_formats.journal.journal import ACTIONS, EVENT, FILE_NAME, RunHead, Step
+from roost_formats.journal.journal import FILE_NAME
 from roost_formats.journal.past_jobs import PastJob, parse_past_job, past_records
+from roost_formats.journal.records import ACTIONS, EVENT, RunHead, Step
 from roost_formats.journal.shadow import ShadowChoice
 
 _T = TypeVar("_T")

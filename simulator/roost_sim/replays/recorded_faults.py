@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
+from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.plugins import Policies
-from roost_engine.policies import (
-    ClusterScore,
-    NoPreemption,
-    OpenGate,
-    PriorityOrder,
-    ScorePolicy,
-    ScoreQuestion,
-)
+from roost_engine.policies import ClusterScore, ScorePolicy, ScoreQuestion
 from roost_engine.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")

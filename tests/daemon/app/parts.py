@@ -13,7 +13,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import Journal, RunHead
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.records import RunHead
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config
 from roostd.state import DaemonState

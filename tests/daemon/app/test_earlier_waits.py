@@ -22,7 +22,8 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.testing.builders import job, node, share
-from roost_formats.journal.journal import FILE_NAME, Journal, Step
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.records import Step
 from roost_proto.v1 import operator_pb2 as pb
 from roost_sim.replays.recording import ModelShelf, Recording
 from roost_sim.replays.replay import replay

@@ -22,8 +22,9 @@ from roost_engine.plugins import Knowledge
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode, seal
-from roost_formats.journal.journal import FILE_NAME, Journal, Memo, RunHead, Step
+from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.records import Memo, RunHead, Step
 from roost_proto.v1 import operator_pb2
 from roostd.app import daemon as daemon_module
 from roostd.app.gauges import status_line

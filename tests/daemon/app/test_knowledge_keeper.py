@@ -24,8 +24,9 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, waiting
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import Journal, Memo, TableKey
+from roost_formats.journal.journal import Journal
 from roost_formats.journal.learned_tables import encode_entry
+from roost_formats.journal.records import Memo, TableKey
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 

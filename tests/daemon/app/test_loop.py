@@ -24,7 +24,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import FailingScore
-from roost_formats.journal.journal import Step
+from roost_formats.journal.records import Step
 from roost_formats.journal.waits import WaitChange
 from roostd.app import loop
 from roostd.app.loop import DecisionLoop

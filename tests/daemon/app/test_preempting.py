@@ -17,8 +17,9 @@ from roost_engine.preemption.network_preemption import NetworkPreemption
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Memo
+from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.records import Memo
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import parse_stamp

@@ -7,8 +7,9 @@ from pathlib import Path
 from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
 from roost_formats.journal.codec import encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Record, RunHead
+from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.records import Record, RunHead
 from roostd.app.recorder import Recorder
 
 HEAD = RunHead(

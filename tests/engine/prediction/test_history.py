@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.prediction.history import (
-    FEW_COUNT,
-    HALF_LIFE_S,
-    SPREAD,
-    RunTimeHistory,
-    kinds_of,
-    normalised,
-)
+from roost_engine.prediction.history import FEW_COUNT, SPREAD, RunTimeHistory, kinds_of, normalised
+from roost_engine.prediction.history_kinds import HALF_LIFE_S
 from roost_engine.prediction.run_times import BAND_COUNT, STARTS_S, RunTimes, band_of
 from roost_engine.testing.builders import job, shape
 from roost_formats.journal.codec import decode, encode

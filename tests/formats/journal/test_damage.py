@@ -18,14 +18,8 @@ from roost_engine.domain.events import Event, LoadSeen, Tick
 from roost_engine.domain.model import JobId
 from roost_formats.journal.codec import UnknownRecord, decode, encode, seal
 from roost_formats.journal.database import DamagedJournal
-from roost_formats.journal.journal import (
-    ACTIONS,
-    EVENT,
-    FILE_NAME,
-    Journal,
-    Memo,
-    Step,
-)
+from roost_formats.journal.journal import FILE_NAME, Journal
+from roost_formats.journal.records import ACTIONS, EVENT, Memo, Step
 
 STEPS, _ = lived()
 WAL = f"{FILE_NAME}-wal"

@@ -22,8 +22,9 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import FILE_NAME, Journal, Limits, RunHead, Step
+from roost_formats.journal.journal import FILE_NAME, Journal, Limits
 from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.records import RunHead, Step
 
 
 def head(at_s: float = 0.0, epoch_s: float = 1_800_000_000.0) -> RunHead:

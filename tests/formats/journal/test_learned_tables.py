@@ -10,8 +10,8 @@ from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SeenRuns
 from roost_engine.testing.builders import job, waiting
-from roost_formats.journal.journal import TableKey
 from roost_formats.journal.learned_tables import decode_tables, encode_entry
+from roost_formats.journal.records import TableKey
 
 
 def learned() -> Predictors:

@@ -8,8 +8,9 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import EngineConfig
 from roost_engine.testing.builders import share
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import Journal, RunHead
+from roost_formats.journal.journal import Journal
 from roost_formats.journal.reader import JournalReader
+from roost_formats.journal.records import RunHead
 from roost_formats.journal.shadow import Choice, ShadowChoice
 
 HERE = Choice(at_s=10.0, shares=(share("a", 0, 1),), tier=0, expected_end_s=100.0)

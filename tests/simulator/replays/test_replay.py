@@ -16,7 +16,7 @@ from roost_engine.domain.events import Tick
 from roost_engine.domain.lazy import Lazy
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
-from roost_formats.journal.journal import ACTIONS
+from roost_formats.journal.records import ACTIONS
 from roost_proto.v1 import telemetry_pb2 as probe_pb
 from roost_sim.cli import cli
 from roost_sim.replays.recording import ModelShelf, Recording

@@ -9,7 +9,8 @@ import pytest
 
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Shape
-from roost_formats.journal.journal import Journal, Record, RunHead, Step
+from roost_formats.journal.journal import Journal
+from roost_formats.journal.records import Record, RunHead, Step
 from roost_sim.errors import TraceError
 from roost_sim.traces.formats import Format, detect_format, load_trace
 
