@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.features import LOAD_QUANTITIES
+from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
 from roost_engine.cluster.link_table import LinkTable, indices_of, mask_of
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId, JobSpec
@@ -318,12 +318,11 @@ class NeighbourScore:
             return known
         weights = (residents.counts / _others(cluster, node, mask)).astype(np.float32)
         level = self._level(cluster, node, residents, mask)
-        sums = np.stack(
-            [(weights * (level == at)) @ residents.vectors for at in range(len(LEVELS))]
-        )
+        by_level = weights * (level == np.arange(len(LEVELS))[:, None])
+        sums = weighted_sums(by_level, residents.vectors)
         back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
         share = (residents.counts * back).astype(np.float32)
-        joined = share @ residents.vectors / share.sum()
+        joined = weighted_sums(share[None], residents.vectors)[0] / share.sum()
         found = _Beside(sums, joined, float(share.sum()), int(level.min()))
         residents.beside[mask] = found
         return found
