@@ -19,7 +19,7 @@ from roostd.rpc.auth import why_not_answered
 from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
-from roostd.telemetry.progress import ProgressBook, neighbours
+from roostd.telemetry.progress import neighbours
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         report: Callable[[SpeedSeen], Awaitable[None]] | None = None,
     ) -> None:
         self._state, self._metrics, self._revocations = state, metrics, revocations
-        self._report, self.progress = report, ProgressBook()
+        self._report = report
 
     async def GetPlan(self, request: pb.GetPlanRequest, context: Context) -> pb.Plan:
         """See placement.proto. A job that roostd does not manage is an answer, not an error."""
@@ -90,7 +90,7 @@ class PlacementService(pb_grpc.PlacementServicer):
             return pb.ProgressAck(reason="Roost does not know this job")
         if request.node not in {share.node for share in record.shares}:
             return pb.ProgressAck(reason=f"the job does not run on {request.node}")
-        verdict = self.progress.report(
+        verdict = state.progress.report(
             record,
             request.uid,
             request.step_count,

@@ -16,6 +16,7 @@ from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.interference_table import InterferenceTable, kind_of
+from roostd.telemetry.interference_file import Learned
 
 _WINDOW_S = 20.0
 _REPORT_EVERY_S = 60.0
@@ -60,10 +61,14 @@ class ProgressBook:
 
     Attributes:
         table: what was learned of kinds.
+        model: whose predictions its residuals are against.
+        report_count: reports that were learned from since the start.
+        fault: why what was learned before is lost, or cannot be stored; empty if neither is so.
     """
 
     def __init__(self) -> None:
         self.table = InterferenceTable()
+        self.model, self.report_count, self.fault = "", 0, ""
         self._runs: dict[JobId, _Run] = {}
         self._best: dict[str, float] = {}  # steps per second, by kind and size
 
@@ -104,6 +109,15 @@ class ProgressBook:
             return Verdict(f"{rate:.3g} steps per second are not believed")
         return Verdict(speed=self._learn(record, run, rate, at_s, beside))
 
+    def learned(self) -> Learned:
+        """Return what is to be known after a restart."""
+        return Learned(self.model, self.table.state(), dict(self._best))
+
+    def restore(self, learned: Learned) -> None:
+        """Know what was learned before, and nothing else."""
+        self.model, self._best = learned.model, dict(learned.best)
+        self.table.restore(learned.table)
+
     def _learn(
         self,
         record: JobRecord,
@@ -114,6 +128,7 @@ class ProgressBook:
     ) -> SpeedSeen | None:
         kind = kind_of(record.spec)
         key = f"{record.spec.gpu_count} {kind}"
+        self.report_count += 1
         best = max(self._best.pop(key, 0.0), rate)
         self._best[key] = best  # the kind reported most recently is the last
         while len(self._best) > _MOST_KINDS:

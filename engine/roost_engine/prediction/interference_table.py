@@ -24,7 +24,7 @@ TABLE = "interference"
 _FEW_COUNT = 2.0  # imagined observations of residual 0
 _MOST_COUNT = 50.0  # so that a kind that changes is forgotten
 _CAP_SPREADS = 3.0
-_MOST_ROWS = 10_000
+MOST_ROWS = 10_000
 _LEAST_SPEED_FRAC = 0.02
 ALONE = ""  # in place of a neighbour's kind
 
@@ -155,7 +155,7 @@ class InterferenceTable:
         left = residual - self._mean(Key(kind, ALONE, ""))
         for other, level in pairs:
             self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
-        while len(self._rows) > _MOST_ROWS:
+        while len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
 
     def correction(self, kind: str, beside: Iterable[tuple[str, str]], spread: float) -> Correction:
