@@ -34,8 +34,9 @@ class Key(NamedTuple):
 
     Attributes:
         kind: whose speed it is about.
-        beside: the neighbour's kind; ALONE for the row of the kind itself.
-        level: the closest level that they share, or "tier" of a job alone.
+        beside: the neighbour's kind; ALONE in the rows of the kind itself and of placements.
+        level: the closest level that they share; beside ALONE the kind of placement, and empty in
+            the row of the kind itself.
     """
 
     kind: str
@@ -61,6 +62,13 @@ class Residuals:
     worst: float = 0.0
     predicted: float = 0.0
     observed: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; a prior spread where there are no reports."""
+        seen, shrunk = self.count + _FEW_COUNT, self.mean
+        variance = (self.square + PRIOR_SPREAD * PRIOR_SPREAD) / seen - shrunk * shrunk
+        return sqrt(max(variance, 0.0) / seen)
 
     @property
     def mean(self) -> float:
@@ -134,6 +142,7 @@ class InterferenceTable:
         predicted: float,
         spread: float,
         speed_frac: float,
+        placement: str = "",
     ) -> None:
         """Take in one report.
 
@@ -143,6 +152,7 @@ class InterferenceTable:
             predicted: mean log slowdown that was predicted, uncorrected.
             spread: of the same.
             speed_frac: reported, of the job's speed alone.
+            placement: the kind of placement, a tier's name; empty: not known.
         """
         observed = log_slowdown(speed_frac)
         if observed is None:
@@ -152,6 +162,8 @@ class InterferenceTable:
         residual = min(max(observed - predicted, -cap), cap)
         self._row(Key(kind, ALONE, "")).add(residual, predicted, observed)
         pairs = list(dict.fromkeys(beside))
+        if placement:
+            pairs.append((ALONE, placement))
         left = residual - self._mean(Key(kind, ALONE, ""))
         for other, level in pairs:
             self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
@@ -173,12 +185,13 @@ class InterferenceTable:
         return Correction(min(max(mean, -limit), limit), max(shrunk, 0.02), row.count)
 
     def worst(self, count: int) -> list[tuple[Key, Residuals]]:
-        """Return the rows that were mispredicted most, by the shrunk mean; ties by name."""
-        return sorted(self._rows.items(), key=lambda row: (-abs(row[1].mean), row[0]))[:count]
+        """Return the rows of pairs and placements, the most mispredicted first; ties by name."""
+        rows = [row for row in self._rows.items() if row[0].level]
+        return sorted(rows, key=lambda row: (-abs(row[1].mean), row[0]))[:count]
 
     def kinds(self) -> Mapping[str, Residuals]:
         """Return the rows of kinds themselves, the most reports first."""
-        alone = [(key.kind, row) for key, row in self._rows.items() if key.beside == ALONE]
+        alone = [(key.kind, row) for key, row in self._rows.items() if not key.level]
         return dict(sorted(alone, key=lambda row: (-row[1].count, row[0])))
 
     def state(self) -> TableState:

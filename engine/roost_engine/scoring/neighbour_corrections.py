@@ -1,0 +1,74 @@
+"""What reports of progress change of predicted losses: pairs of kinds that were mispredicted.
+
+A newcomer's predicted loss on a node is raised or lowered by what its own kind was observed to
+suffer beside the kinds there. The reports are of the newcomer's own user, so a user who reports
+what is not true moves only that user's jobs. What a kind suffers everywhere does not tell places
+apart, and is left out.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from roost_engine.prediction.interference_model import PRIOR_SPREAD
+from roost_engine.prediction.interference_table import ALONE, TableState
+
+MOST_PAIRS = 2_000  # a run of the journal begins with them: 300 kB
+LEAST_MEAN = 0.005  # half a percent of speed; less is noise
+
+
+@dataclass(frozen=True, slots=True)
+class PairCorrection:
+    """One mispredicted pair.
+
+    Attributes:
+        kind: whose loss it is.
+        beside: the neighbour's kind.
+        level: the closest that both share.
+        mean: to be added to the predicted log slowdown.
+    """
+
+    kind: str
+    beside: str
+    level: str
+    mean: float
+
+
+def pairs_of(table: TableState) -> tuple[PairCorrection, ...]:
+    """Return the pairs of a table that correct decisions, the largest first."""
+    found = [
+        PairCorrection(key.kind, key.beside, key.level, row.mean)
+        for key, row in table.rows
+        if key.beside != ALONE and abs(row.mean) >= LEAST_MEAN
+    ]
+    found.sort(key=lambda pair: (-abs(pair.mean), pair.kind, pair.beside, pair.level))
+    return tuple(found[:MOST_PAIRS])
+
+
+class Corrections:
+    """Sums of pairs; see the module.
+
+    Args:
+        pairs: each pair once.
+    """
+
+    def __init__(self, pairs: Iterable[PairCorrection] = ()) -> None:
+        self._means = {(pair.kind, pair.beside, pair.level): pair.mean for pair in pairs}
+        self._kinds = {pair.kind for pair in pairs}
+
+    def knows(self, kind: str) -> bool:
+        """Return whether anything is to be changed for a kind."""
+        return kind in self._kinds
+
+    def of(self, kind: str, beside: Iterable[tuple[str, str]]) -> float:
+        """Return what is to be added to the log slowdown of a job.
+
+        Args:
+            kind: of the job.
+            beside: (kind, level) of its neighbours; a kind counts once a level.
+
+        Returns:
+            At most one prior spread, as in the table of kinds.
+        """
+        pairs = dict.fromkeys(beside)
+        found = sum(self._means.get((kind, other, level), 0.0) for other, level in pairs)
+        return min(max(found, -PRIOR_SPREAD), PRIOR_SPREAD)
