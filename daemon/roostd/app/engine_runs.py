@@ -13,7 +13,7 @@ from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbour_corrections import PairCorrection, pairs_of
+from roost_engine.scoring.neighbour_corrections import PairCorrection
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
@@ -25,6 +25,7 @@ from roostd.app.recorder import Recorder
 from roostd.config.config import Config
 from roostd.config.speed_file import load_speeds
 from roostd.state import DaemonState
+from roostd.telemetry.learned_pairs import pairs_of
 
 _log = structlog.get_logger(__name__)
 

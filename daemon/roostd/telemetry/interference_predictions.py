@@ -10,12 +10,12 @@ from collections.abc import Callable
 import structlog
 
 from roost_engine.domain.errors import PolicyError, UnknownJob
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.prediction.interference_model import InterferenceModel
-from roost_engine.prediction.interference_table import kind_of
 from roost_engine.scoring.neighbour_predictor import NeighbourPredictor
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.models.interference import load_interference

@@ -1,6 +1,6 @@
 """The table of kinds: what was observed of each kind of job beside others, with shrinkage.
 
-A kind is the jobs of one user with one name, see `kind_of`. What is observed of a run is its
+A kind is the jobs of one user with one name, see domain.job_kind. What is observed of a run is its
 residual: the log slowdown by the job's own report, less the predicted one. It has three parts, each
 shrunk towards 0 by as many imagined observations:
 
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log, sqrt
 from typing import NamedTuple
 
-from roost_engine.domain.model import JobSpec
 from roost_engine.prediction.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.noted_dict import NotedDict
 
@@ -110,11 +109,6 @@ class TableState:
     """Everything learned, as plain data."""
 
     rows: tuple[tuple[Key, Residuals], ...] = ()
-
-
-def kind_of(job: JobSpec) -> str:
-    """Return the kind of a job: its user and name. No kind is shared by two users."""
-    return f"{job.user_id} {job.name}"
 
 
 def log_slowdown(speed_frac: float) -> float | None:

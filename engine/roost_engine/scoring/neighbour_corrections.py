@@ -9,11 +9,7 @@ apart, and is left out.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from roost_engine.prediction.interference_model import PRIOR_SPREAD
-from roost_engine.prediction.interference_table import ALONE, TableState
-
-MOST_PAIRS = 2_000  # a run of the journal begins with them: 300 kB
-LEAST_MEAN = 0.005  # half a percent of speed; less is noise
+MOST_CORRECTION = 0.45  # as in the table of kinds: the spread of a job of which nothing is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +27,6 @@ class PairCorrection:
     beside: str
     level: str
     mean: float
-
-
-def pairs_of(table: TableState) -> tuple[PairCorrection, ...]:
-    """Return the pairs of a table that correct decisions, the largest first."""
-    found = [
-        PairCorrection(key.kind, key.beside, key.level, row.mean)
-        for key, row in table.rows
-        if key.beside != ALONE and abs(row.mean) >= LEAST_MEAN
-    ]
-    found.sort(key=lambda pair: (-abs(pair.mean), pair.kind, pair.beside, pair.level))
-    return tuple(found[:MOST_PAIRS])
 
 
 class Corrections:
@@ -67,8 +52,8 @@ class Corrections:
             beside: (kind, level) of its neighbours; a kind counts once a level.
 
         Returns:
-            At most one prior spread, as in the table of kinds.
+            At most MOST_CORRECTION, more or less.
         """
         pairs = dict.fromkeys(beside)
         found = sum(self._means.get((kind, other, level), 0.0) for other, level in pairs)
-        return min(max(found, -PRIOR_SPREAD), PRIOR_SPREAD)
+        return min(max(found, -MOST_CORRECTION), MOST_CORRECTION)

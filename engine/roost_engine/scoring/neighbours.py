@@ -21,9 +21,9 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.policies import ScoreQuestion
-from roost_engine.prediction.interference_table import kind_of
 from roost_engine.scoring.graph_candidates import Parts
 from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
 from roost_engine.scoring.heuristic import HeuristicScore

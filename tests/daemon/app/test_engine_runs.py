@@ -17,7 +17,6 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
-from roost_engine.scoring.neighbour_corrections import pairs_of
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
@@ -28,6 +27,7 @@ from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config
+from roostd.telemetry.learned_pairs import pairs_of
 
 NO_MODEL: dict[str, Any] = {"policy": {"model": "none"}}
 

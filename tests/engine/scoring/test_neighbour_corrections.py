@@ -1,51 +1,24 @@
-"""roost_engine.scoring.neighbour_corrections: which pairs correct, and by how much at most."""
-
-import math
+"""roost_engine.scoring.neighbour_corrections: sums of pairs, and their limit."""
 
 import pytest
 
-from roost_engine.prediction.interference_model import PRIOR_SPREAD
-from roost_engine.prediction.interference_table import InterferenceTable
-from roost_engine.scoring import neighbour_corrections
-from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection, pairs_of
-
-FOE = ("2 foe", "nic")
-
-
-def learned(report_count: int) -> InterferenceTable:
-    """A kind that is predicted to lose a tenth alone and beside another, and loses more there."""
-    table = InterferenceTable()
-    for _ in range(report_count):
-        table.observe("1 lm", [], 0.1, 0.2, math.exp(-0.1), "node")
-        table.observe("1 lm", [FOE], 0.1, 0.2, math.exp(-0.5), "node")
-    return table
+from roost_engine.scoring.neighbour_corrections import (
+    MOST_CORRECTION,
+    Corrections,
+    PairCorrection,
+)
 
 
-def test_a_bad_pair_is_corrected_and_the_kind_s_own_row_is_not() -> None:
-    pairs = pairs_of(learned(10).state())
-    assert [(pair.kind, pair.beside, pair.level) for pair in pairs] == [("1 lm", *FOE)]
-    found = Corrections(pairs)
-    assert found.knows("1 lm")
-    assert not found.knows("2 foe")  # its user has reported nothing
-    assert 0.02 < found.of("1 lm", [FOE]) < 0.4
-    assert found.of("1 lm", [("2 foe", "switch"), ("3 vgg", "nic")]) == 0.0
-
-
-def test_more_reports_correct_more() -> None:
-    means = [pairs_of(learned(count).state())[0].mean for count in (1, 5, 25)]
-    assert means == sorted(means)
-
-
-def test_neighbours_add_up_to_one_prior_spread_at_most() -> None:
+def test_neighbours_add_up_to_a_limit() -> None:
     pairs = [PairCorrection("1 lm", f"2 {at}", "nic", 0.3) for at in range(5)]
     beside = [(pair.beside, "nic") for pair in pairs]
-    assert Corrections(pairs).of("1 lm", beside) == PRIOR_SPREAD
+    assert Corrections(pairs).of("1 lm", beside) == MOST_CORRECTION
     assert Corrections(pairs).of("1 lm", beside[:1] * 3) == pytest.approx(0.3)
 
 
-def test_only_the_largest_pairs_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbour_corrections, "MOST_PAIRS", 2)
-    table = InterferenceTable()
-    for at in range(4):
-        table.observe(f"1 k{at}", [FOE], 0.0, 0.3, math.exp(-0.1 * at))
-    assert [pair.kind for pair in pairs_of(table.state())] == ["1 k3", "1 k2"]
+def test_only_known_kinds_are_corrected() -> None:
+    found = Corrections([PairCorrection("1 lm", "2 foe", "nic", -0.1)])
+    assert found.knows("1 lm")
+    assert not found.knows("2 foe")
+    assert found.of("1 lm", [("2 foe", "nic")]) == -0.1
+    assert found.of("1 lm", [("2 foe", "switch")]) == 0.0

@@ -10,13 +10,13 @@ from tests.engine.scoring.graph_cluster import cluster_of, occupy, question_of, 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import JobQueued, JobStarted, LoadSeen, NodeSeen
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ClusterScore, ScoreQuestion
-from roost_engine.prediction.interference_table import kind_of
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
