@@ -9,7 +9,8 @@ from dataclasses import astuple, dataclass, field
 from math import isfinite
 
 from roost_engine.domain.errors import RoostError
-from roost_engine.prediction.interference_table import MOST_ROWS, Key, Residuals, TableState
+from roost_engine.domain.job_kind import user_and_name
+from roost_engine.prediction.interference_table import ALONE, MOST_ROWS, Key, Residuals, TableState
 
 MOST_BYTES = 32 << 20  # ten thousand rows with the longest names of jobs take less
 _SCHEMA = "roost.interference-file/1"
@@ -72,7 +73,11 @@ def _row(row: Sequence[object]) -> tuple[Key, Residuals]:
     found = Residuals(*numbers)
     if found.square < 0 or found.count <= 0 or max(map(abs, numbers)) > _LARGEST:
         raise ValueError("a row holds what no reports add up to")
-    return Key(*map(str, names)), found
+    key = Key(*map(str, names))
+    for kind in (key.kind, key.beside):
+        if kind != ALONE and not 0 <= user_and_name(kind)[0] < 1 << 32:
+            raise ValueError("a kind is of no user")
+    return key, found
 
 
 def _number(value: object) -> float:

@@ -178,8 +178,8 @@ class InterferenceTable:
         limit = PRIOR_SPREAD
         return Correction(min(max(mean, -limit), limit), max(shrunk, 0.02), row.count)
 
-    def worst(self, count: int) -> list[tuple[Key, Residuals]]:
-        """Return the rows of pairs and placements, the most mispredicted first; ties by name."""
+    def worst(self, count: int | None) -> list[tuple[Key, Residuals]]:
+        """Return the rows of pairs and placements, the most mispredicted first; None: all."""
         rows = [row for row in self._rows.items() if row[0].level]
         return sorted(rows, key=lambda row: (-abs(row[1].mean), row[0]))[:count]
 

@@ -40,6 +40,10 @@ class Corrections:
         self._means = {(pair.kind, pair.beside, pair.level): pair.mean for pair in pairs}
         self._kinds = {pair.kind for pair in pairs}
 
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self._means)
+
     def knows(self, kind: str) -> bool:
         """Return whether anything is to be changed for a kind."""
         return kind in self._kinds
