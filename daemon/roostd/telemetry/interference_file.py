@@ -5,8 +5,9 @@ A row is [kind, beside, level, total, square, count, worst, predicted, observed]
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field, fields
 from math import isfinite
+from operator import attrgetter
 
 from roost_engine.domain.errors import RoostError
 from roost_engine.domain.job_kind import user_and_name
@@ -14,7 +15,8 @@ from roost_engine.prediction.interference_table import ALONE, MOST_ROWS, Key, Re
 
 MOST_BYTES = 32 << 20  # ten thousand rows with the longest names of jobs take less
 _SCHEMA = "roost.interference-file/1"
-_NUMBERS = len(astuple(Residuals()))
+_COLUMNS = attrgetter(*(column.name for column in fields(Residuals)))
+_NUMBERS = len(fields(Residuals))
 _LARGEST = 1e6  # no sum of fifty capped residuals comes near
 
 
@@ -39,7 +41,7 @@ class Learned:
 
 def text_of(learned: Learned) -> str:
     """Return the text of the file."""
-    rows = [[*key, *astuple(found)] for key, found in learned.table.rows]
+    rows = [[*key, *_COLUMNS(found)] for key, found in learned.table.rows]
     document = {"schema": _SCHEMA, "model": learned.model, "rows": rows, "best": dict(learned.best)}
     return json.dumps(document, separators=(",", ":"))
 

@@ -11,6 +11,7 @@ from roostd.app.interference_keeper import InterferenceKeeper
 from roostd.config.config import Config
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.interference_file import read_learned
 
 
 def started(path: Path) -> tuple[DaemonState, InterferenceKeeper, Engine]:
@@ -52,7 +53,12 @@ def test_it_is_stored_every_five_minutes_where_a_job_reported(tmp_path: Path) ->
     assert not path.exists()
     state.clock.at_s = 602.0
     keeper.poll()
-    assert path.exists()
+    keeper.store()  # waits for the thread, and has nothing else to write
+    first = path.read_bytes()
+    path.unlink()
+    keeper.store()
+    assert not path.exists()
+    assert read_learned(first.decode()) == state.progress.learned()
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"{}", b'{"schema": 1}', b"[" * 5000])
