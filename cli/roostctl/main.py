@@ -12,6 +12,7 @@ from roostctl.cmd_audit import audit
 from roostctl.cmd_completion import completion
 from roostctl.cmd_eta import eta
 from roostctl.cmd_explain import explain
+from roostctl.cmd_interference import interference
 from roostctl.cmd_job import job
 from roostctl.cmd_jobs import jobs
 from roostctl.cmd_mode import mode
@@ -100,6 +101,7 @@ _COMMANDS = (
     report,
     top,
     waste,
+    interference,
     audit,
     status,
     completion,

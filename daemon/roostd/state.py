@@ -18,6 +18,7 @@ from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.progress import ProgressBook
 from roostd.telemetry.waste import WasteTally
 
 SLOW_ANSWER_S = 6.0  # Slurm's own commands give up on a lost slurmctld after about ten
@@ -119,6 +120,7 @@ class DaemonState:
         promotion_faults: by slot, why its promoted policy does not decide.
         shadow: what the policy in shadow has chosen; None: there is none.
         waste: GPU-seconds that brought nothing, by day and user.
+        progress: what was learned from the progress that jobs report.
         first_shares: what each job got at the start of its present or last run: Slurm takes back
             the nodes of a job that completes one by one.
         let_go_reasons: why Roost released each of these waiting jobs to plain Slurm.
@@ -164,6 +166,7 @@ class DaemonState:
     promotion_faults: dict[Slot, str] = field(default_factory=dict)
     shadow: ShadowFigures | None = None
     waste: WasteTally = field(default_factory=WasteTally)
+    progress: ProgressBook = field(default_factory=ProgressBook)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     let_go_reasons: dict[JobId, str] = field(default_factory=dict)
     watched_start_count: int = 0

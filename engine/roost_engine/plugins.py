@@ -53,6 +53,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
@@ -159,6 +160,7 @@ class Plugins:
         preemption: its numbers; None: no job is stopped.
         speeds: of the models that users may name.
         knowledge: what the policies know from the start.
+        neighbours: how observed speeds correct the score of neighbours.
         any_gpus: whether Slurm chooses the GPUs of a job on several nodes where no index set is
             free on enough of them; False in journals of earlier versions.
         learned_order: the numbers of the order `learned`.
@@ -176,6 +178,7 @@ class Plugins:
     preemption: PreemptionNumbers = None
     speeds: tuple[ModelSpeeds, ...] = ()
     knowledge: Knowledge = Knowledge()
+    neighbours: tuple[PairCorrection, ...] = ()
     any_gpus: bool = False
     learned_order: LearnedOrderConfig = field(default_factory=LearnedOrderConfig)
     ends: EndsConfig | None = None
@@ -224,6 +227,8 @@ class Plugins:
             if self.knowledge.predictors is not None:
                 predictors.restore(self.knowledge.predictors)
         for graph in (score, models.canary_score):
+            if isinstance(graph, NeighbourScore):
+                graph.corrections = Corrections(self.neighbours)
             if isinstance(graph, GraphScore | NeighbourScore):
                 speeds = TableOfSpeeds(self.speeds) if table is None else table
                 speed = SpeedPredictor(speeds) if predictors is None else predictors.speed

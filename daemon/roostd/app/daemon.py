@@ -24,6 +24,7 @@ from roostd.app.eta_comments import EtaComments
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
+from roostd.app.interference_keeper import InterferenceKeeper
 from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.link_meter import LinkMeter
@@ -194,6 +195,8 @@ class Daemon:
         self.past_jobs = PastJobs(self.state, self.recorder.note_past)
         self.state.find_past = self.recorder.past
         self._links = LinkMeter(self.state, self._emit)
+        learned_path = config.paths.state_dir / "interference.json"
+        self._interference = InterferenceKeeper(self.state, learned_path)
         waste_path = config.paths.state_dir / "waste.json"
         self._waste = WasteMeter(self.state, waste_path, self.metrics.wasted)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
@@ -346,6 +349,7 @@ class Daemon:
         await self.shadow.stop()
         self.desk.keep_evidence()
         self._waste.store()
+        self._interference.store()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
@@ -385,6 +389,7 @@ class Daemon:
             self._notify.status(status_line(state))
             self._links.poll()
             self._waste.poll()
+            self._interference.poll()
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated

@@ -13,6 +13,8 @@ from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbour_corrections import PairCorrection
+from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
 from roost_formats.models.run_times import load_run_time_model
@@ -23,6 +25,7 @@ from roostd.app.recorder import Recorder
 from roostd.config.config import Config
 from roostd.config.speed_file import load_speeds
 from roostd.state import DaemonState
+from roostd.telemetry.learned_pairs import pairs_of
 
 _log = structlog.get_logger(__name__)
 
@@ -77,7 +80,7 @@ class EngineRuns:
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
-        plugins, models = self._extend(plugins)
+        plugins, models = self._extend(replace(plugins, neighbours=self._pairs(score)))
         policies = plugins.policies(score, run_times=run_times, models=models)
         state.engine = Engine(config, policies)
         state.policy_failures.clear()
@@ -117,6 +120,12 @@ class EngineRuns:
             standing_pin_after_s=0.0 if state.can_pin_again else FINAL_PIN_AFTER_S,
             standing_pin_margin_s=PIN_MARGIN_S,
         )
+
+    def _pairs(self, score: ScorePolicy) -> tuple[PairCorrection, ...]:
+        """Return what progress has taught of the model of a score, for the whole run."""
+        book = self._state.progress
+        is_asked = isinstance(score, NeighbourScore) and score.name == book.model
+        return pairs_of(book.table.state()) if is_asked else ()
 
     def _load_score(self) -> ScorePolicy:
         state, model = self._state, self._state.config.choice.in_effect.model

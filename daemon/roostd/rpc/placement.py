@@ -19,7 +19,7 @@ from roostd.rpc.auth import why_not_answered
 from roostd.rpc.certificates import Revocations
 from roostd.rpc.errors import Context
 from roostd.state import DaemonState
-from roostd.telemetry.progress import ProgressBook, neighbours
+from roostd.telemetry.interference_predictions import InterferencePredictions
 
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class PlacementService(pb_grpc.PlacementServicer):
         report: Callable[[SpeedSeen], Awaitable[None]] | None = None,
     ) -> None:
         self._state, self._metrics, self._revocations = state, metrics, revocations
-        self._report, self.progress = report, ProgressBook()
+        self._report, self._predictions = report, InterferencePredictions()
 
     async def GetPlan(self, request: pb.GetPlanRequest, context: Context) -> pb.Plan:
         """See placement.proto. A job that roostd does not manage is an answer, not an error."""
@@ -90,12 +90,16 @@ class PlacementService(pb_grpc.PlacementServicer):
             return pb.ProgressAck(reason="Roost does not know this job")
         if request.node not in {share.node for share in record.shares}:
             return pb.ProgressAck(reason=f"the job does not run on {request.node}")
-        verdict = self.progress.report(
+        dropped_count = state.progress.use_model(await self._predictions.ready(state.engine))
+        if dropped_count:
+            _log.warning("interference_table_dropped", row_count=dropped_count)
+        state.progress.model_fault = self._predictions.fault
+        verdict = state.progress.report(
             record,
             request.uid,
             request.step_count,
             state.clock.now_s(),
-            neighbours(state.engine, record),
+            lambda: self._predictions.of(state.engine, record),
         )
         if verdict.speed is not None and self._report is not None:
             await self._report(verdict.speed)

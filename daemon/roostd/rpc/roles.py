@@ -11,7 +11,7 @@ import grpc
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roost_proto.v1 import mode_pb2, operator_pb2, policy_pb2, waste_pb2
+from roost_proto.v1 import interference_pb2, mode_pb2, operator_pb2, policy_pb2, waste_pb2
 from roostd.config.roles import Others, RolesSection
 from roostd.rpc.errors import Context, Handler
 from roostd.rpc.peers import Peers
@@ -53,6 +53,9 @@ _NEEDED: Mapping[str, Mapping[str, Role]] = {
     },
     waste_pb2.DESCRIPTOR.services_by_name["Waste"].full_name: {
         "GetWaste": Role.OWNER,
+    },
+    interference_pb2.DESCRIPTOR.services_by_name["Interference"].full_name: {
+        "GetInterference": Role.VIEWER,  # it names kinds of jobs of all users
     },
     policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name: {
         "Shadow": Role.OPERATOR,

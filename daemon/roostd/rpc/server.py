@@ -13,6 +13,8 @@ from grpc_reflection.v1alpha import reflection
 
 from roost_engine.domain.errors import ConfigError
 from roost_proto.v1 import (
+    interference_pb2,
+    interference_pb2_grpc,
     mode_pb2,
     mode_pb2_grpc,
     operator_pb2,
@@ -33,6 +35,7 @@ from roostd.rpc.admin import AdminService, ReportEvent
 from roostd.rpc.auth import clear_socket, guard_socket
 from roostd.rpc.certificates import CertificateFiles, Revocations
 from roostd.rpc.errors import ErrorInterceptor
+from roostd.rpc.interference import InterferenceService
 from roostd.rpc.limits import OPERATOR_CALL_LIMIT, operator_options, probe_options
 from roostd.rpc.modes import ModeAdminService, ModeDesk
 from roostd.rpc.operator import OperatorService
@@ -48,6 +51,7 @@ TELEMETRY = telemetry_pb2.DESCRIPTOR.services_by_name["Telemetry"].full_name
 PLACEMENT = placement_pb2.DESCRIPTOR.services_by_name["Placement"].full_name
 OPERATOR = operator_pb2.DESCRIPTOR.services_by_name["Operator"].full_name
 ADMIN = operator_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
+INTERFERENCE = interference_pb2.DESCRIPTOR.services_by_name["Interference"].full_name
 WASTE = waste_pb2.DESCRIPTOR.services_by_name["Waste"].full_name
 POLICIES = policy_pb2.DESCRIPTOR.services_by_name["Policies"].full_name
 POLICY_ADMIN = policy_pb2.DESCRIPTOR.services_by_name["PolicyAdmin"].full_name
@@ -161,6 +165,7 @@ class Servers:
             POLICY_ADMIN,
             MODE_ADMIN,
             WASTE,
+            INTERFERENCE,
         ):
             await self._health.set(service, status)
 
@@ -199,8 +204,11 @@ class Servers:
         waste_pb2_grpc.add_WasteServicer_to_server(
             WasteService(state, self._access), self._operators
         )
+        interference_pb2_grpc.add_InterferenceServicer_to_server(
+            InterferenceService(state), self._operators
+        )
         self._add_standard(self._probes, (TELEMETRY, PLACEMENT))
-        self._add_standard(self._operators, (OPERATOR, POLICIES, WASTE))
+        self._add_standard(self._operators, (OPERATOR, POLICIES, WASTE, INTERFERENCE))
         admin = AdminService(state, self._report)
         operator_pb2_grpc.add_AdminServicer_to_server(admin, self._admins)
         self._add_standard(self._admins, (ADMIN, POLICY_ADMIN, MODE_ADMIN))

@@ -6,16 +6,17 @@ so a first run has speed 1 until it has been faster. A user can report what is n
 changes only the rates of that user's kinds, and a speed never below what a prior spread allows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp
 
 from roost_engine.domain.events import SpeedSeen
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId
-from roost_engine.engine import Engine
 from roost_engine.job_record import JobRecord
 from roost_engine.prediction.interference_model import PRIOR_SPREAD
-from roost_engine.prediction.interference_table import InterferenceTable, kind_of
+from roost_engine.prediction.interference_table import InterferenceTable
+from roostd.telemetry.interference_file import Learned
 
 _WINDOW_S = 20.0
 _REPORT_EVERY_S = 60.0
@@ -55,15 +56,37 @@ class Verdict:
     speed: SpeedSeen | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What was predicted of a job that runs.
+
+    Attributes:
+        mean, spread: of its log slowdown.
+        beside: (kind, level) of its neighbours.
+        placement: the kind of placement.
+    """
+
+    mean: float
+    spread: float
+    beside: tuple[tuple[str, str], ...] = ()
+    placement: str = ""
+
+
 class ProgressBook:
     """See the module.
 
     Attributes:
         table: what was learned of kinds.
+        model: whose predictions its residuals are against.
+        report_count: reports that were learned from since the start.
+        fault: why what was learned before is lost, or cannot be stored; empty if neither is so.
+        model_fault: why the model is not asked; empty where it is.
     """
 
     def __init__(self) -> None:
         self.table = InterferenceTable()
+        self.model, self.report_count = "", 0
+        self.fault = self.model_fault = ""
         self._runs: dict[JobId, _Run] = {}
         self._best: dict[str, float] = {}  # steps per second, by kind and size
 
@@ -73,7 +96,7 @@ class ProgressBook:
         uid: int,
         step_count: int,
         at_s: float,
-        beside: Iterable[tuple[str, str]],
+        expect: Callable[[], Expected | None],
     ) -> Verdict:
         """Take in one report.
 
@@ -82,7 +105,7 @@ class ProgressBook:
             uid: of the process that reported.
             step_count: since the start of the run.
             at_s: engine time.
-            beside: (kind, level) of the jobs on the same nodes.
+            expect: returns what was predicted; asked only where the report is learned from.
         """
         if uid != record.spec.user_id:
             return Verdict(f"uid {uid} is not the owner of the job")
@@ -102,7 +125,28 @@ class ProgressBook:
         run.step_count, run.at_s = step_count, at_s
         if rate > _MOST_STEPS_PER_S:
             return Verdict(f"{rate:.3g} steps per second are not believed")
-        return Verdict(speed=self._learn(record, run, rate, at_s, beside))
+        return Verdict(speed=self._learn(record, run, rate, at_s, expect))
+
+    def use_model(self, name: str) -> int:
+        """Learn against the predictions of this model from now on.
+
+        Returns:
+            How many rows were dropped, because they are against another model.
+        """
+        dropped_count = 0 if name == self.model else len(self.table.state().rows)
+        if dropped_count:
+            self.table = InterferenceTable()
+        self.model = name
+        return dropped_count
+
+    def learned(self) -> Learned:
+        """Return what is to be known after a restart."""
+        return Learned(self.model, self.table.state(), dict(self._best))
+
+    def restore(self, learned: Learned) -> None:
+        """Know what was learned before, and nothing else."""
+        self.model, self._best = learned.model, dict(learned.best)
+        self.table.restore(learned.table)
 
     def _learn(
         self,
@@ -110,10 +154,11 @@ class ProgressBook:
         run: _Run,
         rate: float,
         at_s: float,
-        beside: Iterable[tuple[str, str]],
+        expect: Callable[[], Expected | None],
     ) -> SpeedSeen | None:
         kind = kind_of(record.spec)
         key = f"{record.spec.gpu_count} {kind}"
+        self.report_count += 1
         best = max(self._best.pop(key, 0.0), rate)
         self._best[key] = best  # the kind reported most recently is the last
         while len(self._best) > _MOST_KINDS:
@@ -125,7 +170,11 @@ class ProgressBook:
         ):
             return None
         run.told_frac, run.told_s = speed_frac, at_s
-        self.table.observe(kind, beside, 0.0, PRIOR_SPREAD, speed_frac)
+        found = expect()
+        if found is not None:
+            self.table.observe(
+                kind, found.beside, found.mean, found.spread, speed_frac, found.placement
+            )
         return SpeedSeen(at_s=at_s, job_id=record.job_id, speed_frac=speed_frac)
 
     def _begin(self, job_id: JobId, run: _Run) -> None:
@@ -133,15 +182,3 @@ class ProgressBook:
         self._runs[job_id] = run
         while len(self._runs) > _MOST_KINDS:
             del self._runs[next(iter(self._runs))]
-
-
-def neighbours(engine: Engine, record: JobRecord) -> list[tuple[str, str]]:
-    """Return (kind, level) of the jobs that Roost knows on a job's nodes, by their ids."""
-    nodes = {share.node for share in record.shares}
-    found = list[tuple[str, str]]()
-    for _, other in sorted(engine.records(), key=lambda known: known[0]):
-        if other is record or not other.is_on_gpus:
-            continue
-        if any(share.node in nodes for share in other.shares):
-            found.append((kind_of(other.spec), "nic"))
-    return found

@@ -1,6 +1,6 @@
 """The table of kinds: what was observed of each kind of job beside others, with shrinkage.
 
-A kind is the jobs of one user with one name, see `kind_of`. What is observed of a run is its
+A kind is the jobs of one user with one name, see domain.job_kind. What is observed of a run is its
 residual: the log slowdown by the job's own report, less the predicted one. It has three parts, each
 shrunk towards 0 by as many imagined observations:
 
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log, sqrt
 from typing import NamedTuple
 
-from roost_engine.domain.model import JobSpec
 from roost_engine.prediction.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.noted_dict import NotedDict
 
@@ -24,7 +23,7 @@ TABLE = "interference"
 _FEW_COUNT = 2.0  # imagined observations of residual 0
 _MOST_COUNT = 50.0  # so that a kind that changes is forgotten
 _CAP_SPREADS = 3.0
-_MOST_ROWS = 10_000
+MOST_ROWS = 10_000
 _LEAST_SPEED_FRAC = 0.02
 ALONE = ""  # in place of a neighbour's kind
 
@@ -34,8 +33,9 @@ class Key(NamedTuple):
 
     Attributes:
         kind: whose speed it is about.
-        beside: the neighbour's kind; ALONE for the row of the kind itself.
-        level: the closest level that they share, or "tier" of a job alone.
+        beside: the neighbour's kind; ALONE in the rows of the kind itself and of placements.
+        level: the closest level that they share; beside ALONE the kind of placement, and empty in
+            the row of the kind itself.
     """
 
     kind: str
@@ -61,6 +61,13 @@ class Residuals:
     worst: float = 0.0
     predicted: float = 0.0
     observed: float = 0.0
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; a prior spread where there are no reports."""
+        seen, shrunk = self.count + _FEW_COUNT, self.mean
+        variance = (self.square + PRIOR_SPREAD * PRIOR_SPREAD) / seen - shrunk * shrunk
+        return sqrt(max(variance, 0.0) / seen)
 
     @property
     def mean(self) -> float:
@@ -104,11 +111,6 @@ class TableState:
     rows: tuple[tuple[Key, Residuals], ...] = ()
 
 
-def kind_of(job: JobSpec) -> str:
-    """Return the kind of a job: its user and name. No kind is shared by two users."""
-    return f"{job.user_id} {job.name}"
-
-
 def log_slowdown(speed_frac: float) -> float | None:
     """Return the log slowdown of a reported speed; None where the report is absurd."""
     if not isfinite(speed_frac) or speed_frac <= 0:
@@ -134,6 +136,7 @@ class InterferenceTable:
         predicted: float,
         spread: float,
         speed_frac: float,
+        placement: str = "",
     ) -> None:
         """Take in one report.
 
@@ -143,6 +146,7 @@ class InterferenceTable:
             predicted: mean log slowdown that was predicted, uncorrected.
             spread: of the same.
             speed_frac: reported, of the job's speed alone.
+            placement: the kind of placement, a tier's name; empty: not known.
         """
         observed = log_slowdown(speed_frac)
         if observed is None:
@@ -152,10 +156,12 @@ class InterferenceTable:
         residual = min(max(observed - predicted, -cap), cap)
         self._row(Key(kind, ALONE, "")).add(residual, predicted, observed)
         pairs = list(dict.fromkeys(beside))
+        if placement:
+            pairs.append((ALONE, placement))
         left = residual - self._mean(Key(kind, ALONE, ""))
         for other, level in pairs:
             self._row(Key(kind, other, level)).add(left / len(pairs), predicted, observed)
-        while len(self._rows) > _MOST_ROWS:
+        while len(self._rows) > MOST_ROWS:
             del self._rows[next(iter(self._rows))]
 
     def correction(self, kind: str, beside: Iterable[tuple[str, str]], spread: float) -> Correction:
@@ -172,13 +178,14 @@ class InterferenceTable:
         limit = PRIOR_SPREAD
         return Correction(min(max(mean, -limit), limit), max(shrunk, 0.02), row.count)
 
-    def worst(self, count: int) -> list[tuple[Key, Residuals]]:
-        """Return the rows that were mispredicted most, by the shrunk mean; ties by name."""
-        return sorted(self._rows.items(), key=lambda row: (-abs(row[1].mean), row[0]))[:count]
+    def worst(self, count: int | None) -> list[tuple[Key, Residuals]]:
+        """Return the rows of pairs and placements, the most mispredicted first; None: all."""
+        rows = [row for row in self._rows.items() if row[0].level]
+        return sorted(rows, key=lambda row: (-abs(row[1].mean), row[0]))[:count]
 
     def kinds(self) -> Mapping[str, Residuals]:
         """Return the rows of kinds themselves, the most reports first."""
-        alone = [(key.kind, row) for key, row in self._rows.items() if key.beside == ALONE]
+        alone = [(key.kind, row) for key, row in self._rows.items() if not key.level]
         return dict(sorted(alone, key=lambda row: (-row[1].count, row[0])))
 
     def state(self) -> TableState:

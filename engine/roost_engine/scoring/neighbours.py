@@ -19,19 +19,21 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
-from roost_engine.cluster.link_table import LinkTable, indices_of, mask_of
+from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.domain.topology import Level
 from roost_engine.policies import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts
 from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
 from roost_engine.scoring.heuristic import HeuristicScore
+from roost_engine.scoring.neighbour_corrections import Corrections
+from roost_engine.scoring.neighbour_cost import NeighbourCost, above
+from roost_engine.scoring.neighbour_levels import LEVELS, around, others_count
 
 Array = NDArray[np.float32]
 
 PRICE = 2.0  # heuristic points for a log slowdown of 1 of as many GPUs as the newcomer has
-LEVELS = ("switch", "socket", "nic")  # nearest first, as the interference model calls them
 _ROUNDED_TO = 1e-5
 # Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
 _NETWORK_SLOWDOWN = 4.0
@@ -61,31 +63,6 @@ class Interference(Protocol):
             beside: by level, weighted sums of neighbours' vectors, [case, width].
             tier: [case].
         """
-
-
-class NeighbourCost(NamedTuple):
-    """The neighbour that costs most.
-
-    Attributes:
-        job_id: the neighbour.
-        lost_frac: of the newcomer's speed, by this neighbour alone.
-        sure_frac: probability that it costs anything noticeable, more than 2 %.
-        causes_frac: of the neighbour's speed, by the newcomer.
-    """
-
-    job_id: JobId
-    lost_frac: float
-    sure_frac: float
-    causes_frac: float
-
-    @property
-    def in_words(self) -> str:
-        """The same as a sentence."""
-        return (
-            f"job {self.job_id} is expected to cost {100 * self.lost_frac:.0f} % of the speed"
-            f" ({100 * self.sure_frac:.0f} % sure that it is more than 2 %),"
-            f" and to lose {100 * self.causes_frac:.0f} % of its own"
-        )
 
 
 class _Beside(NamedTuple):
@@ -128,11 +105,15 @@ class NeighbourScore:
 
     Args:
         interference: predicts slowdowns.
+
+    Attributes:
+        corrections: what reports of progress change of predictions.
     """
 
     def __init__(self, interference: Interference) -> None:
+        self.corrections = Corrections()
         self.name = interference.name
-        self._interference = interference
+        self.interference = interference
         self._heuristic = HeuristicScore()
         self._communicates: Communicates = partial(_over_pcie, typical)
         self._jobs = ResidentJobs()
@@ -184,7 +165,7 @@ class NeighbourScore:
             return None
         _, job_id, lost, spread, caused = worst
         return NeighbourCost(
-            job_id, 1.0 - np.exp(-lost), _above(lost, spread, 0.02), 1.0 - np.exp(-caused)
+            job_id, 1.0 - np.exp(-lost), above(lost, spread, 0.02), 1.0 - np.exp(-caused)
         )
 
     def _each(
@@ -199,7 +180,7 @@ class NeighbourScore:
         cluster, node = question.cluster, int(parts.node[part])
         own = self._own(question, parts)[[part]]
         count = len(residents.jobs)
-        weights = residents.counts / _others(cluster, node, mask)
+        weights = residents.counts / others_count(cluster, node, mask)
         back = mask.bit_count() / (cluster.gpu_count[node] - residents.counts)
         level = self._level(cluster, node, residents, mask)
         beside = self._empty(2 * count)
@@ -209,7 +190,10 @@ class NeighbourScore:
             beside[name][count + at] = own[0] * back[at]
         tier = np.full(2 * count, parts.tier[parts.candidate[part]])
         rows = np.concatenate([np.repeat(own, count, axis=0), residents.vectors])
-        mean, spread = self._interference.slowdowns(rows, beside, tier)
+        mean, spread = self.interference.slowdowns(rows, beside, tier)
+        if self._is_corrected(question.job):
+            for at, job_id in enumerate(residents.jobs):
+                mean[at] = self._corrected(question, node, mask, float(mean[at]), job_id)
         gpus = question.candidates.shape.gpu_count
         total = mean[:count] * gpus + mean[count:] * residents.counts
         worst = int(np.argmax(total))
@@ -243,13 +227,13 @@ class NeighbourScore:
             return known
         jobs = sorted(self._jobs.jobs_on.get(node, {}).items())
         masks = [mask_of(resident.gpus_on[node]) for _, resident in jobs]
-        vectors = np.zeros((len(jobs), self._interference.width), dtype=np.float32)
+        vectors = np.zeros((len(jobs), self.interference.width), dtype=np.float32)
         for at, (_, resident) in enumerate(jobs):
             means = self._expected(cluster, node, resident.here_frac, is_alone=resident.is_alone)
             if is_reported:
                 load = cluster.loads.by_gpu[node, list(resident.gpus_on[node])].mean(axis=0)
                 means |= zip(LOAD_QUANTITIES, load.tolist(), strict=True)
-            vectors[at] = self._interference.vector(means)
+            vectors[at] = self.interference.vector(means)
         found = _Residents(
             tuple(job_id for job_id, _ in jobs),
             np.array(masks, dtype=np.int64),
@@ -292,7 +276,7 @@ class NeighbourScore:
         """Return the loss of each candidate; `at` are the parts beside other jobs."""
         cluster, count = question.cluster, len(at)
         own, beside = self._own(question, parts)[at], self._empty(2 * count)
-        listed = zip(parts.node[at].tolist(), parts.mask[at].tolist(), strict=True)
+        listed = list(zip(parts.node[at].tolist(), parts.mask[at].tolist(), strict=True))
         found = [self._beside(cluster, node, mask) for node, mask in listed]
         sums, level = np.stack([each.sums for each in found]), [each.level for each in found]
         joined = np.stack([each.joined for each in found])
@@ -303,12 +287,41 @@ class NeighbourScore:
             beside[name][count + near] = own[near]
         tier = parts.tier[parts.candidate[at]]
         rows = np.concatenate([own, joined])
-        mean, _ = self._interference.slowdowns(rows, beside, np.concatenate([tier, 0 * tier]))
+        mean, _ = self.interference.slowdowns(rows, beside, np.concatenate([tier, 0 * tier]))
+        if self._is_corrected(question.job):
+            for each, (node, mask) in enumerate(listed):
+                mean[each] = self._corrected(question, node, mask, float(mean[each]))
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
         np.maximum.at(newcomer, parts.candidate[at], mean[:count])
         np.add.at(others, parts.candidate[at], mean[count:] * gpus)
         return newcomer + others / max(size, 1)
+
+    def _is_corrected(self, job: JobSpec | None) -> bool:
+        return job is not None and self.corrections.knows(kind_of(job))
+
+    def _corrected(
+        self, question: ScoreQuestion, node: int, mask: int, mean: float, only: JobId | None = None
+    ) -> float:
+        """Return a newcomer's log slowdown with what its user's reports change of it.
+
+        Args:
+            question: of the newcomer.
+            node: where it would run.
+            mask: on which GPUs.
+            mean: predicted.
+            only: beside this job alone; None: beside all jobs on the node.
+        """
+        residents = self._residents(question.cluster, node)
+        levels = self._level(question.cluster, node, residents, mask)
+        specs = [(question.spec_of(job_id), job_id) for job_id in residents.jobs]
+        beside = [
+            (kind_of(spec), LEVELS[level])
+            for (spec, job_id), level in zip(specs, levels.tolist(), strict=True)
+            if spec is not None and only in (None, job_id)
+        ]
+        assert question.job is not None
+        return max(mean + self.corrections.of(kind_of(question.job), beside), 0.0)
 
     def _beside(self, cluster: Cluster, node: int, mask: int) -> _Beside:
         """Return what a set of GPUs of a node is beside; stored until the node's jobs change."""
@@ -316,7 +329,7 @@ class NeighbourScore:
         known = residents.beside.get(mask)
         if known is not None:
             return known
-        weights = (residents.counts / _others(cluster, node, mask)).astype(np.float32)
+        weights = (residents.counts / others_count(cluster, node, mask)).astype(np.float32)
         level = self._level(cluster, node, residents, mask)
         by_level = weights * (level == np.arange(len(LEVELS))[:, None])
         sums = weighted_sums(by_level, residents.vectors)
@@ -339,7 +352,7 @@ class NeighbourScore:
             key = (tier, tier == 0 and self._is_nvlinked(cluster, node))
             if key not in vectors:
                 means = self._expected(cluster, node, communication[tier], is_alone=tier == 0)
-                vectors[key] = self._interference.vector(means)
+                vectors[key] = self.interference.vector(means)
             rows.append(vectors[key])
         return np.stack(rows)
 
@@ -350,13 +363,13 @@ class NeighbourScore:
         table = cluster.table(node)
         found = self._near.get((id(table), mask))
         if found is None:
-            found = self._near[id(table), mask] = _around(table, mask)
+            found = self._near[id(table), mask] = around(table, mask)
         switch, socket = found
         far: NDArray[np.int64] = np.where(residents.masks & socket, 1, 2)
         return np.where(residents.masks & switch, 0, far)
 
     def _empty(self, count: int) -> dict[str, Array]:
-        width = self._interference.width
+        width = self.interference.width
         return {level: np.zeros((count, width), dtype=np.float32) for level in LEVELS}
 
 
@@ -372,27 +385,3 @@ def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) 
     exposed = found.rack_frac / max(1.0 - found.rack_frac, 1e-3)
     local = exposed / (_NETWORK_SLOWDOWN + exposed)
     return found._replace(local_frac=max(found.local_frac, local))
-
-
-def _others(cluster: Cluster, node: int, mask: int) -> float:
-    return float(max(int(cluster.gpu_count[node]) - mask.bit_count(), 1))
-
-
-def _around(table: LinkTable, mask: int) -> tuple[int, int]:
-    """Return the GPUs that share a PCIe switch, and a socket, with any of a set."""
-    switch = socket = 0
-    for gpu in indices_of(mask):
-        for other, link in enumerate(table.links.links[gpu]):
-            if link is not None and link.level <= Level.MULTIPLE_SWITCHES:
-                switch |= 1 << other
-            if link is not None and link.level <= Level.NUMA_NODE:
-                socket |= 1 << other
-    return switch, socket
-
-
-def _above(mean: float, spread: float, limit: float) -> float:
-    """Return the probability that a normal number is above a limit.
-
-    By the logistic function, which is within 0.01 of the normal distribution's.
-    """
-    return float(1.0 / (1.0 + np.exp(-1.702 * (mean - limit) / max(spread, 1e-6))))

@@ -17,15 +17,17 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.plugins import Knowledge, Plugins
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
+from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
-from roost_formats.journal.codec import decode
+from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME
 from roost_formats.journal.reader import JournalReader
 from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.knowledge_keeper import KnowledgeKeeper
 from roostd.app.recorder import Recorder
 from roostd.config.config import Config
+from roostd.telemetry.learned_pairs import pairs_of
 
 NO_MODEL: dict[str, Any] = {"policy": {"model": "none"}}
 
@@ -133,6 +135,27 @@ async def test_a_reload_changes_the_learned_order_keeps_what_it_knows_and_journa
     plugins = decode(head.plugins, Plugins)
     assert (plugins.order, plugins.learned_order) == (OrderKind.LEARNED, expected)
     assert plugins.knowledge.predictors is not None
+
+
+def test_progress_corrects_the_score_of_neighbours_for_a_whole_run() -> None:
+    parts = Parts("n1", policy={"model": "neighbours"}, placement={"kind": "wide"})
+    engines, book = runs(parts, no_disk()), parts.state.progress
+    engines.begin()
+    score = parts.state.engine.policies.score
+    assert isinstance(score, NeighbourScore)
+    book.use_model(score.name)
+    book.table.observe("1 lm", [("2 foe", "nic")], 0.1, 0.2, 0.5, "node")
+    assert not score.corrections.knows("1 lm")  # the run has begun
+    engines.begin()
+    score = parts.state.engine.policies.score
+    assert isinstance(score, NeighbourScore)
+    assert score.corrections.knows("1 lm")
+    assert engines.plugins.neighbours == pairs_of(book.table.state())
+    again = decode(encode(engines.plugins), Plugins)  # the head of the run has it for a replay
+    assert again.neighbours == engines.plugins.neighbours
+    book.use_model("onnx:another")
+    engines.begin()
+    assert engines.plugins.neighbours == ()
 
 
 def test_speeds_are_read_where_the_configuration_names_a_file(tmp_path: Path) -> None:

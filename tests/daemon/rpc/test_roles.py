@@ -16,7 +16,7 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import JobId
 from roost_engine.testing import builders
-from roost_proto.v1 import mode_pb2, operator_pb2_grpc, policy_pb2, waste_pb2
+from roost_proto.v1 import interference_pb2, mode_pb2, operator_pb2_grpc, policy_pb2, waste_pb2
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config
 from roostd.config.roles import RolesSection
@@ -46,6 +46,7 @@ Policies.ListPolicies -      -       x      x       x
 Policies.ShowPolicies -      -       x      x       x
 Policies.ExplainShadow -     -       x      x       x
 Waste.GetWaste        -      x       x      x       x
+Interference.GetInterference - -   x      x       x
 Admin.PinTimer        -      -       -      x       x
 Admin.UnpinTimer      -      -       -      x       x
 PolicyAdmin.Shadow    -      -       -      x       x
@@ -144,7 +145,7 @@ async def set_others(site: Site, others: str) -> None:
 def test_the_matrix_has_every_method_that_is_served() -> None:
     served = {
         f"/{service.full_name}/{method.name}"
-        for file in (pb, policy_pb2, mode_pb2, waste_pb2)
+        for file in (pb, policy_pb2, mode_pb2, waste_pb2, interference_pb2)
         for service in file.DESCRIPTOR.services_by_name.values()
         for method in service.methods
     }

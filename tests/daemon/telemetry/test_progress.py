@@ -7,9 +7,10 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
-from roostd.telemetry.progress import LEAST_SPEED_FRAC, ProgressBook, Verdict, neighbours
+from roostd.telemetry.progress import LEAST_SPEED_FRAC, Expected, ProgressBook, Verdict
 
 UID = job("1").user_id
+EXPECTED = Expected(0.1, 0.3, (("7 foe", "nic"),), "node")
 
 
 def running(*job_ids: str) -> Engine:
@@ -25,7 +26,7 @@ def running(*job_ids: str) -> Engine:
 
 def report(book: ProgressBook, engine: Engine, steps: int, at_s: float, uid: int = UID) -> Verdict:
     record = engine.record(JobId("1"))
-    return book.report(record, uid, steps, at_s, neighbours(engine, record))
+    return book.report(record, uid, steps, at_s, lambda: EXPECTED)
 
 
 def test_a_rate_below_the_best_of_the_kind_is_a_lower_speed() -> None:
@@ -96,3 +97,32 @@ def test_a_job_that_waits_is_refused() -> None:
     book, engine = ProgressBook(), Engine(EngineConfig(), Policies())
     engine.step(JobQueued(at_s=0.0, job=job("1", gpus=2)))
     assert "does not run" in report(book, engine, 1, 5.0).reason
+
+
+def test_residuals_are_against_what_was_predicted() -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    for at_s, steps in ((0.0, 0), (100.0, 1000), (200.0, 1500)):
+        report(book, engine, steps, at_s)
+    rows = {key.level or "all": row for key, row in book.table.state().rows}
+    assert rows.keys() == {"all", "nic", "node"}
+    assert rows["all"].predicted == 0.1
+    assert rows["all"].observed == pytest.approx(0.693, abs=1e-3)
+    assert rows["all"].total == pytest.approx(0.693 - 0.1 - 0.1, abs=1e-3)
+
+
+def test_without_a_prediction_the_speed_is_reported_and_nothing_learned() -> None:
+    book, engine = ProgressBook(), running("1")
+    record = engine.record(JobId("1"))
+    book.report(record, UID, 0, 0.0, lambda: None)
+    assert book.report(record, UID, 500, 100.0, lambda: None).speed is not None
+    assert not book.table.kinds()
+
+
+def test_rows_against_another_model_are_dropped() -> None:
+    book, engine = ProgressBook(), running("1")
+    assert book.use_model("onnx:1") == 0
+    for at_s, steps in ((0.0, 0), (100.0, 1000)):
+        report(book, engine, steps, at_s)
+    assert book.use_model("onnx:1") == 0
+    assert book.use_model("onnx:2") == 3
+    assert not book.table.kinds()

@@ -1,6 +1,7 @@
 """roost_engine.scoring.neighbours: losses beside jobs, and the neighbour that costs most."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from tests.engine.scoring.graph_cluster import cluster_of, occupy, question_of, 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import JobQueued, JobStarted, LoadSeen, NodeSeen
-from roost_engine.domain.model import JobId, NodeName, NodeShare
+from roost_engine.domain.job_kind import kind_of
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
@@ -17,7 +19,9 @@ from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ClusterScore, ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbours import LEVELS, PRICE, NeighbourScore
+from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbour_levels import LEVELS
+from roost_engine.scoring.neighbours import PRICE, NeighbourScore
 from roost_engine.testing.builders import job, node, placed, share, topology
 
 PCIE = LinkMatrix.uniform(8, Link(Level.SYSTEM))
@@ -209,3 +213,47 @@ def test_communication_on_one_node_is_a_quarter_of_the_rack_s() -> None:
     assert found.local_frac == pytest.approx(1 / 5)
     assert found.rack_frac == 0.5
     assert score._communicates(None, 1).local_frac == 0.0
+
+
+def named(job_id: str, name: str) -> JobSpec:
+    return replace(job(job_id, gpus=2), user_id=1000, name=name)
+
+
+def corrected(mean: float) -> dict[str, float]:
+    """Return the best score of each of two like nodes; job 0 is on the first, beside job 1's."""
+    score = scored()
+    pairs = (PairCorrection("1000 mine", "1000 foe", "nic", mean),)
+    score = Plugins(neighbours=pairs).policies(score).score  # type: ignore[assignment]
+    assert isinstance(score, NeighbourScore)
+    score.expect(talks)
+    specs = {
+        JobId("0"): named("0", "foe"),
+        JobId("1"): named("1", "friend"),
+    }
+    mine = named("9", "mine")
+    question = replace(question_of(two_nodes(4, 4), 2), job=mine, spec_of=specs.get)
+    return on_node(question, score.score_within(question))
+
+
+def test_what_a_kind_suffered_beside_another_moves_it_away() -> None:
+    plain, worse, better = corrected(0.0), corrected(0.2), corrected(-0.4)
+    assert plain["n0-0"] - worse["n0-0"] == pytest.approx(PRICE * 0.2, abs=1e-3)
+    assert worse["n0-1"] == plain["n0-1"] == better["n0-1"]
+    # A correction never predicts that a neighbour helps.
+    own = 1 / 8 * 3 / 16 * 4 / 6
+    assert better["n0-0"] - plain["n0-0"] == pytest.approx(PRICE * own, abs=1e-3)
+
+
+def test_the_costliest_neighbour_is_named_with_corrections() -> None:
+    cluster, name, score = cluster_of([[2]]), NodeName("n0-0"), scored()
+    cluster.hold(JobId("small"), [NodeShare(name, (0, 1), 1, 0)])
+    cluster.hold(JobId("large"), [NodeShare(name, (2, 3, 4, 5), 1, 0)])
+    specs = {JobId("small"): named("small", "foe"), JobId("large"): named("large", "friend")}
+    mine = named("9", "mine")
+    pair = PairCorrection(kind_of(mine), kind_of(specs[JobId("small")]), "nic", 0.3)
+    score.corrections = Corrections((pair,))
+    question = replace(question_of(cluster), job=mine, spec_of=specs.get)
+    found = score.costliest(question, 0)
+    assert found is not None
+    assert found.job_id == "small"
+    assert found.lost_frac > 0.2

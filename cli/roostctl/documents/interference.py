@@ -1,0 +1,86 @@
+"""What `roostctl interference --json` prints."""
+
+from typing import TypedDict
+
+from roost_proto.v1 import interference_pb2 as pb
+from roostctl.documents.values import finite
+
+
+class InterferenceRowDocument(TypedDict):
+    """A kind of job beside another, or at one placement where `beside_user_id` is null."""
+
+    user_id: int
+    job_name: str
+    beside_user_id: int | None
+    beside_job_name: str | None
+    level: str
+    residual: float | None
+    error: float | None
+    report_count: float | None
+    predicted: float | None
+    observed: float | None
+
+
+class InterferenceKindDocument(TypedDict):
+    """A kind of job in all."""
+
+    user_id: int
+    job_name: str
+    residual: float | None
+    error: float | None
+    report_count: float | None
+
+
+class InterferenceDocument(TypedDict):
+    """`roostctl interference --json`."""
+
+    schema: str
+    model: str | None
+    decides: bool
+    correcting_count: int
+    fault: str
+    row_count: int
+    kind_count: int
+    rows: list[InterferenceRowDocument]
+    kinds: list[InterferenceKindDocument]
+
+
+def interference_document(found: pb.GetInterferenceResponse) -> InterferenceDocument:
+    """One answer."""
+    return {
+        "schema": "roost.interference/1",
+        "model": found.model or None,
+        "decides": found.decides,
+        "correcting_count": found.correcting_count,
+        "fault": found.fault,
+        "row_count": found.row_count,
+        "kind_count": found.kind_count,
+        "rows": [_row(one) for one in found.rows],
+        "kinds": [_kind(one) for one in found.kinds],
+    }
+
+
+def _row(one: pb.InterferenceRow) -> InterferenceRowDocument:
+    has_other = one.HasField("beside_user_id")
+    return {
+        "user_id": one.user_id,
+        "job_name": one.job_name,
+        "beside_user_id": one.beside_user_id if has_other else None,
+        "beside_job_name": one.beside_job_name if has_other else None,
+        "level": one.level,
+        "residual": finite(one.residual, 4),
+        "error": finite(one.error, 4),
+        "report_count": finite(one.report_count, 4),
+        "predicted": finite(one.predicted, 4),
+        "observed": finite(one.observed, 4),
+    }
+
+
+def _kind(one: pb.InterferenceKind) -> InterferenceKindDocument:
+    return {
+        "user_id": one.user_id,
+        "job_name": one.job_name,
+        "residual": finite(one.residual, 4),
+        "error": finite(one.error, 4),
+        "report_count": finite(one.report_count, 4),
+    }

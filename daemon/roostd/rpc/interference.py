@@ -1,0 +1,86 @@
+"""The Interference service: what was learned of neighbours, in the words of interference.proto."""
+
+from collections.abc import Iterable
+
+from roost_engine.domain.job_kind import user_and_name
+from roost_engine.prediction.interference_table import ALONE, Key, Residuals
+from roost_engine.scoring.neighbours import NeighbourScore
+from roost_proto.v1 import interference_pb2 as pb
+from roost_proto.v1 import interference_pb2_grpc as pb_grpc
+from roostd.rpc.errors import Context
+from roostd.state import DaemonState
+
+_DEFAULT_COUNT = 20
+_MOST_COUNT = 1_000
+
+
+class InterferenceService(pb_grpc.InterferenceServicer):
+    """Answers from what the daemon has learned.
+
+    Args:
+        state: the daemon's state.
+    """
+
+    def __init__(self, state: DaemonState) -> None:
+        self._state = state
+
+    async def GetInterference(
+        self, request: pb.GetInterferenceRequest, context: Context
+    ) -> pb.GetInterferenceResponse:
+        """See interference.proto."""
+        return response(self._state, request.count)
+
+
+def response(state: DaemonState, count: int) -> pb.GetInterferenceResponse:
+    """Return the rows that were mispredicted most, and the kinds with the most reports.
+
+    Args:
+        state: the daemon's state.
+        count: at most so many of each; 0: 20.
+    """
+    book, score = state.progress, state.engine.policies.score
+    decides = isinstance(score, NeighbourScore)
+    most = min(count or _DEFAULT_COUNT, _MOST_COUNT)
+    rows, kinds = book.table.worst(None), book.table.kinds()
+    return pb.GetInterferenceResponse(
+        model=score.name if isinstance(score, NeighbourScore) else book.model,
+        decides=decides,
+        correcting_count=len(score.corrections) if isinstance(score, NeighbourScore) else 0,
+        rows=[_row(*row) for row in rows[:most]],
+        kinds=[_kind(*kind) for kind in list(kinds.items())[:most]],
+        row_count=len(rows),
+        kind_count=len(kinds),
+        fault="; ".join(_known((book.fault, book.model_fault))),
+    )
+
+
+def _known(faults: Iterable[str]) -> list[str]:
+    return [fault for fault in faults if fault]
+
+
+def _row(key: Key, found: Residuals) -> pb.InterferenceRow:
+    user_id, name = user_and_name(key.kind)
+    row = pb.InterferenceRow(
+        user_id=user_id,
+        job_name=name,
+        level=key.level,
+        residual=found.mean,
+        report_count=found.count,
+        predicted=found.predicted,
+        observed=found.observed,
+        error=found.error,
+    )
+    if key.beside != ALONE:
+        row.beside_user_id, row.beside_job_name = user_and_name(key.beside)
+    return row
+
+
+def _kind(kind: str, found: Residuals) -> pb.InterferenceKind:
+    user_id, name = user_and_name(kind)
+    return pb.InterferenceKind(
+        user_id=user_id,
+        job_name=name,
+        residual=found.mean,
+        report_count=found.count,
+        error=found.error,
+    )

@@ -1,0 +1,93 @@
+"""Predicts what its neighbours cost a job that runs, as the score of neighbours would.
+
+For readers outside the engine: nothing that decisions depend on is changed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.tiers import tier_of
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.tier import Tier
+from roost_engine.scoring.graph_jobs import ResidentJobs
+from roost_engine.scoring.neighbour_levels import LEVELS, others_count
+from roost_engine.scoring.neighbours import NeighbourScore
+
+_SURE_SPREAD = 0.05  # of a job alone: how well its own speed is known
+
+
+class Prediction(NamedTuple):
+    """What neighbours are predicted to cost a job.
+
+    Attributes:
+        mean, spread: of its log slowdown, on its slowest node.
+        beside: its neighbours, each with the closest level that they share, by their ids.
+        tier: of the job's GPUs.
+    """
+
+    mean: float
+    spread: float
+    beside: tuple[tuple[JobId, str], ...]
+    tier: Tier
+
+
+class NeighbourPredictor(NeighbourScore):
+    """See the module."""
+
+    @classmethod
+    def like(cls, score: NeighbourScore) -> "NeighbourPredictor":
+        """Return one that asks the model of a score, and expects the same of jobs."""
+        made = cls(score.interference)
+        made._communicates = score._communicates
+        return made
+
+    def predict(
+        self, cluster: Cluster, job_id: JobId, spec_of: Callable[[JobId], JobSpec | None]
+    ) -> Prediction | None:
+        """Predict for a job on the GPUs that it holds; None where it holds none.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
+        shares, index_of = cluster.shares(job_id), cluster.index_of
+        tier = tier_of(cluster, shares)
+        nodes = {index_of[one.node] for one in shares if one.node in index_of and one.gpu_indices}
+        if tier is None or not nodes:
+            return None
+        near = [
+            other
+            for other in cluster.held_jobs()
+            if any(index_of.get(one.node) in nodes for one in cluster.shares(other))
+        ]
+        self._jobs, self._known = ResidentJobs(self._communicates), {}
+        self._jobs.update(cluster, near, spec_of, lambda rack: 0)
+        return self._predicted(cluster, job_id, sorted(nodes), tier)
+
+    def _predicted(
+        self, cluster: Cluster, job_id: JobId, nodes: list[int], tier: Tier
+    ) -> Prediction:
+        rows, beside = list[np.ndarray](), self._empty(len(nodes))
+        closest = dict[JobId, int]()
+        for position, node in enumerate(nodes):
+            residents = self._residents(cluster, node)
+            own = residents.jobs.index(job_id)
+            mask = int(residents.masks[own])
+            levels = self._level(cluster, node, residents, mask)
+            weights = residents.counts / others_count(cluster, node, mask)
+            rows.append(residents.vectors[own])
+            for at, other in enumerate(residents.jobs):
+                if other == job_id:
+                    continue
+                level = int(levels[at])
+                beside[LEVELS[level]][position] += residents.vectors[at] * weights[at]
+                closest[other] = min(closest.get(other, level), level)
+        if not closest:
+            return Prediction(0.0, _SURE_SPREAD, (), tier)
+        tiers = np.full(len(nodes), int(tier))
+        mean, spread = self.interference.slowdowns(np.stack(rows), beside, tiers)
+        worst = int(np.argmax(mean))
+        named = tuple((other, LEVELS[level]) for other, level in sorted(closest.items()))
+        return Prediction(float(mean[worst]), float(spread[worst]), named, tier)

@@ -1,0 +1,64 @@
+"""The Interference service: rows by misprediction, kinds by reports, and what is missing."""
+
+import math
+
+import pytest
+from tests.daemon.rpc.served import Served
+from tests.engine.scoring.test_neighbours import FakeInterference
+
+from roost_engine.engine import Engine, EngineConfig
+from roost_engine.plugins import Policies
+from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbours import NeighbourScore
+from roost_proto.v1 import interference_pb2 as pb
+from roost_proto.v1.interference_pb2_grpc import InterferenceStub
+from roostd.rpc.interference import response
+
+
+def learn(served: Served) -> None:
+    book = served.state.progress
+    book.use_model("onnx:1")
+    for _ in range(4):
+        book.table.observe("1001 lm", [("1002 foe", "nic")], 0.1, 0.3, math.exp(-0.6), "node")
+    book.table.observe("1002 my vit", [], 0.1, 0.3, math.exp(-0.1), "rack")
+
+
+async def test_what_was_learned_is_answered(served: Served) -> None:
+    learn(served)
+    stub = InterferenceStub(served.operator_channel())
+    found: pb.GetInterferenceResponse = await stub.GetInterference(pb.GetInterferenceRequest())
+    assert (found.model, found.decides, found.fault) == ("onnx:1", False, "")
+    assert (found.row_count, found.kind_count) == (3, 2)
+    assert {row.level for row in found.rows[:2]} == {"nic", "node"}
+    pair = next(row for row in found.rows if row.level == "nic")
+    assert (pair.user_id, pair.job_name) == (1001, "lm")
+    assert (pair.beside_user_id, pair.beside_job_name) == (1002, "foe")
+    assert pair.predicted == pytest.approx(0.1)
+    assert pair.observed == pytest.approx(0.6)
+    assert 0 < pair.residual < 0.5
+    assert 0 < pair.error < 0.45
+    assert not found.rows[2].HasField("beside_user_id")
+    assert [(kind.job_name, kind.report_count) for kind in found.kinds] == [
+        ("lm", 4),
+        ("my vit", 1),
+    ]
+
+
+def test_the_worst_and_the_best_known_can_be_asked_for(served: Served) -> None:
+    learn(served)
+    found = response(served.state, 1)
+    assert (len(found.rows), len(found.kinds), found.row_count) == (1, 1, 3)
+
+
+def test_nothing_learned_and_faults(served: Served) -> None:
+    served.state.progress.fault, served.state.progress.model_fault = "a", "b"
+    found = response(served.state, 0)
+    assert (found.model, found.fault, len(found.rows)) == ("", "a; b", 0)
+
+
+def test_a_score_in_service_decides(served: Served) -> None:
+    score = NeighbourScore(FakeInterference())
+    score.corrections = Corrections([PairCorrection("1 lm", "2 foe", "nic", 0.2)])
+    served.state.engine = Engine(EngineConfig(), Policies(score=score))
+    found = response(served.state, 0)
+    assert (found.model, found.decides, found.correcting_count) == ("fake", True, 1)
