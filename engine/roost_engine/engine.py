@@ -49,7 +49,7 @@ from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, GateVerdict, Offer, QueueView, SortKey
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.promises import Promises
-from roost_engine.queue.job_queue import Group
+from roost_engine.queue.group import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer

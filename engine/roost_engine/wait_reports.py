@@ -7,7 +7,7 @@ from roost_engine.domain.actions import Action, Exclusions, Wait
 from roost_engine.domain.lazy import Lazy
 from roost_engine.job_record import JobRecord, capacity_wanted
 from roost_engine.placement.candidates import Candidates
-from roost_engine.queue.job_queue import Group
+from roost_engine.queue.group import Group
 
 
 def report_wait(
