@@ -26,7 +26,8 @@ from roostd.slurm.jobs import JobReader
 from roostd.slurm.opt_in import OptIn, nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
-from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
+from roostd.slurm.queue_reading import LEFT_BY_LIMIT, SiteView, view
+from roostd.slurm.queue_view import QueueView
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
