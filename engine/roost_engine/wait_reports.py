@@ -1,4 +1,4 @@
-"""Reports of waits: why a job waits and until when, for its record and for whoever asks."""
+"""Reports of waits: why a job waits and until when, for its record and for operators."""
 
 from functools import partial
 from math import inf
