@@ -32,7 +32,8 @@ from roostd.config.config import Config
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.rpc import convert, jobs
-from roostd.slurm.port import QueueSnapshot, SlurmCli
+from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 from roostd.testing.slurm_stand_in import SlurmStandIn

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError, RoostError
 from roost_slurm.version_option import ShowVersion
-from roostd.config.config import DEFAULT_FILE, LoadedConfig, load_config
+from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
 

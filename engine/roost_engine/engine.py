@@ -49,7 +49,7 @@ from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, GateVerdict, Offer, QueueView, SortKey
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.promises import Promises
-from roost_engine.queue.job_queue import Group
+from roost_engine.queue.group import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
@@ -62,6 +62,8 @@ from roost_engine.slots import (
     PreemptionSlot,
 )
 from roost_engine.standing_pins import StandingPins
+from roost_engine.table_invariants import check_invariants
+from roost_engine.wait_reports import report_capacity, report_group, report_wait
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
 
@@ -77,9 +79,7 @@ class Engine:
         predictors = policies.predictors
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)
         self._run_times = None if slot is None else slot.run_times_name
-        self._table = JobTable(
-            config, self._order, self._gate, slot, policies.timers, policies.ends
-        )
+        self._table = JobTable(config, self._order, self._gate, slot, policies.ends)
         self._promises = Promises(self._table, policies.ends, slot)
         self.cluster = self._table.cluster
         self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
@@ -215,7 +215,7 @@ class Engine:
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
         for job_id, group in table.queue.end_pass():
-            table.wait_with(job_id, group, actions)
+            report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:
             self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
@@ -229,8 +229,7 @@ class Engine:
             case JobStarted():
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
-                for job_id in self._table.displaced_by(event):
-                    self._table.displace(job_id, event.job_id, event.at_s, actions)
+                self._table.displace(event, actions)
             case JobEnded():
                 self._table.end(event)
             case Tick():
@@ -268,9 +267,12 @@ class Engine:
                 if self._standing.is_pinned_to(event.name):
                     self._table.queue.recall_all()
             case TimerPinned():
-                self._table.pin(event)
+                if self.policies.timers is not None:
+                    self.policies.timers.pin(event.timer, event.pinned_s)
+                    self._table.queue.recall_all()
             case QuotasSeen():
-                self._table.apply_quotas(event.free, event.node_cpus)
+                self._table.quotas.apply(event.free, event.node_cpus)
+                self._table.queue.lift_limits(self._table.quotas)
             case SharesSeen():
                 if self.policies.predictors is not None:
                     self.policies.predictors.users.apply_shares(event.shares)
@@ -386,7 +388,7 @@ class Engine:
         limit = self._table.quotas.exhausted_by(job)
         if limit:
             self._table.queue.limit(group, limit, at_s)
-            self._table.wait_with(job_id, group, actions)
+            report_group(record, group, self.config.hand_over_s, actions)
             return True
         group.forget()
         if record.standing is not None:
@@ -405,11 +407,11 @@ class Engine:
         if full and self.policies.candidates.propose(self.cluster, job, reserved, at_s):
             # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
             group.note_failure(candidates, limit)
-            self._table.wait_with(job_id, group, actions)
+            report_group(record, group, self.config.hand_over_s, actions)
             return True
         if not len(self.cluster) or could_ever_fit(self.cluster, job):
             group.note_failure(candidates)
-            self._table.wait_for_capacity(job_id, record, candidates, actions)
+            report_capacity(record, candidates, actions)
             return False
         never = f"no placement could ever hold it in partition {job.partition}"
         self._table.release_to_slurm(
@@ -448,7 +450,7 @@ class Engine:
                 record.note_declined(candidates.tier, at_s)
                 self._table.alarm(verdict.until_s, job_id)
                 self._table.queue.defer(job_id)
-                self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+                report_wait(record, verdict.reason, verdict.until_s, actions)
                 return
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
@@ -536,4 +538,4 @@ class Engine:
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the state contradicts itself."""
-        self._table.check_invariants()
+        check_invariants(self._table)

@@ -32,6 +32,9 @@ class JobState(StrEnum):
     ENDED = "ended"
 
 
+WAITS = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)  # a job in them has not started
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingPin:
     """The GPUs for which a job waits in Slurm: see actions.PinStanding.

@@ -5,38 +5,33 @@ that a job is in one state only.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterable, Iterator
 from heapq import heappush, merge
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.domain.actions import Action, Exclusions, LetGo, Preempt, Wait
+from roost_engine.domain.actions import Action, LetGo, Preempt
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, TimerPinned, WaitSoFar
-from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import UNKNOWN_USER, JobId, JobSpec, NodeName, NodeShare, Placement
-from roost_engine.domain.tier import Tier
+from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
+from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import (
+    WAITS,
     Guess,
     JobRecord,
     JobState,
     KnownJob,
     ObservedJob,
-    capacity_wanted,
     shares_of,
 )
-from roost_engine.placement.candidates import Candidates
-from roost_engine.policies import RunEnded, TunableTimers, WaitEnded
+from roost_engine.outcomes import Outcomes
 from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
-from roost_engine.queue.job_queue import Group, JobQueue
+from roost_engine.queue.job_queue import JobQueue
 from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import GateSlot, OrderSlot, PredictorSlot
+from roost_engine.wait_reports import report_wait
 
 MAX_BACKOFF_S = 300.0
-_WAIT_GOES_ON = (JobState.WAITING, JobState.CLEARING, JobState.PLACING)
 
 
 class JobTable:
@@ -60,7 +55,6 @@ class JobTable:
         order: OrderSlot,
         gate: GateSlot,
         predictors: PredictorSlot | None = None,
-        timers: TunableTimers | None = None,
         ends: EndsConfig | None = None,
     ) -> None:
         self.config = config
@@ -79,9 +73,7 @@ class JobTable:
         self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest is forgotten first
         self.alarms: list[tuple[float, JobId]] = []
         self._run_ends = ForeseenEnds(ends, predictors)
-        self._gate = gate
-        self._predictors, self._timers = predictors, timers
-        self._waits_matter = predictors is not None or not gate.is_open
+        self._outcomes = Outcomes(gate, predictors, self.jobs, self.cluster)
 
     def find(self, job_id: JobId) -> KnownJob:
         """Return what is known of a job, under Roost or not.
@@ -116,7 +108,7 @@ class JobTable:
         if known is not None:
             self._release(job_id, at_s)
             self.unqueue(job_id)
-            if isinstance(known, JobRecord) and known.state in _WAIT_GOES_ON:
+            if isinstance(known, JobRecord) and known.state in WAITS:
                 record.queued_s = max(known.queued_s, job.eligible_s)
                 record.declined_s = known.declined_s
             record.remember_runs(known, at_s)
@@ -130,16 +122,16 @@ class JobTable:
             self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
             self.alarm(job.eligible_s, job_id)
-            self.wait(job_id, record, "has a later begin time", job.eligible_s, actions)
+            report_wait(record, "has a later begin time", job.eligible_s, actions)
         elif wait is not None and record.not_before_s > at_s:
-            self.wait(job_id, record, wait.pause_reason, record.not_before_s, actions)
+            report_wait(record, wait.pause_reason, record.not_before_s, actions)
         else:
             self.queue.add(record, at_s)
 
     def change(self, job: JobSpec, at_s: float, actions: list[Action]) -> None:
         """Apply a change of a waiting job: another request, an aged priority, or fixed indices."""
         known = self.jobs.get(job.job_id)
-        if known is None or not _asks_the_same(known.spec, job):
+        if known is None or not known.spec.asks_the_same(job):
             self.queue_job(job, at_s, actions)
             return
         known.spec = job
@@ -195,7 +187,7 @@ class JobTable:
         job_id, record = event.job_id, self.jobs.get(event.job_id)
         if record is not None:
             self.unqueue(job_id)
-            self.note_unplaced(record, event.at_s)
+            self._outcomes.note_unplaced(record, event.at_s)
             record.state, record.reason, record.until_s = JobState.LET_GO, event.reason, None
             record.standing = None
         elif (other := self.observed.get(job_id)) is not None:
@@ -222,9 +214,9 @@ class JobTable:
             record.shares = event.shares
             return None
         self.unqueue(job_id)
-        self._note_started(record, event)
+        self._outcomes.note_start(record, event)
         self.cluster.hold(job_id, event.shares)
-        self._note_held(job_id, event.shares, event.at_s)
+        self._outcomes.note_held(job_id, event.shares, event.at_s)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
@@ -259,7 +251,7 @@ class JobTable:
     def _release(self, job_id: JobId, at_s: float) -> None:
         self.cluster.release(job_id)
         self._run_ends.remove(job_id)
-        self._note_held(job_id, (), at_s)
+        self._outcomes.note_held(job_id, (), at_s)
 
     def _observe(self, event: JobStarted, since_s: float) -> None:
         """Record the allocation of a job that is not under Roost."""
@@ -269,7 +261,7 @@ class JobTable:
             self.observed_start_s = event.at_s
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
-        self._note_held(job_id, event.shares, event.at_s)
+        self._outcomes.note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
         job.preempt_class = event.preempt_class
         if event.end_s is not None:
@@ -283,14 +275,14 @@ class JobTable:
         record = self.jobs.pop(job_id, None)
         ended: KnownJob | None = record
         if record is not None:
-            self.note_unplaced(record, event.at_s)
+            self._outcomes.note_unplaced(record, event.at_s)
             record.standing = None
         else:
             ended = self.observed.pop(job_id, None)
         if ended is not None:
             ended.state, ended.ended_s, ended.reason = JobState.ENDED, event.at_s, ""
             if record is not None:
-                self._note_run(record, event.at_s)
+                self._outcomes.note_run(record, event.at_s)
             self.ended[job_id] = ended
             if len(self.ended) > self.config.ended_job_count:
                 self.ended.popitem(last=False)
@@ -317,14 +309,17 @@ class JobTable:
         self._limit_fixed(record, at_s)
         self.waiting[job_id] = None
         self.alarm(record.not_before_s, job_id)
-        self.wait(job_id, record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
+        report_wait(record, f"pauses after a refusal: {reason}", record.not_before_s, actions)
 
-    def displaced_by(self, event: JobStarted) -> list[JobId]:
-        """Return the placed jobs that cannot start: another job has started on their GPUs."""
+    def displace(self, event: JobStarted, actions: list[Action]) -> None:
+        """Let placed jobs wait again that cannot start: another job has started on their GPUs.
+
+        They do not pause: Slurm has not refused them.
+        """
         if not self.placing:
-            return []
+            return
         taken = {(share.node, gpu) for share in event.shares for gpu in share.gpu_indices}
-        return [
+        displaced = [
             job_id
             for job_id in self.placing
             if job_id != event.job_id
@@ -332,19 +327,17 @@ class JobTable:
             and placement.is_exact
             and any((name, gpu) in taken for name, gpus in placement.by_node() for gpu in gpus)
         ]
-
-    def displace(self, job_id: JobId, by: JobId, at_s: float, actions: list[Action]) -> None:
-        """Let a placed job wait again, without a pause: it is no refusal of this job."""
-        record = self.jobs[job_id]
-        self.cluster.release(job_id)
-        self.unqueue(job_id)
-        record.replace_pins()
-        record.guess = None
-        record.state = JobState.WAITING
-        self._limit_fixed(record, at_s)
-        self.waiting[job_id] = None
-        self.queue.add(record, at_s)
-        self.wait(job_id, record, f"job {by} has started on its GPUs", None, actions)
+        for job_id in displaced:
+            record = self.jobs[job_id]
+            self.cluster.release(job_id)
+            self.unqueue(job_id)
+            record.replace_pins()
+            record.guess = None
+            record.state = JobState.WAITING
+            self._limit_fixed(record, event.at_s)
+            self.waiting[job_id] = None
+            self.queue.add(record, event.at_s)
+            report_wait(record, f"job {event.job_id} has started on its GPUs", None, actions)
 
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float
@@ -376,70 +369,16 @@ class JobTable:
         self.alarm(record.safe_until_s, job_id)
         actions.append(Preempt(job_id=job_id, reason=reason, for_job=for_job))
 
-    def wait_for_capacity(
-        self, job_id: JobId, record: JobRecord, failure: Candidates, actions: list[Action]
-    ) -> None:
-        """Note that a job waits for capacity, and what its last try found."""
-        record.last_try = failure
-        if record.standing is not None:
-            return
-        wanted, until_s = capacity_wanted(record.spec.shapes[0]), record.hand_over_at_s
-        if record.spec.fixed_indices:
-            wanted = f"waits for GPUs {record.indices_in_words}".rstrip(",")
-        elif record.promise is not None:
-            wanted, until_s = record.promise.added_to(wanted), record.promise.until_s
-        self.wait(job_id, record, wanted, until_s, actions)
-
-    def wait_with(self, job_id: JobId, group: Group, actions: list[Action]) -> None:
-        """Report why a group waits for one of its jobs: for capacity, or for one of Slurm's limits.
-
-        A job that a limit holds back is released to Slurm at the reported time.
-        """
-        record = self.jobs[job_id]
-        if group.limit:
-            until_s = None
-            if record.limited_since_s is not None and self.config.hand_over_s < inf:
-                until_s = record.limited_since_s + self.config.hand_over_s
-            reason = f"waits for Slurm's limit {group.limit}"
-            self.wait(job_id, record, reason, until_s, actions)
-        elif group.node_limit:
-            record.last_try = group.last_failure
-            reason = f"waits for Slurm's limit {group.node_limit}"
-            self.wait(job_id, record, reason, None, actions)
-        elif group.last_failure is not None:
-            self.wait_for_capacity(job_id, record, group.last_failure, actions)
-
-    def apply_quotas(
-        self, free: Mapping[str, float], node_cpus: Mapping[str, Mapping[NodeName, float]]
-    ) -> None:
-        """Apply what Slurm's limits leave."""
-        self.quotas.apply(free, node_cpus)
-        self.queue.lift_limits(self.quotas)
-
     def _release_quotas(self, job_id: JobId) -> None:
         if self.quotas.release(job_id):
             self.queue.lift_limits(self.quotas)
-
-    def wait(
-        self,
-        job_id: JobId,
-        record: JobRecord,
-        reason: str,
-        until_s: float | None,
-        actions: list[Action],
-    ) -> None:
-        """Report why a job waits and until when, unless that was reported already."""
-        if (record.reason, record.until_s) != (reason, until_s):
-            record.reason, record.until_s = reason, until_s
-            excluded = Lazy(partial(_exclusions, record.last_try))
-            actions.append(Wait(job_id=job_id, reason=reason, until_s=until_s, exclusions=excluded))
 
     def release_to_slurm(
         self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]
     ) -> None:
         """Release a job to Slurm, which then places it by itself."""
         self.unqueue(job_id)
-        self.note_unplaced(record, at_s)
+        self._outcomes.note_unplaced(record, at_s)
         record.state, record.reason, record.until_s = JobState.LET_GO, reason, None
         record.standing = None
         actions.append(LetGo(job_id=job_id, reason=reason))
@@ -455,106 +394,7 @@ class JobTable:
         may_stop = job_id in self.running or job_id in self.stopping
         return may_stop and self.jobs[job_id].safe_until_s == alarm_s
 
-    # -- what gate and predictors learn from --------------------------------------------------
-
-    def pin(self, event: TimerPinned) -> None:
-        """Set a timer of the gate, and offer GPUs again to the jobs that wait by it."""
-        if self._timers is not None:
-            self._timers.pin(event.timer, event.pinned_s)
-            self.queue.recall_all()
-
-    def _note_started(self, record: JobRecord, event: JobStarted) -> None:
-        """Report the outcome of a wait: the tier placed by the engine, or none.
-
-        Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
-        """
-        is_pinned = record.is_binding and record.state in _WAIT_GOES_ON
-        met = record.pin_met_by(event.shares) if is_pinned else None
-        if met is not None:
-            record.placement, record.decision = met
-            self._note_wait(record, met[0].tier, event.at_s)
-        elif record.state is JobState.PLACING:
-            assert record.placement is not None
-            self._note_wait(record, record.placement.tier, event.at_s)
-        else:
-            self.note_unplaced(record, event.at_s)
-
-    def note_unplaced(self, record: JobRecord, at_s: float) -> None:
-        """Report a wait that ended without a placement of the engine."""
-        if record.state in (JobState.WAITING, JobState.CLEARING):
-            self._note_wait(record, None, at_s)
-
-    def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
-        if not self._waits_matter:
-            return
-        waited_s = max(0.0, at_s - record.queued_s)
-        outcome = WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s)
-        if self._predictors is not None:
-            self._predictors.wait_ended(outcome)
-        self._gate.note(outcome)
-
-    def _note_held(self, job_id: JobId, shares: Sequence[NodeShare], at_s: float) -> None:
-        """Report the GPUs of a job that runs, also of one that Slurm started by itself."""
-        if self._predictors is not None:
-            record = self.jobs.get(job_id)
-            user_id = UNKNOWN_USER if record is None else record.spec.user_id
-            gpu_count = sum(len(share.gpu_indices) for share in shares)
-            self._predictors.holds(job_id, user_id, gpu_count, at_s)
-
-    def _note_run(self, record: JobRecord, at_s: float) -> None:
-        if self._predictors is not None and record.started_s is not None:
-            self._predictors.run_ended(RunEnded(job=record, cluster=self.cluster, at_s=at_s))
-
-    # -- for tests -------------------------------------------------------------------------
-
-    def check_invariants(self) -> None:
-        """Raise AssertionError where the state contradicts itself."""
-        self.cluster.check_invariants()
-        claimed: dict[tuple[str, int], JobId] = {}
-        for job_id in self.placing:
-            record = self.jobs[job_id]
-            assert record.state is JobState.PLACING, f"{job_id} is {record.state}, not placing"
-            assert record.placement is not None
-            assert self.cluster.shares(job_id) == shares_of(record.placement)
-            for share in self.cluster.shares(job_id):
-                for gpu in share.gpu_indices:
-                    other = claimed.setdefault((share.node, gpu), job_id)
-                    assert other == job_id, f"{share.node} GPU {gpu}: {other} and {job_id}"
-        self.queue.check_invariants()
-        awaited = {job_id for _, job_id in self.alarms}
-        for job_id in self.waiting:
-            is_decided = self.jobs[job_id].placement is not None
-            assert job_id in self.queue or job_id in awaited or is_decided, f"{job_id} is lost"
-            assert self.jobs[job_id].state is JobState.WAITING, f"{job_id} is not waiting"
-            assert not self.cluster.shares(job_id), f"{job_id} waits and holds GPUs"
-        for job_id, record in self.jobs.items():
-            waits, is_placing = job_id in self.waiting, job_id in self.placing
-            assert waits == (record.state is JobState.WAITING), f"{job_id} is {record.state}"
-            assert is_placing == (record.state is JobState.PLACING), f"{job_id} is {record.state}"
-            assert waits or job_id not in self.queue, f"{job_id} is queued and {record.state}"
-            is_clearing = record.state is JobState.CLEARING
-            assert is_clearing == (job_id in self.clearing), f"{job_id} is {record.state}"
-            if job_id in self.running:
-                assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
-            is_stopping = record.state is JobState.STOPPING
-            assert is_stopping == (job_id in self.stopping), f"{job_id} is {record.state}"
-
 
 def _longest_s(record: JobRecord) -> float | None:
     """Return for how long a job that starts now holds its GPUs; None: that is unknown."""
     return record.spec.time_limit_s if record.guess is None else record.guess.left_s
-
-
-def _exclusions(last_try: Candidates | None) -> Exclusions:
-    return () if last_try is None else last_try.exclusions
-
-
-def _asks_the_same(one: JobSpec, other: JobSpec) -> bool:
-    same = replace(
-        one,
-        priority=other.priority,
-        precedence=other.precedence,
-        overtakes=other.overtakes,
-        fixed_indices=other.fixed_indices,
-    )
-    return same == other

@@ -24,6 +24,7 @@ from roost_engine.prediction.foreseen_ends import (
     guess,
     usable_limit_s,
 )
+from roost_engine.wait_reports import report_capacity, report_wait
 
 _MOVED_S = 1.0  # a promise that is off by less is kept
 _FRESH_S = 3_600.0  # for so long a guess about a waiting job is used again
@@ -82,9 +83,9 @@ class Promises:
         if record.standing is not None:
             if record.promise.why and record.promise.start_s < inf:
                 reason = record.promise.added_to(record.reason.partition(";")[0])
-                self._table.wait(record.job_id, record, reason, record.promise.start_s, actions)
+                report_wait(record, reason, record.promise.start_s, actions)
         elif record.last_try is not None:
-            self._table.wait_for_capacity(record.job_id, record, record.last_try, actions)
+            report_capacity(record, record.last_try, actions)
 
     def _cause(self, nodes: NodeSet, promised_s: float) -> str:
         """Return why a job starts later than promised."""

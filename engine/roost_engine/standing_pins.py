@@ -23,6 +23,7 @@ from roost_engine.placement.reservation import Reservation
 from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
 from roost_engine.preemption.displacement import find_capacity, holders
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 _PINNED = (JobState.WAITING, JobState.CLEARING)  # also while Roost clears other GPUs for it
@@ -248,7 +249,7 @@ class StandingPins:
             )
         )
         until_s = pin.start_s if pin.start_s < inf else None
-        self._table.wait(record.job_id, record, _reason(pin), until_s, actions)
+        report_wait(record, _reason(pin), until_s, actions)
 
     def _preempt(
         self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]

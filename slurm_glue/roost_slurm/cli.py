@@ -86,7 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     migrate_command.add(
         commands.add_parser("migrate", help="GPU types by index, node by node, while jobs run")
     )
-    config = commands.add_parser("config", help="make gres.conf and the rest from the topology")
+    _add_config(commands.add_parser("config", help="make gres.conf and the rest from the topology"))
+    return parser
+
+
+def _add_config(config: argparse.ArgumentParser) -> None:
     config.add_argument(
         "topology",
         nargs="+",
@@ -112,7 +116,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LONG=SHORT",
         help="short name of a model, such as 'NVIDIA A100-SXM4-80GB=a100-80'",
     )
-    return parser
 
 
 def _add_certs(certs: argparse.ArgumentParser) -> None:

@@ -17,7 +17,8 @@ from roost_engine.testing.builders import EngineHarness, bridges, job, node
 from roost_proto.v1 import telemetry_pb2
 from roostctl.main import cli
 from roostctl.testing import build_topology
-from roostd.config.config import Config, Listen
+from roostd.config.config import Config
+from roostd.config.listen import Listen
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers

@@ -16,7 +16,7 @@ from tests.daemon.running import config, running
 from tests.docs.module_map import CONTRACTS, MARK, PAGE, layers_of, rows, updated
 
 from roost_engine.testing import builders
-from roostd.slurm.port import SlurmCli
+from roostd.slurm.slurm_cli import SlurmCli
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 TABLES = ("packages", "roost_engine", "roost_formats", "roostd", "roost_sim")

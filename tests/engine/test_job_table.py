@@ -4,70 +4,14 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from tests.engine.tables import ONE, THREE, TWO, Tables
 
-from roost_engine.domain.actions import Action, LetGo, Wait
-from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import JobEnded, JobStarted, JobWithdrawn, WaitSoFar
-from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
-from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import PriorityOrder
-from roost_engine.job_record import JobRecord, JobState
-from roost_engine.job_table import JobTable
-from roost_engine.slots import FaultLog, GateSlot, OrderSlot
-from roost_engine.testing.builders import job, let_go, node, preempted, share, waits
-from roost_engine.testing.fakes import ScriptedGate
-
-ONE, TWO, THREE = JobId("1"), JobId("2"), JobId("3")
-
-
-class Tables:
-    """A job table of one node with 8 GPUs, the gate it reports to, and the actions it returned."""
-
-    def __init__(self, **config: float) -> None:
-        self.gate, faults = ScriptedGate(), FaultLog()
-        self.table = JobTable(
-            EngineConfig(**config),  # type: ignore[arg-type]
-            OrderSlot(PriorityOrder(), faults),
-            GateSlot(self.gate, faults),
-        )
-        self.table.cluster.apply_node(node("a"))
-        self.actions: list[Action] = []
-
-    def queue(self, spec: JobSpec, at_s: float = 0.0, wait: WaitSoFar | None = None) -> JobRecord:
-        self.table.queue_job(spec, at_s, self.actions, wait)
-        self.table.check_invariants()
-        return self.table.jobs[spec.job_id]
-
-    def place(self, job_id: JobId, at_s: float = 0.0, *gpus: int, tier: Tier = Tier.NODE) -> None:
-        """Decide a waiting job, as a pass of the engine does."""
-        record = self.table.jobs[job_id]
-        self.table.unqueue(job_id)
-        record.placement = Placement((NodeName("a"),), gpus or (0,), record.spec.shapes[0], tier)
-        self.table.begin_placing(job_id, record, record.placement, at_s)
-        self.table.check_invariants()
-
-    def start(
-        self,
-        job_id: JobId,
-        *shares: NodeShare,
-        at_s: float = 0.0,
-        since_s: float | None = None,
-        spec: JobSpec | None = None,
-    ) -> JobRecord | None:
-        found = self.table.start(
-            JobStarted(at_s=at_s, job_id=job_id, shares=shares, job=spec, since_s=since_s)
-        )
-        self.table.check_invariants()
-        return found
-
-    def end(self, job_id: JobId, at_s: float = 0.0) -> None:
-        self.table.end(JobEnded(at_s=at_s, job_id=job_id))
-        self.table.check_invariants()
-
-    def refuse(self, job_id: JobId, at_s: float) -> None:
-        self.table.refuse(job_id, "node busy", at_s, self.actions)
-        self.table.check_invariants()
+from roost_engine.domain.events import JobStarted, JobWithdrawn, WaitSoFar
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.job_record import JobState
+from roost_engine.table_invariants import check_invariants
+from roost_engine.testing.builders import job, let_go, preempted, share, waits
 
 
 @pytest.fixture
@@ -120,19 +64,11 @@ def test_a_change_of_priority_alone_keeps_a_placement(tables: Tables) -> None:
     record = tables.table.jobs[ONE]
     assert (record.state, record.spec.priority) == (JobState.PLACING, 9)
     tables.table.change(job("1", gpus=2, priority=9), 6.0, tables.actions)
-    tables.table.check_invariants()
+    check_invariants(tables.table)
     assert tables.table.jobs[ONE].state is JobState.WAITING
 
 
 # -- waits -------------------------------------------------------------------------------------
-
-
-def test_a_wait_is_reported_once_until_its_reason_or_its_end_changes(tables: Tables) -> None:
-    record = tables.queue(job("1"))
-    for reason, until_s in (("x", 1.0), ("x", 1.0), ("x", 2.0), ("y", 2.0), ("y", None)):
-        tables.table.wait(ONE, record, reason, until_s, tables.actions)
-    said = [(wait.reason, wait.until_s) for wait in tables.actions if isinstance(wait, Wait)]
-    assert said == [("x", 1.0), ("x", 2.0), ("y", 2.0), ("y", None)]
 
 
 def test_a_refused_job_pauses_twice_as_long_each_time_up_to_300_seconds() -> None:
@@ -233,7 +169,7 @@ def test_a_job_that_is_asked_to_stop_has_until_its_deadline(tables: Tables) -> N
     tables.start(ONE, share("a", 0))
     tables.table.running[ONE] = None  # as preemption does for a job that it may stop
     tables.table.ask_to_stop(record, "a more urgent job", TWO, 100.0, tables.actions)
-    tables.table.check_invariants()
+    check_invariants(tables.table)
     assert preempted(tables.actions) == {"1": "2"}
     assert (record.state, record.safe_until_s) == (JobState.STOPPING, 160.0)
     assert tables.table.is_awaited(160.0, ONE)
@@ -277,67 +213,11 @@ def test_a_withdrawn_job_holds_nothing_and_says_why(tables: Tables, how: str) ->
     if how == "placing":
         tables.place(ONE)
     tables.table.withdraw(JobWithdrawn(at_s=5.0, job_id=ONE, reason="held by its user"))
-    tables.table.check_invariants()
+    check_invariants(tables.table)
     known = tables.table.find(ONE)
     assert (known.state, known.reason) == (JobState.LET_GO, "held by its user")
     assert tables.table.cluster.free_gpu_count == 8
     assert ONE not in tables.table.queue
-
-
-# -- what the gate learns from ---------------------------------------------------------------------
-
-
-def test_the_gate_learns_the_tier_of_a_placement_when_the_job_starts(tables: Tables) -> None:
-    tables.queue(job("1"), at_s=5.0)
-    tables.place(ONE, 20.0, tier=Tier.RACK)
-    assert tables.gate.noted == []
-    tables.start(ONE, share("a", 0), at_s=25.0)
-    tables.end(ONE, at_s=99.0)
-    assert tables.gate.noted == [(ONE, 20.0, Tier.RACK)]
-
-
-@pytest.mark.parametrize("how", ["ends", "starts elsewhere", "is withdrawn", "is released"])
-def test_the_gate_learns_of_a_wait_without_a_placement(tables: Tables, how: str) -> None:
-    record = tables.queue(job("1"), at_s=5.0)
-    match how:
-        case "ends":
-            tables.end(ONE, at_s=25.0)
-        case "starts elsewhere":
-            tables.start(ONE, share("a", 0), at_s=25.0)
-        case "is withdrawn":
-            tables.table.withdraw(JobWithdrawn(at_s=25.0, job_id=ONE, reason="held"))
-        case _:
-            tables.table.release_to_slurm(ONE, record, "never fits", 25.0, tables.actions)
-            assert isinstance(tables.actions[-1], LetGo)
-    assert tables.gate.noted == [(ONE, 20.0, None)]
-
-
-def test_the_time_before_a_later_begin_time_is_no_wait(tables: Tables) -> None:
-    tables.queue(job("1", eligible_s=60.0), at_s=5.0)
-    tables.end(ONE, at_s=30.0)
-    assert tables.gate.noted == [(ONE, 0.0, None)]
-
-
-# -- invariants --------------------------------------------------------------------------------
-
-
-def test_the_invariants_catch_a_job_in_two_states_and_a_lost_job(tables: Tables) -> None:
-    record = tables.queue(job("1"))
-    record.state = JobState.RUNNING
-    with pytest.raises(AssertionError, match="not waiting"):
-        tables.table.check_invariants()
-    record.state = JobState.WAITING
-    tables.table.queue.remove(ONE)
-    with pytest.raises(AssertionError, match="1 is lost"):
-        tables.table.check_invariants()
-
-
-def test_the_invariants_catch_two_placed_jobs_on_one_gpu(tables: Tables) -> None:
-    for job_id in (ONE, TWO):
-        tables.queue(job(job_id))
-    tables.place(ONE)
-    with pytest.raises(AssertionError, match="a GPU 0: 1 and 2"):
-        tables.place(TWO)
 
 
 # -- waits that began before the engine --------------------------------------------------------

@@ -38,7 +38,7 @@ from roost_slurm import (
     tres,
 )
 from roost_slurm.tres import TresError
-from roostd.config.config import load_config
+from roostd.config.loaded_config import load_config
 from roostd.slurm.comment import parse_comment
 from roostd.telemetry.probe_messages import check_sample, read_hello, read_load
 

@@ -5,17 +5,17 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
-from math import inf
 
 import structlog
 
 from roost_engine.domain.actions import LetGo, PinStanding, Place, Preempt, Unpin, Wait
 from roost_engine.domain.errors import SlurmError, UnknownJob
 from roost_engine.domain.events import Event, PlacementRefused, PreemptionRefused
-from roost_engine.domain.model import JobId, NodeName, Placement
+from roost_engine.domain.model import JobId, Placement
 from roost_engine.job_record import JobState, StandingPin
-from roost_slurm.limits import LAST_EPOCH_S
+from roostd.app.old_credentials import OldCredentials
 from roostd.app.recorder import Recorder
+from roostd.app.wait_reasons import WaitReasons
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
@@ -23,16 +23,6 @@ from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
-
-_LONGEST_REASON = 160
-# Before slurmd starts a job that it killed earlier, it must purge the job's old credential. It
-# purges at the end of each job, and otherwise at most once in two seconds. With PrologFlags=Alloc a
-# start takes two calls; when the purge falls between them, the second call waits 20 s for the first
-# and the start fails: "REQUEST_LAUNCH_PROLOG notification failed" (measured on 22.05). After a
-# pause of _SETTLE_S the first call purges. Two minutes after the kill the credential has expired.
-_SETTLE_S = 2.5
-_CREDENTIAL_S = 121.0
-_DAY_S = 86_400.0
 
 
 class Applier:
@@ -74,12 +64,10 @@ class Applier:
         self._pinned: dict[JobId, Placement | None] = {}  # None: by an earlier daemon
         self._eligible: set[JobId] = set()  # wait in Slurm by a standing pin, without a lease
         self._undecided: set[JobId] = set()  # pinned by an earlier daemon; until the first renewal
-        self._unannounced_reasons: dict[JobId, str] = {}
-        self._announced_reasons: dict[JobId, str] = {}  # as they stand in Slurm
+        self._reasons = WaitReasons(state)
+        self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
-        self._touched_s: dict[NodeName, float] = {}  # when a job last started or ended there
-        self._ran_on: dict[JobId, set[NodeName]] = {}  # since this daemon began
         self._ended_leases: set[JobId] = set()  # by release_needless
         self._is_draining = False
 
@@ -135,20 +123,13 @@ class Applier:
 
     def forget(self, job_id: JobId) -> None:
         """Drop the pin and the reason of a job that started or ended."""
-        self._unannounced_reasons.pop(job_id, None)
-        self._announced_reasons.pop(job_id, None)
+        self._reasons.forget(job_id)
         self._pinned.pop(job_id, None)
         self._eligible.discard(job_id)
         self._released.discard(job_id)
         self._renewed.discard(job_id)
         with contextlib.suppress(UnknownJob):
-            known, now_s = self._state.engine.find(job_id), self._state.clock.now_s()
-            nodes = {share.node for share in known.shares}
-            self._touched_s |= dict.fromkeys(nodes, now_s)
-            if known.state is JobState.ENDED:
-                self._ran_on.pop(job_id, None)
-            elif nodes:
-                self._ran_on[job_id] = self._ran_on.get(job_id, set()) | nodes
+            self._credentials.note(job_id, self._state.engine.find(job_id))
 
     async def renew(self, leased: Iterable[JobId]) -> None:
         """Renew the leases of all waiting jobs, in one call.
@@ -242,43 +223,21 @@ class Applier:
 
     def _submit_wait(self, action: Wait) -> None:
         if self._state.engine.record(action.job_id).is_binding:
-            self._unannounced_reasons[action.job_id] = self._stated_reason(action)
+            self._reasons.add(action)
         if self._state.engine.record(action.job_id).standing is not None:
             return  # it waits in Slurm
         if action.job_id in self._pinned:
             self._enqueue(action.job_id, lambda: self._unpin(action.job_id))
 
-    def _stated_reason(self, action: Wait) -> str:
-        """Return why a job waits and until when, in a form that its admin comment can hold."""
-        stated = _plain(action.reason)
-        if action.until_s is None:
-            return stated
-        left_s = action.until_s - self._state.clock.now_s()  # deadlines are not the wall clock's
-        ends_s = min(time.time() + left_s, LAST_EPOCH_S)  # localtime() raises far beyond it
-        clock = "%H:%M" if left_s < _DAY_S else "%Y-%m-%d %H:%M"
-        return f"{stated}, until {time.strftime(clock, time.localtime(ends_s))}"
-
     async def announce(self) -> None:
         """Write the reasons of waits that began or changed since the last call into Slurm."""
         async with self._gate:
-            due, self._unannounced_reasons = self._unannounced_reasons, {}
-            due = self._overtaken_reasons() | due
+            due = self._reasons.take()
             waiting = {job_id: reason for job_id, reason in due.items() if self._is_waiting(job_id)}
             if waiting and not self._is_draining:
                 with self._logging_failures("announce"):
                     await self._slurm.announce(waiting)
-                    self._announced_reasons |= waiting
-
-    def _overtaken_reasons(self) -> dict[JobId, str]:
-        """Return the reasons of jobs that were held since Slurm got the reason of their wait."""
-        blocked = self._state.unmanaged
-        return {
-            job_id: _plain(blocked[job_id].reason)
-            for job_id, told in self._announced_reasons.items()
-            if job_id in blocked
-            and blocked[job_id].is_blocked
-            and told != _plain(blocked[job_id].reason)
-        }
+                    self._reasons.note_announced(waiting)
 
     def foretell(self, job_id: JobId, text: str) -> None:
         """Write when a waiting job is expected to start into Slurm, after all else for the job."""
@@ -330,7 +289,7 @@ class Applier:
     async def _pin(self, action: Place, ticket: int) -> None:
         await self._recorder.wait_durable(ticket)
         failpoint.reach("after_journal")
-        await asyncio.sleep(self._settle_delay_s(action))
+        await asyncio.sleep(self._credentials.settle_delay_s(action))
         if not self._is_current(action):
             return
         is_waiting_there = action.job_id in self._eligible
@@ -378,20 +337,6 @@ class Applier:
         self._metrics.pin_s.observe(time.perf_counter() - began_s)
         _log.info("job_pinned", job_id=job_id, standing=outcome == "standing")
         return True
-
-    def _settle_delay_s(self, action: Place) -> float:
-        """Return how long a lately requeued job must wait for slurmds that have its old credential.
-
-        Zero for other jobs, and on nodes where it did not run. See _SETTLE_S for the reason.
-        """
-        now_s = self._state.clock.now_s()
-        settle_until_s = self._state.settle_until_s.get(action.job_id)
-        if settle_until_s is None or now_s > settle_until_s + _CREDENTIAL_S:
-            return 0.0
-        nodes = action.placement.nodes
-        had_it = self._ran_on.get(action.job_id, nodes)  # unknown after a restart: maybe all
-        touched_s = [self._touched_s.get(node, -inf) for node in nodes if node in had_it]
-        return max(max(touched_s, default=-inf) + _SETTLE_S - now_s, 0.0)
 
     def _is_current(self, action: Place) -> bool:
         """Whether the engine still wants this placement: events since may have changed it."""
@@ -488,10 +433,3 @@ class Applier:
         except SlurmError as error:
             self._metrics.slurm_failures.labels(operation).inc()
             _log.warning("slurm_failed", operation=operation, error=str(error))
-
-
-def _plain(reason: str) -> str:
-    """Return a reason in a form that an admin comment can hold."""
-    # A word with = in it would look like one of the keys that scontrol prints.
-    short = reason.replace("=", ":")[:_LONGEST_REASON]
-    return "".join(letter for letter in short if letter.isprintable())

@@ -53,7 +53,8 @@ from roostd.ops.stall_watch import StallWatch
 from roostd.page.server import serve_page
 from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
-from roostd.slurm.port import SlurmCli, SlurmPort
+from roostd.slurm.port import SlurmPort
+from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,30 +9,30 @@ from pathlib import Path
 
 import structlog
 
-from roost_engine.domain.errors import SlurmError, UnknownJob
+from roost_engine.domain.errors import SlurmError
 from roost_engine.domain.events import Event, NodeLost, QuotasSeen, SharesSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_slurm.assoc_mgr import AssocMgr
-from roost_slurm.orphaned_pins import is_eligible, waits_pinned
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.spool import SpoolReader, Submitted
 from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import parse_stamp
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
-from roostd.config.config import Mode
+from roostd.app.leased_jobs import LeasedJobs
+from roostd.app.operator_view import OperatorView
+from roostd.app.poll_schedule import PollSchedule
 from roostd.ops.metrics import Metrics
-from roostd.slurm.job_facts import owner_of
-from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.jobs import JobReader
 from roostd.slurm.opt_in import OptIn, nodes_outside
 from roostd.slurm.port import QueueSnapshot, SlurmNode, SlurmPort
 from roostd.slurm.precedence import SeenPriorities, observe, resumed
-from roostd.slurm.queue_view import LEFT_BY_LIMIT, QueueView, SiteView, view
+from roostd.slurm.queue_reading import LEFT_BY_LIMIT, SiteView, view
+from roostd.slurm.queue_view import QueueView
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.shares import user_shares
 from roostd.slurm.spool_watch import FolderWatch
 from roostd.slurm.sync import diff, diff_nodes
-from roostd.state import SLOW_ANSWER_S, DaemonState, UnmanagedJob
+from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
@@ -42,10 +41,7 @@ _log = structlog.get_logger(__name__)
 _POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
-_LOOKING_FRAC = 0.15  # of the time: crowds are looked at less often
-_RETRY_S = 2.0  # while Slurm does not answer
 SPOOL_FILE = "events"
-_TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
@@ -82,8 +78,9 @@ class SlurmWatch:
         adopt: Callable[[Iterable[JobId], Iterable[JobId]], None] = lambda pinned, eligible: None,
     ) -> None:
         self._slurm, self._state, self._metrics, self._emit = slurm, state, metrics, emit
-        self._release, self._adopt = release, adopt
-        self._found_pinned: frozenset[JobId] = frozenset()
+        self._leased = LeasedJobs(state, release, adopt)
+        self._operator_view = OperatorView(state)
+        self._schedule = PollSchedule()
         self._spool_folder = spool_folder
         self._spool = SpoolReader(spool_folder / SPOOL_FILE)
         self._view = QueueView()
@@ -92,15 +89,8 @@ class SlurmWatch:
         self._specs: Mapping[NodeName, NodeSpec] = {}
         self._socket_counts: Mapping[NodeName, int] = {}
         self._rules_read = SiteRules(), SiteRules()  # as read, and with the nodes
-        self._leased: tuple[JobId, ...] = ()
-        self._needless: frozenset[JobId] = frozenset()
-        self._ever_enforced: set[str] = set()  # partitions, since this daemon started
         self._reader: JobReader | None = None
         self._reads_for: tuple[object, ...] = ()
-        self._polls_due_s: list[float] = []  # a heap, on the monotonic clock
-        self._wake = asyncio.Event()
-        self._nodes_due_s = self._nodes_read_s = 0.0
-        self._not_before_s = 0.0  # of the next look
         self._site = SiteView()
         self._priorities = SeenPriorities()
         self._quotas = QuotasSeen(at_s=0.0, free={})
@@ -112,7 +102,7 @@ class SlurmWatch:
 
     def leased(self) -> tuple[JobId, ...]:
         """Return the jobs that a lease keeps waiting for Roost, blocked jobs included."""
-        return self._leased
+        return self._leased.job_ids
 
     def job_ids(self) -> Iterator[JobId]:
         """Yield the running jobs, then the waiting ones that Roost may place."""
@@ -137,12 +127,12 @@ class SlurmWatch:
     def hand_over(self, job_id: JobId, reason: str) -> None:
         """Leave a waiting job to plain Slurm, from the next poll on, which comes now."""
         self._handed_over[job_id] = reason
-        self._schedule((0.0,))
+        self._schedule.add((0.0,))
 
     def cluster_events(self) -> Iterator[Event]:
         """Yield the events that bring a fresh engine to the cluster's state of the last poll."""
         at_s = self._state.clock.now_s()
-        self._note_enforced()
+        self._leased.note_enforced(self._nodes)
         if self._reader is not None:
             settings, before = self._settings_of_reads(), self._reads_for
             self._reads_for = settings
@@ -159,7 +149,7 @@ class SlurmWatch:
 
     def poll(self) -> None:
         """Schedule a few polls soon: Slurm was asked to start or stop a job."""
-        self._schedule(_POLLS_AFTER_PIN_S)
+        self._schedule.add(_POLLS_AFTER_PIN_S)
 
     def follow_wall_clock(self) -> None:
         """Read the queue again, now, if the wall clock was set: begin times are wall clock times.
@@ -170,12 +160,11 @@ class SlurmWatch:
         if step_s:
             _log.warning("wall_clock_set", step_s=round(step_s, 3))
             self._view = replace(self._view, reads={})
-            self._schedule((0.0,))
+            self._schedule.add((0.0,))
 
     def poll_nodes(self) -> None:
         """Read the nodes at the next poll, now: the state of one has changed."""
-        self._nodes_due_s = 0.0
-        self._wake.set()
+        self._schedule.read_nodes()
 
     async def poll_now(self, patience_s: float = SLOW_ANSWER_S / 2) -> bool:
         """Poll as soon as can be.
@@ -187,8 +176,7 @@ class SlurmWatch:
             Whether that poll ended in time, with or without an answer.
         """
         wanted = self._poll_count + 1 + (self._state.slurm_asked_s is not None)
-        self._not_before_s = 0.0
-        self._schedule((0.0,))
+        self._schedule.add_urgent()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._poll_count < wanted:
@@ -207,9 +195,8 @@ class SlurmWatch:
         waker = asyncio.create_task(self._follow(folder))
         try:
             while True:
-                await self._until_due()
-                with_nodes = time.monotonic() >= self._nodes_due_s
-                await self._poll_once(with_nodes)
+                await self._schedule.until_due()
+                await self._poll_once(with_nodes=self._schedule.are_nodes_due())
         finally:
             waker.cancel()
             folder.close()
@@ -227,29 +214,9 @@ class SlurmWatch:
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
             if any(isinstance(event, Submitted) for event in drained.events):
-                self._schedule(_POLLS_AFTER_SUBMIT_S)
+                self._schedule.add(_POLLS_AFTER_SUBMIT_S)
             elif drained.events:
-                self._schedule(_POLLS_AFTER_CHANGE_S)
-
-    def _schedule(self, delays_s: tuple[float, ...]) -> None:
-        now_s = time.monotonic()
-        for delay_s in delays_s:
-            heapq.heappush(self._polls_due_s, now_s + delay_s)
-        self._wake.set()
-
-    async def _until_due(self) -> None:
-        """Wait for the next scheduled poll; all polls that are overdue become one."""
-        while True:
-            now_s = time.monotonic()
-            due_s = max(min([*self._polls_due_s[:1], self._nodes_due_s]), self._not_before_s)
-            if due_s <= now_s:
-                break
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(due_s - now_s):
-                    await self._wake.wait()
-            self._wake.clear()
-        while self._polls_due_s and self._polls_due_s[0] <= now_s:
-            heapq.heappop(self._polls_due_s)
+                self._schedule.add(_POLLS_AFTER_CHANGE_S)
 
     async def _poll_once(self, with_nodes: bool) -> None:
         began_s = time.monotonic()
@@ -261,7 +228,7 @@ class SlurmWatch:
                 _log.error("slurm_lost", error=str(error))
             self._metrics.slurm_failures.labels("look").inc()
             self._state.slurm_fault = str(error)
-            self._nodes_due_s = time.monotonic() + _RETRY_S
+            self._schedule.retry()
             return
         finally:
             self._state.slurm_asked_s = None
@@ -273,11 +240,10 @@ class SlurmWatch:
             self._state.slurm_fault = ""
         self._metrics.slurm_poll_s.observe(time.monotonic() - began_s)
         if with_nodes:
-            self._nodes_read_s = time.monotonic()
-            self._nodes_due_s = self._nodes_read_s + self._state.config.slurm.poll_interval_s
+            self._schedule.note_nodes_read(self._state.config.slurm.poll_interval_s)
         # Also where the first job comes while a node changes its state.
         if self._view.waiting and any(map(_is_in_transition, self._nodes)):
-            self._nodes_due_s = min(self._nodes_due_s, self._nodes_read_s + _TRANSITION_S)
+            self._schedule.follow_transition()
 
     async def _poll_slurm(self, with_nodes: bool) -> None:
         if self._reader is None or self._state.slurm_fault:
@@ -299,11 +265,10 @@ class SlurmWatch:
         assert self._reader is not None
         at_s, before = self._state.clock.now_s(), self._view
         if is_first:
-            self._find_pins()
+            self._leased.find_pins(self._snapshot)
         began_s = time.thread_time()
         self._read(self._reader, at_s)
-        cost_s = time.thread_time() - began_s
-        self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
+        self._schedule.pause_after(time.thread_time() - began_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
@@ -354,15 +319,13 @@ class SlurmWatch:
         before = self._view
         self._view = view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
         self._note_hand_overs(before)
-        self._update_owners()
-        self._update_unmanaged(reader, before)
-        self._update_comments()
+        self._operator_view.update(self._snapshot, self._view, reader, before)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
         self._state.held_back_count = len(held_back)
         self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
-        self._sort_leases()
+        self._leased.sort(self._snapshot, self._view)
 
     def _settings_of_reads(self) -> tuple[object, ...]:
         """Return the settings on which the readings of jobs rest.
@@ -374,24 +337,6 @@ class SlurmWatch:
         parts = config.mode, config.partitions, config.slurm, config.preemption
         return (*parts, config.accounts, config.qos, config.listed_nodes())
 
-    def _find_pins(self) -> None:
-        """Report the waiting jobs that an earlier daemon has left pinned or eligible.
-
-        On releases that cannot take back types a pinned job keeps them: JobReader reads them.
-        """
-        if not self._state.can_pin_again:
-            return
-        jobs = [job for job in self._snapshot.jobs if job.is_pending]
-        pinned = [JobId(job_id) for job in jobs if waits_pinned(job) for job_id in job.job_ids]
-        eligible = [
-            JobId(job_id)
-            for job in jobs
-            if parse_stamp(job.admin_comment) and is_eligible(job, self._snapshot.at_epoch_s)
-            for job_id in job.job_ids
-        ]
-        self._found_pinned = frozenset(pinned)
-        self._adopt(pinned, eligible)
-
     def _note_hand_overs(self, before: QueueView) -> None:
         """Count the jobs that a limit has held back for long, and forget those that have left."""
         for job_id, reason in self._view.unmanaged.items():
@@ -399,99 +344,6 @@ class SlurmWatch:
                 self._metrics.hand_overs.labels("limit").inc()
         for job_id in self._handed_over.keys() - self._view.unmanaged.keys():
             del self._handed_over[job_id]
-
-    def _sort_leases(self) -> None:
-        """Separate the leases to renew from those of jobs that Roost will not place."""
-        leased, needless = list[JobId](), list[JobId]()
-        before = self._needless.union(self._leased)
-        for job in self._snapshot.jobs:
-            if not job.is_pending or parse_stamp(job.admin_comment) is None:
-                continue
-            for job_id in map(JobId, job.job_ids):
-                if job_id not in self._view.unmanaged and self._is_enforced(job.partition):
-                    leased.append(job_id)
-                elif self._is_needless(job, job_id, before):
-                    needless.append(job_id)
-        self._leased, self._needless = tuple(leased), frozenset(needless)
-        self._release(needless)
-
-    def _is_needless(self, job: QueuedJob, job_id: JobId, before: frozenset[JobId]) -> bool:
-        """Whether only its lease keeps a stamped job waiting that Roost will not place.
-
-        Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
-        was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
-        finds at its start in a partition that it does not enforce is left as it is, unless it is
-        pinned: it would wait for just these GPUs.
-        """
-        if job.restart_count and job_id not in before:
-            return False
-        if self._is_enforced(job.partition):
-            return job.number in self._snapshot.details
-        if job_id in self._found_pinned:
-            return True
-        return not self._ever_enforced.isdisjoint(job.partition.split(","))
-
-    def _update_owners(self) -> None:
-        known = self._state.owners
-        owners = {job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id)}
-        for job in self._snapshot.jobs:
-            owner = owner_of(job, self._snapshot.details.get(job.number))
-            owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
-        self._state.owners = owners
-        self._forget_decisions()
-
-    def _forget_decisions(self) -> None:
-        """Drop the decisions of earlier engines for jobs that have left Slurm and the engine."""
-        decisions = self._state.earlier_decisions
-        gone = [one for one in decisions if one not in self._state.owners]
-        for job_id in gone:
-            del decisions[job_id]
-        for known in (self._state.first_shares, self._state.let_go_reasons):
-            for job_id in known.keys() - self._state.owners.keys():
-                del known[job_id]
-
-    def _update_unmanaged(self, reader: JobReader, before: QueueView) -> None:
-        """Store why Roost does not place a job, also while the job runs and after its end."""
-        now, known = self._view, self._state.unmanaged
-        unmanaged = {job_id: job for job_id, job in known.items() if self._is_remembered(job_id)}
-        for job in self._snapshot.jobs:
-            if not any("gpu" in asked for _, asked in job.tres):
-                continue
-            for job_id in map(JobId, job.job_ids):
-                reason = now.blocked.get(job_id) or now.unmanaged.get(job_id)
-                if job_id in now.running and job_id not in before.lives:
-                    reason = self._why_it_runs(reader, job, job_id)
-                if reason is not None:
-                    is_blocked = job_id in now.blocked
-                    unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)
-        self._state.unmanaged, self._state.unmanaged_reasons = unmanaged, now.unmanaged
-
-    def _update_comments(self) -> None:
-        known = self._state.comments
-        comments = {job_id: one for job_id, one in known.items() if self._is_remembered(job_id)}
-        for job in self._snapshot.jobs:
-            detail = self._snapshot.details.get(job.number)
-            if detail is None:
-                continue
-            comment = comment_of(detail)
-            for job_id in map(JobId, job.job_ids):
-                if comment is not None:
-                    comments[job_id] = comment
-                else:
-                    comments.pop(job_id, None)
-        self._state.comments = comments
-
-    def _is_remembered(self, job_id: JobId) -> bool:
-        try:
-            self._state.engine.find(job_id)
-        except UnknownJob:
-            return job_id in self._view.running
-        return True
-
-    def _why_it_runs(self, reader: JobReader, job: QueuedJob, job_id: JobId) -> str | None:
-        """Return why Slurm started a job without Roost; None: Roost may have placed it."""
-        read = reader.read(job, self._snapshot.details.get(job.number), job_id)
-        return read.reason if isinstance(read, Unmanaged) else None
 
     async def _identify_slurm(self) -> None:
         """Ask Slurm for its release and settings; after an outage they may have changed."""
@@ -520,20 +372,13 @@ class SlurmWatch:
         self._specs = specs if specs != self._specs else self._specs
         sockets = {node.spec.name: node.socket_count for node in nodes}
         self._socket_counts = sockets if sockets != self._socket_counts else self._socket_counts
-        self._note_enforced()
+        self._leased.note_enforced(self._nodes)
         self._state.node_states.clear()
         self._state.node_states.update({node.spec.name: node.state for node in nodes})
         for event in events:
             if isinstance(event, NodeLost):
                 self._state.board.forget(event.name)
             self._emit(event)
-
-    def _note_enforced(self) -> None:
-        named = {name for node in self._nodes for name in node.spec.partitions}
-        self._ever_enforced.update(filter(self._is_enforced, named))
-
-    def _is_enforced(self, partitions: str) -> bool:
-        return self._state.config.mode_of(partitions.partition(",")[0]) is Mode.ENFORCE
 
 
 def _is_in_transition(node: SlurmNode) -> bool:

@@ -1,30 +1,22 @@
-"""What an operator can set: frozen models, and reading them from flags, environment and file.
+"""What an operator can set: frozen models.
 
-The whole configuration is checked before anything starts, and all problems come in one ConfigError.
-Page: docs/configuration.md; example: deploy/roostd.yaml. A test compares keys, defaults and
-descriptions of the three.
+roostd.config.loaded_config reads them from flags, environment and file. Page:
+docs/configuration.md; example: deploy/roostd.yaml. A test compares keys, defaults and descriptions
+of the three.
 """
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     Field,
-    ValidationError,
     ValidationInfo,
     field_validator,
 )
 
-from roost_engine.domain.errors import ConfigError
 from roost_engine.stacks import DEFAULT, STACKS
-from roost_formats.yaml.problems import describe
-from roost_formats.yaml.tree import KeyPath, Tree, lookup, read_scalar, read_tree
 from roost_slurm.hostlist import expand
 from roostd.config.decisions import (
     EngineSection,
@@ -34,24 +26,18 @@ from roostd.config.decisions import (
     PolicySection,
     PreemptionSection,
 )
+from roostd.config.listen import Listen
 from roostd.config.roles import RolesSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
-    HostPort,
     LogFormat,
     LogLevel,
     LoopbackPort,
     Seconds,
     Section,
     host_list,
-    in_words,
-    is_loopback,
 )
-
-DEFAULT_FILE = Path("/etc/roost/roostd.yaml")
-ENVIRONMENT_PREFIX = "ROOST_"
-PROBE_PORT = 7471
 
 
 class Mode(StrEnum):
@@ -64,79 +50,6 @@ class Mode(StrEnum):
 
 
 AnyMode = Annotated[Mode, Field(strict=False)]
-
-
-class ProbesTls(Section):
-    """Mutual TLS for probes."""
-
-    certificate: AbsolutePath = Field(description="this daemon's certificate chain, PEM")
-    key: AbsolutePath = Field(description="its private key, PEM")
-    client_ca: AbsolutePath = Field(
-        description="the authority that signs the probes' certificates; the SAN of each must name"
-        " its node"
-    )
-    revoked: AbsolutePath | None = Field(
-        default=None,
-        description="list of revoked certificates, as roost-slurm certs --revoke writes it; null:"
-        " none",
-    )
-
-
-class Listen(Section):
-    """Where the daemon takes calls."""
-
-    probes_tls: ProbesTls | None = Field(default=None, description="mutual TLS; null: plain TCP")
-    insecure: bool = Field(
-        default=False,
-        description="true: probes may connect from other machines without mutual TLS",
-    )
-    # After the two settings that its check reads.
-    probes: HostPort | None = Field(
-        default=None,
-        description="HOST:PORT for probes and node agents; null: port 7471, of every address with"
-        " probes_tls or insecure, else of 127.0.0.1",
-    )
-    operator_socket: AbsolutePath | None = Field(
-        default=None, description="UNIX socket for people; null: operator.sock in paths.runtime_dir"
-    )
-    operator_group: str | None = Field(
-        default=None, description="group that may use that socket; null: the daemon's own"
-    )
-    admin_socket: AbsolutePath | None = Field(
-        default=None,
-        description="UNIX socket for changes; null: admin.sock in paths.runtime_dir",
-    )
-    admin_group: str | None = Field(
-        default=None, description="group that may use that socket; null: the daemon's own"
-    )
-    operator_tcp: LoopbackPort | None = Field(
-        default=None, description="the same service on a loopback port, open to every local user"
-    )
-    metrics: HostPort | None = Field(default=None, description="Prometheus over HTTP; null: none")
-    max_node_count: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=12_000, description="probe streams beyond this many are turned away"
-    )
-
-    @field_validator("probes")
-    @classmethod
-    def _check_probes(cls, probes: str | None, info: ValidationInfo) -> str | None:
-        # A key that is missing from the data was wrong itself, and is reported already.
-        is_guarded = info.data.get("probes_tls", True) or info.data.get("insecure", True)
-        if probes is None or is_guarded or is_loopback(probes):
-            return probes
-        raise ValueError(
-            f"{probes} is open to other machines, where any user could speak for a node; set"
-            " listen.probes_tls (docs/operations.md), or listen.insecure: true to allow it, or"
-            f" 127.0.0.1:{probes.rpartition(':')[2]}"
-        )
-
-    @property
-    def probe_address(self) -> str:
-        """HOST:PORT that probes connect to."""
-        if self.probes is not None:
-            return self.probes
-        host = "0.0.0.0" if self.probes_tls is not None or self.insecure else "127.0.0.1"
-        return f"{host}:{PROBE_PORT}"
 
 
 class Slurm(Section):
@@ -401,124 +314,3 @@ class Config(Section):
     def admin_socket(self) -> Path:
         """The UNIX socket that administrators connect to."""
         return self.listen.admin_socket or self.paths.runtime_dir / "admin.sock"
-
-
-Source: TypeAlias = str  # "default", "roostd.yaml:12", "ROOST_MODE", "--set mode"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedConfig:
-    """A checked configuration, and the source of each value that is not a default."""
-
-    config: Config
-    sources: Mapping[KeyPath, Source]
-
-    def rows(self) -> Iterator[tuple[str, str, Source]]:
-        """Yield (key, value, source) of every setting, in the order of the models.
-
-        A setting that is null because the stack says it has the stack's value.
-        """
-        from_stack = self.config.choice.from_stack()
-        for path, value in leaves(self.config):
-            given = value, self.sources.get(path, "default")
-            shown, source = from_stack.get(path, given)
-            yield ".".join(path), in_words(shown), source
-
-
-def leaves(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    """Yield every setting with its path, depth first."""
-    for name in type(section).model_fields:
-        value, here = getattr(section, name), (*path, name)
-        if isinstance(value, BaseModel):
-            yield from leaves(value, here)
-        elif isinstance(value, dict) and value:
-            for key, item in value.items():
-                yield from leaves(item, (*here, key))
-        else:
-            yield here, value
-
-
-def load_config(
-    file: Path | None,
-    environ: Mapping[str, str] = os.environ,
-    flags: Sequence[str] = (),
-) -> LoadedConfig:
-    """Read and check the daemon's configuration: flags > environment > file > defaults.
-
-    Args:
-        file: the YAML file; None: only environment and flags.
-        environ: variables such as ROOST_SLURM_LEASE_S.
-        flags: settings from the command line, "slurm.lease_s=30".
-
-    Raises:
-        ConfigError: with every problem, each as "FILE:LINE: KEY: what is wrong, and what to do".
-    """
-    tree = _read_file(file) if file else Tree()
-    problems = [f"{file}:{problem.line}: {problem.text}" for problem in tree.problems]
-    if problems and not tree.values:
-        raise ConfigError(problems)
-    sources = {path: f"{file}:{line}" for path, line in tree.lines.items() if path}
-    for path, text, source in [*_from_environment(environ), *_from_flags(flags, problems)]:
-        _put(tree.values, path, read_scalar(text))
-        sources[path] = source
-    try:
-        config = Config.model_validate(tree.values)
-    except ValidationError as error:
-        raise ConfigError([*problems, *describe(error, Config, sources, f"{file}:1")]) from error
-    for path, text in config.choice.problems():
-        problems.append(f"{_source_of(path, sources, file)}: {'.'.join(path)}: {text}")
-    if problems:
-        raise ConfigError(problems)
-    return LoadedConfig(config, sources)
-
-
-def _source_of(path: KeyPath, sources: Mapping[KeyPath, Source], file: Path | None) -> Source:
-    """Return where a setting, or else the section around it, was given."""
-    known = (
-        sources[path[:length]] for length in range(len(path), 0, -1) if path[:length] in sources
-    )
-    return next(known, f"{file}:1")
-
-
-def _read_file(file: Path) -> Tree:
-    try:
-        return read_tree(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{file}: not UTF-8 at byte {error.start}"]) from error
-
-
-def environment_name(path: KeyPath) -> str:
-    """Return the variable that overrides a setting: ROOST_SLURM_LEASE_S for slurm.lease_s."""
-    return ENVIRONMENT_PREFIX + "_".join(path).upper()
-
-
-def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[KeyPath, str, Source]]:
-    for path, _ in leaves(Config()):
-        name = environment_name(path)
-        if name in environ:
-            yield path, environ[name], name
-
-
-def _from_flags(flags: Sequence[str], problems: list[str]) -> Iterator[tuple[KeyPath, str, Source]]:
-    for flag in flags:
-        key, equals, text = flag.partition("=")
-        if equals:
-            yield tuple(key.split(".")), text, f"--set {key}"
-        else:
-            problems.append(f"--set {flag}: want KEY=VALUE")
-
-
-def _put(values: dict[str, object], path: KeyPath, value: object) -> None:
-    """Set a value, and make the sections above it."""
-    try:
-        parent = lookup(values, path[:-1])
-    except KeyError:
-        _put(values, path[:-1], {})
-        parent = lookup(values, path[:-1])
-    if not isinstance(parent, dict):
-        _put(values, path[:-1], {})
-        parent = lookup(values, path[:-1])
-    assert isinstance(parent, dict)
-    parent[path[-1]] = value

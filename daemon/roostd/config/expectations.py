@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from roost_formats.yaml.tree import KeyPath
-from roostd.config.config import LoadedConfig, Mode
+from roostd.config.config import Mode
+from roostd.config.loaded_config import LoadedConfig
 from roostd.config.reader import Reader
 
 

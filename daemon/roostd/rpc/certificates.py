@@ -19,7 +19,7 @@ import grpc
 import structlog
 
 from roost_engine.domain.errors import ConfigError
-from roostd.config.config import ProbesTls
+from roostd.config.listen import ProbesTls
 from roostd.rpc.errors import Context
 
 _log = structlog.get_logger(__name__)

@@ -28,7 +28,7 @@ from roost_proto.v1 import (
     waste_pb2,
     waste_pb2_grpc,
 )
-from roostd.config.config import Listen
+from roostd.config.listen import Listen
 from roostd.ops.files import file_limit
 from roostd.ops.metrics import Metrics
 from roostd.rpc.admin import AdminService, ReportEvent

@@ -14,7 +14,7 @@ from roost_demo.stack import Stack, page_settings
 from roost_engine.domain.model import JobId, NodeName, NodeSpec
 from roost_slurm import spool
 from roostd.app.daemon import Daemon
-from roostd.config.config import load_config
+from roostd.config.loaded_config import load_config
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 _CALL_TIMEOUT_S = 5.0

@@ -6,7 +6,7 @@ Every GPU index is a gres index: Slurm calls GPU i of a node IDX:i, and Roost gi
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import NewType
 
@@ -83,6 +83,17 @@ class JobSpec:
     def gpu_count(self) -> int:
         """Return the number of GPUs of the preferred shape."""
         return self.shapes[0].gpu_count
+
+    def asks_the_same(self, other: "JobSpec") -> bool:
+        """Return whether two requests differ in their place in the queue or fixed indices alone."""
+        same = replace(
+            self,
+            priority=other.priority,
+            precedence=other.precedence,
+            overtakes=other.overtakes,
+            fixed_indices=other.fixed_indices,
+        )
+        return same == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

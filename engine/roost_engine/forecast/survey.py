@@ -6,7 +6,7 @@ from math import inf
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
-from roost_engine.forecast.arrival_log import ArrivalLog, TimesCache, future_key
+from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
     Held,
@@ -22,7 +22,7 @@ from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.placement.tightest_shapes import TightestShapes, tightest
 from roost_engine.prediction.run_time import done_s
 from roost_engine.prediction.run_times import RunTimes
-from roost_engine.queue.job_queue import Demand, demand_of
+from roost_engine.queue.group import Demand, demand_of
 
 _WAITING = (JobState.WAITING, JobState.CLEARING)
 _HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
@@ -65,17 +65,7 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
     for count, past in enumerate(list(log)):
         if count % _AT_ONCE == _AT_ONCE - 1:
             yield
-        arrivals.append(
-            PastArrival(
-                at_s=past.at_s,
-                wish=wishes.index(past.job),
-                key=past.key,
-                time_parts=past.time_parts,
-                limit_s=_limit(past.job),
-                run_s=past.run_s,
-                row=len(arrival_times),
-            )
-        )
+        arrivals.append(_arrival(past, wishes, len(arrival_times)))
         if past.run_s is None:
             arrival_times.append(past.times)
     return Snapshot(
@@ -165,6 +155,18 @@ def _rest(cache: TimesCache, record: KnownJob, held: Held, at_s: float) -> RunTi
     shape = Shape(node_count=len(held), gpus_per_node=held[0][1])
     unknown = JobSpec(job_id=record.job_id, user_id=-1, partition="", shapes=(shape,))
     return cache.times(unknown, record.run_s(at_s), at_s)
+
+
+def _arrival(past: LoggedArrival, wishes: _Wishes, row: int) -> PastArrival:
+    return PastArrival(
+        at_s=past.at_s,
+        wish=wishes.index(past.job),
+        key=past.key,
+        time_parts=past.time_parts,
+        limit_s=_limit(past.job),
+        run_s=past.run_s,
+        row=row,
+    )
 
 
 def _held(cluster: Cluster, shares: tuple[NodeShare, ...]) -> Held:

@@ -34,6 +34,7 @@ from roost_engine.preemption.displacement import (
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import PreemptionSlot
+from roost_engine.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 
@@ -159,7 +160,7 @@ class Preemption:
         if isinstance(verdict, Defer):
             if record.until_s != verdict.until_s:
                 self._table.alarm(verdict.until_s, job_id)
-            self._table.wait(job_id, record, verdict.reason, verdict.until_s, actions)
+            report_wait(record, verdict.reason, verdict.until_s, actions)
             return
         with cluster.without(ids[:count]):
             placement, decision = self._scorer.choose(candidates, at_s, job)
@@ -300,4 +301,4 @@ class Preemption:
         self._table.waiting[job_id] = None
         self._table.alarm(record.not_before_s, job_id)
         dropped = "pauses: what should have made room for it did not stop"
-        self._table.wait(job_id, record, dropped, record.not_before_s, actions)
+        report_wait(record, dropped, record.not_before_s, actions)

@@ -5,41 +5,23 @@ a group without capacity is not tried again until a node that it could use gains
 of a pass depends on how many kinds of jobs wait, not on how many jobs.
 """
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
-from roost_engine.domain.model import JobId, JobSpec, NodeName, QuotaUse, Shape
+from roost_engine.cluster.node_sets import NodeSet
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
-from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import Hint
 from roost_engine.policies import CandidatePolicy, QueueMark, QueueView, SortKey
+from roost_engine.queue.group import Demand, Group, demand_of
 from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import OrderSlot
 
 # (priority tier, negated; sort key; number of the group; job; group)
-_Turn: TypeAlias = tuple[int, SortKey, int, JobId, "Group"]
-
-
-class Demand(NamedTuple):
-    """What decides whether a job fits: if one job fails, so does another of the same demand."""
-
-    partition: str
-    shapes: tuple[Shape, ...]
-    features: tuple[str, ...]
-    required_nodes: tuple[NodeName, ...]
-    excluded_nodes: tuple[NodeName, ...]
-    priority_tier: int
-    quotas: tuple[QuotaUse, ...]
-    node_quotas: tuple[str, ...]
-    preempts: tuple[str, ...]
-    fixed_indices: tuple[int, ...]
-    agent: int = 0
+_Turn: TypeAlias = tuple[int, SortKey, int, JobId, Group]
 
 
 class QueueOwners(Protocol):
@@ -50,122 +32,6 @@ class QueueOwners(Protocol):
 
     def note_left(self, job_id: JobId) -> None:
         """Note that a job has left the queue."""
-
-
-def demand_of(job: JobSpec, agent: int = 0) -> Demand:
-    """Return the demand of a job, with the agent that it belongs to."""
-    return Demand(
-        job.partition,
-        job.shapes,
-        job.features,
-        job.required_nodes,
-        job.excluded_nodes,
-        job.priority_tier,
-        job.quotas,
-        job.node_quotas,
-        job.preempts,
-        job.fixed_indices,
-        agent,
-    )
-
-
-@dataclass(slots=True, eq=False)
-class Group:
-    """The queued jobs of one demand.
-
-    Attributes:
-        number: groups are numbered in the order in which they were made.
-        sample: one of the jobs, the first that came.
-        job_ids: the jobs that may be offered GPUs, in order, each behind its sort key.
-        since_s: engine time from which each job could have been placed; the deferred too.
-        ages: the same as a heap of (engine time, job); entries of jobs that left stay in.
-        deferred: jobs that declined an offer and wait for a better one.
-        last_failure: the last try, if it found no capacity.
-        gpu_count: the fewest GPUs of any of its shapes; 0 until a try has found no capacity.
-        hints: by shape, when it is worth trying again. Empty: there is no capacity, whichever
-            nodes are reserved.
-        node_limit: the limit of Slurm's on single nodes without which the last try would have found
-            capacity; "" for none.
-        limit: the quota of Slurm's that has too little left for one more job; "" for none.
-        limit_since_s: engine time from which that has been so for one of the jobs at least.
-    """
-
-    number: int
-    demand: Demand
-    sample: JobSpec
-    job_ids: list[tuple[SortKey, JobId]] = field(default_factory=list)
-    since_s: dict[JobId, float] = field(default_factory=dict)
-    ages: list[tuple[float, JobId]] = field(default_factory=list)
-    deferred: dict[JobId, None] = field(default_factory=dict)
-    last_failure: Candidates | None = None
-    gpu_count: int = 0
-    hints: dict[Shape, Hint] = field(default_factory=dict)
-    node_limit: str = ""
-    limit: str = ""
-    limit_since_s: float = inf
-
-    def is_blocked(self, reserved: NodeSet) -> bool:
-        """Return whether a try would find no capacity outside these nodes."""
-        if self.last_failure is None:
-            return False
-        for hint in self.hints.values():
-            if (hint.nodes & ~reserved).bit_count() >= hint.wanted:
-                return False
-        return True
-
-    def note_failure(self, failure: Candidates, node_limit: str = "") -> None:
-        """Store a try that found no capacity."""
-        self.last_failure, self.node_limit = failure, node_limit
-        self.hints = {hint.shape: hint for hint in failure.hints}
-        if not self.gpu_count:
-            self.gpu_count = min(shape.gpu_count for shape in self.sample.shapes)
-
-    def refresh_hints(self, cluster: Cluster, candidates: CandidatePolicy) -> None:
-        """Compute the hints again, after jobs were placed: cheaper than a try."""
-        self.hints = {
-            hint.shape: hint
-            for hint in candidates.hints(cluster, self.sample, EVERY_NODE)
-            if not hint.is_void(cluster)
-        }
-
-    def restore_failure(
-        self, failure: Candidates, cluster: Cluster, candidates: CandidatePolicy
-    ) -> None:
-        """Restore the failure that a successful try has cleared, unless the next job might fit."""
-        self.refresh_hints(cluster, candidates)
-        if self.hints:
-            self.forget()
-        else:
-            self.last_failure = failure
-
-    def forget(self) -> None:
-        """Let the next pass try again."""
-        self.last_failure, self.node_limit = None, ""
-        self.hints.clear()
-
-    def place_of(self, entry: tuple[SortKey, JobId]) -> int:
-        """Return the position of an entry in job_ids."""
-        return bisect_left(self.job_ids, entry)
-
-    @property
-    def is_without_capacity(self) -> bool:
-        """Whether a try would find no capacity, whichever nodes are reserved."""
-        return self.last_failure is not None and not self.hints
-
-    def has_since(self, limit_s: float) -> bool:
-        """Return whether some job may have waited since then; True also for a job that has left.
-
-        Quicker than first_since().
-        """
-        return bool(self.ages) and self.ages[0][0] <= limit_s
-
-    def first_since(self, limit_s: float) -> tuple[SortKey, JobId] | None:
-        """Return the entry of the first job in order that has waited since then, if any."""
-        while self.ages and self.since_s.get(self.ages[0][1]) != self.ages[0][0]:
-            heappop(self.ages)
-        if not self.ages or self.ages[0][0] > limit_s:
-            return None
-        return next((entry for entry in self.job_ids if self.since_s[entry[1]] <= limit_s), None)
 
 
 class JobQueue:
@@ -373,7 +239,7 @@ class JobQueue:
             if group.limit:
                 continue
             if group.last_failure is None:
-                _push(turns, group, _head(group))
+                _push(turns, group, group.head())
             elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
                 _push(turns, group, impatient if impatient != (key, job_id) else None)
@@ -420,12 +286,12 @@ class JobQueue:
         turns: list[_Turn] = []
         for group in self._groups.values():
             if group.last_failure is not None and not group.limit:
-                _push(turns, group, _head(group))
+                _push(turns, group, group.head())
         while turns:
             _, _, _, job_id, group = heappop(turns)
             yield job_id
             if job_id not in group.since_s:
-                _push(turns, group, _head(group))
+                _push(turns, group, group.head())
 
     def has_deferred(self) -> bool:
         """Return whether some queued job declined an offer and waits for a better one."""
@@ -449,7 +315,7 @@ class JobQueue:
         turns: list[_Turn] = []
         for group in self._groups.values():
             if group.demand.preempts and group.last_failure is not None and not group.limit:
-                _push(turns, group, _head(group))
+                _push(turns, group, group.head())
         return [job_id for _, _, _, job_id, _ in sorted(turns)[:count]]
 
     def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
@@ -486,13 +352,9 @@ class JobQueue:
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
-            assert group.demand == demand == demand_of(group.sample, demand.agent), (
-                "a group is misfiled"
-            )
-            assert group.job_ids == sorted(group.job_ids), "a group is out of order"
-            inside = {job_id for _, job_id in group.job_ids}
-            assert inside | set(group.deferred) == set(group.since_s)
-            assert not inside & set(group.deferred)
+            assert group.demand == demand, "a group is misfiled"
+            assert demand_of(group.sample, demand.agent) == demand, "its sample is another's"
+            group.check_invariants()
 
     def _take_out(self, job_id: JobId) -> Group:
         del self._jobs[job_id]
@@ -530,10 +392,6 @@ class JobQueue:
             if job_id not in group.deferred:
                 group.job_ids.append(((place,), job_id))
         self._ranked = mark
-
-
-def _head(group: Group) -> tuple[SortKey, JobId] | None:
-    return group.job_ids[0] if group.job_ids else None
 
 
 def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:

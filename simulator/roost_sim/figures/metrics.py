@@ -163,9 +163,7 @@ def measure(
         p99_jct_s=_percentile(jct_s, 99),
         avg_queue_s=_mean(queue_s),
         longest_queue_s=max(queue_s, default=None),
-        large_p99_queue_s=_percentile(
-            [_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99
-        ),
+        large_p99_queue_s=_large_p99_queue_s(measured),
         makespan_s=makespan_s,
         occupancy=None if used is None else used.held_frac,
         occupancy_loss=None if used is None else used.lost_frac,
@@ -185,6 +183,10 @@ def measure(
         bound_avg_jct_s=_bound_s(measured, cluster_gpu_count),
         left_out=_left_out(outcome.jobs),
     )
+
+
+def _large_p99_queue_s(measured: Sequence[JobResult]) -> float | None:
+    return _percentile([_queue_s(job) for job in measured if job.gpu_count >= LARGE_GPUS], 99)
 
 
 def _bound_s(measured: Sequence[JobResult], cluster_gpu_count: int) -> float | None:

@@ -17,6 +17,7 @@ from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
+from roost_sim.figures.outcome import Outcome
 from roost_sim.information.progress import ProgressTable
 from roost_sim.replays.journal_history import Fate, History, RecordedJob
 from roost_sim.runs.driver import Driver
@@ -147,6 +148,17 @@ def simulate_history(
         progress=progress or ProgressTable(),
     )
     outcome = driver.run((), arrivals, outside)
+    return Simulated(
+        completed=_completed(jobs, outcome, engine, work_s),
+        cluster=engine.cluster,
+        preemption_count=sum(found.preempted_count for found in outcome.jobs),
+    )
+
+
+def _completed(
+    jobs: Sequence[RecordedJob], outcome: Outcome, engine: Engine, work_s: Mapping[JobId, float]
+) -> dict[JobId, CompletedJob]:
+    """Return the jobs that ended in the simulation and were not cut short in the record."""
     completed: dict[JobId, CompletedJob] = {}
     for job, found in zip(jobs, outcome.jobs, strict=True):
         if job.fate in _CUT_SHORT or found.ended_s is None or found.started_s is None:
@@ -158,11 +170,7 @@ def simulate_history(
             started_s=found.started_s,
             shares=engine.record(job.spec.job_id).shares,
         )
-    return Simulated(
-        completed=completed,
-        cluster=engine.cluster,
-        preemption_count=sum(found.preempted_count for found in outcome.jobs),
-    )
+    return completed
 
 
 def completed_in_record(history: History) -> dict[JobId, CompletedJob]:

@@ -272,36 +272,45 @@ def make_trace(
     order = np.argsort(submit, kind="stable")
     if not len(submit) == len(duration_s) == len(gpu_count):
         raise ValueError("submit_s, duration_s and gpu_count differ in shape")
-    unknown = np.full(len(submit), UNKNOWN, dtype=np.int32)
-
-    def ids(column: Sequence[int] | NDArray[np.int32] | None) -> NDArray[np.int32]:
-        return unknown.copy() if column is None else np.asarray(column, dtype=np.int32)[order]
-
-    def seconds(column: Sequence[float] | NDArray[np.float64] | None) -> NDArray[np.float64]:
-        unknown_s = np.full(len(submit), np.nan)
-        return unknown_s if column is None else np.asarray(column, dtype=np.float64)[order]
-
     states = np.zeros(len(submit), dtype=np.uint8) if status is None else np.asarray(status)
     arrays = np.zeros(len(submit), dtype=bool) if is_array is None else np.asarray(is_array)
-    given = labels or {}
-    named = {
-        name: given[name].where(order) if name in given else Labels.unknown(len(submit))
-        for name in LABELS
-    }
     return Trace(
         source=source,
         submit_s=submit[order],
         duration_s=np.asarray(duration_s, dtype=np.float64)[order],
         gpu_count=np.asarray(gpu_count, dtype=np.int32)[order],
-        node_count=ids(node_count),
-        user_id=ids(user_id),
-        model_id=ids(model_id),
+        node_count=_ids(node_count, order),
+        user_id=_ids(user_id, order),
+        model_id=_ids(model_id, order),
         status=states.astype(np.uint8)[order],
-        **named,
-        time_limit_s=seconds(time_limit_s),
-        wait_s=seconds(wait_s),
+        **_labels(labels or {}, order),
+        time_limit_s=_seconds(time_limit_s, order),
+        wait_s=_seconds(wait_s, order),
         is_array=arrays.astype(np.bool_)[order],
         user_names=tuple(user_names),
         model_names=tuple(model_names),
         epoch_of_zero_s=epoch_of_zero_s,
     )
+
+
+def _ids(
+    column: Sequence[int] | NDArray[np.int32] | None, order: NDArray[np.intp]
+) -> NDArray[np.int32]:
+    if column is None:
+        return np.full(len(order), UNKNOWN, dtype=np.int32)
+    return np.asarray(column, dtype=np.int32)[order]
+
+
+def _seconds(
+    column: Sequence[float] | NDArray[np.float64] | None, order: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    if column is None:
+        return np.full(len(order), np.nan)
+    return np.asarray(column, dtype=np.float64)[order]
+
+
+def _labels(given: Mapping[str, Labels], order: NDArray[np.intp]) -> dict[str, Labels]:
+    return {
+        name: given[name].where(order) if name in given else Labels.unknown(len(order))
+        for name in LABELS
+    }

@@ -1,15 +1,14 @@
 """Actions of the engine as Slurm gets them: in order, once on disk, and not when outdated."""
 
 import asyncio
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
-from tests.daemon.app.parts import HEAD, Parts, no_disk
+from tests.daemon.app.applied_site import NODES, NOW_S, Site
+from tests.daemon.app.parts import HEAD, no_disk
 
 from roost_engine.domain.actions import (
     Action,
@@ -32,85 +31,15 @@ from roost_engine.domain.events import (
     PreemptionRefused,
     Tick,
 )
-from roost_engine.domain.model import JobId, NodeName
+from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
 from roost_slurm import commands, squeue
-from roostd.app.applier import Applier
 from roostd.app.recorder import Recorder
-from roostd.ops.metrics import Metrics
-from roostd.slurm.port import SlurmPort
-from roostd.state import UnmanagedJob
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
-
-NOW_S = 1_000_000.0
-NODES = ("n1", "n2")
-
-
-class Site:
-    """An applier on an in-memory Slurm with nodes n1 and n2 of 8 GPUs; wall clock at NOW_S."""
-
-    def __init__(self, recorder: Recorder | None = None, **settings: Any) -> None:
-        self.slurm = SlurmStandIn([node("n1"), node("n2")], now=lambda: NOW_S)
-        self.parts = Parts("n1", "n2", **settings)
-        self.metrics = Metrics(CollectorRegistry())
-        self.look_count = self.node_look_count = 0
-        self.use(self.slurm, recorder or no_disk())
-
-    def use(self, slurm: SlurmPort, recorder: Recorder) -> None:
-        parts = self.parts
-        self.applier = Applier(
-            slurm,
-            parts.state,
-            recorder,
-            self.metrics,
-            parts.emitted.append,
-            self._look,
-            self._look_at_nodes,
-            4,
-        )
-
-    def _look(self) -> None:
-        self.look_count += 1
-
-    def _look_at_nodes(self) -> None:
-        self.node_look_count += 1
-
-    def submit(self, *, gpus: int = 2, binding: bool = True) -> tuple[JobId, Place]:
-        """Submit a job that the engine places at once; returns the engine's action."""
-        (job_id,) = self.slurm.submit(gpus_per_node=gpus)
-        spec = job(job_id, gpus=gpus, binding=binding)
-        actions = self.parts.state.engine.step(JobQueued(at_s=100.0, job=spec))
-        (place,) = (action for action in actions if isinstance(action, Place))
-        return job_id, place
-
-    def wait_in_line(self) -> JobId:
-        """Submit a job that the engine cannot place."""
-        (job_id,) = self.slurm.submit(gpus_per_node=8)
-        engine = self.parts.state.engine
-        engine.step(JobQueued(at_s=100.0, job=job(job_id, gpus=8, nodes=3)))
-        return job_id
-
-    def fill(self, name: str) -> None:
-        """Have a job that Roost does not know of run on all GPUs of a node."""
-        self.slurm.lease_s = None
-        self.slurm.submit(gpus_per_node=8, node_list=name)
-        self.slurm.lease_s = 60
-
-    async def done(self) -> None:
-        """Until all that was submitted is carried out."""
-        async with asyncio.timeout(10):
-            while not self.applier.is_idle or self.applier._tasks:  # noqa: ASYNC110
-                await asyncio.sleep(0)
-
-    def count(self, name: str, **labels: str) -> float:
-        return self.metrics.registry.get_sample_value(f"roost_{name}_total", labels) or 0.0
-
-    async def gpus(self, job_id: JobId) -> dict[str, tuple[int, ...]]:
-        return {share.node: share.gpu_indices for share in await self.slurm.allocation(job_id)}
 
 
 async def test_a_placed_job_starts_on_its_gpus() -> None:
@@ -318,56 +247,6 @@ async def test_nodes_that_an_earlier_daemon_pinned_are_freed_before_a_job_is_rel
     assert released[-1] == "AdminComment=roost:let-go"
 
 
-async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-    site.applier.submit(Wait(job_id=job_id, reason="a=b\n" + "x" * 200, until_s=None), 0)
-
-    await site.applier.announce()
-    await site.applier.announce()
-
-    said = site.slurm.admin_comment(job_id).removeprefix("roost:lease roost:advice ")
-    assert said == "a:b" + "x" * 156
-    assert len(site.slurm.argvs) == 1
-
-
-@pytest.mark.parametrize(
-    ("left_s", "form"), [(60.0, r", until \d\d:\d\d$"), (90_000.0, r", until \d{4}(-\d\d){2} ")]
-)
-async def test_a_deadline_is_told_by_the_clock_and_with_its_date_when_a_day_off(
-    left_s: float, form: str
-) -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=100.0 + left_s), 0)
-    await site.applier.announce()
-    assert re.search(form, site.slurm.admin_comment(job_id))
-
-
-async def test_a_held_job_does_not_go_on_saying_what_it_waited_for() -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
-    await site.applier.announce()
-    held = UnmanagedJob(reason="is held", is_blocked=True)
-    site.parts.state.unmanaged[job_id] = held
-
-    await site.applier.announce()
-    await site.applier.announce()
-
-    assert site.slurm.admin_comment(job_id) == "roost:lease roost:advice is held"
-    assert len(site.slurm.argvs) == 2
-
-
-async def test_a_job_that_began_to_run_says_nothing() -> None:
-    site = Site()
-    job_id = site.wait_in_line()
-    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=None), 0)
-    site.applier.forget(job_id)
-    await site.applier.announce()
-    assert site.slurm.argvs == []
-
-
 def run_job(site: Site) -> JobId:
     """A job that runs in Slurm and in the engine."""
     job_id, _ = site.submit()
@@ -423,43 +302,6 @@ async def test_a_job_that_waits_again_asks_for_what_its_user_asked_for_under_a_l
     assert site.slurm.lease_left_s(job_id) == 60
     assert "ReqNodeList=" in site.slurm.argvs[-1]
     assert "TresPerNode=gres/gpu:2" in site.slurm.argvs[-1]
-
-
-def test_a_requeued_job_starts_no_sooner_than_its_nodes_have_settled() -> None:
-    site = Site()
-    job_id, place = site.submit()
-    other = JobId("other")
-    engine, clock = site.parts.state.engine, site.parts.clock
-    engine.step(JobStarted(at_s=100.0, job_id=other, shares=(share("n1", 7),)))
-    site.applier.forget(other)
-    clock.at_s = 101.0
-
-    assert site.applier._settle_delay_s(place) == 0.0  # never requeued
-    site.parts.state.settle_until_s = {job_id: 90.0}
-    assert site.applier._settle_delay_s(place) == 1.5  # 2.5 s after a job started there
-    clock.at_s = 90.0 + 121.1
-    engine.step(JobEnded(at_s=clock.at_s, job_id=other))
-    site.applier.forget(other)
-    assert site.applier._settle_delay_s(place) == 0.0  # slurmd has forgotten the requeued one
-
-
-def test_a_requeued_job_need_not_wait_for_nodes_where_it_never_ran() -> None:
-    site = Site()
-    job_id, place = site.submit()
-    engine = site.parts.state.engine
-    engine.step(JobStarted(at_s=100.0, job_id=job_id, shares=(share("n2", 0),)))
-    site.applier.forget(job_id)
-    engine.step(JobStarted(at_s=101.0, job_id=JobId("other"), shares=(share("n1", 7),)))
-    site.applier.forget(JobId("other"))
-    site.parts.clock.at_s = 101.0
-    site.parts.state.settle_until_s = {job_id: 90.0}
-    assert place.placement.nodes == ("n1",)
-    assert site.applier._settle_delay_s(place) == 0.0
-    there = replace(place, placement=replace(place.placement, nodes=(NodeName("n2"),)))
-    assert site.applier._settle_delay_s(there) == 1.5  # 2.5 s after its own start
-    engine.step(JobEnded(at_s=101.0, job_id=job_id))
-    site.applier.forget(job_id)
-    assert not site.applier._ran_on.keys() & {job_id}
 
 
 class FaultyPort(SlurmStandIn):

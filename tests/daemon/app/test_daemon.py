@@ -243,7 +243,7 @@ async def test_a_pinned_job_that_slurm_does_not_start_is_leased_and_placed_again
         # Slurm's node has fewer CPUs than it reported: only slurmctld knows what uses them.
         slurm.set_node(builders.node("n1", cpu_count=0))
         slurm.set_node(builders.node("n2", cpu_count=0))
-        daemon.daemon.watch._nodes_due_s = float("inf")
+        daemon.daemon.watch._schedule.note_nodes_read(float("inf"))
         (job_id,) = slurm.submit(gpus_per_node=2)
         await daemon.until(lambda: daemon.daemon.state.engine.refused_count > 0, "a time-out")
         await daemon.until(lambda: slurm.lease_left_s(job_id) > 30, "it is held again")

@@ -16,7 +16,8 @@ from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.squeue import SlurmJobState
 from roostd.app.node_opt_in import NodeOptIn
-from roostd.config.config import Config, load_config
+from roostd.config.config import Config
+from roostd.config.loaded_config import load_config
 from roostd.state import DaemonState
 from roostd.telemetry.board import ProbeBoard
 from roostd.testing.busy_state import StillClock

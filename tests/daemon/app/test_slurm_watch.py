@@ -2,16 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
-from tests.daemon.app.parts import Parts
+from tests.daemon.app.watched_site import Site
 
-from roost_engine.domain.actions import Place
 from roost_engine.domain.events import (
     JobChanged,
     JobQueued,
@@ -20,58 +16,17 @@ from roost_engine.domain.events import (
     SharesSeen,
     WaitSoFar,
 )
-from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, NodeName, Placement, Shape
-from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm import spool
 from roost_slurm.assoc_mgr import Association, AssocMgr
 from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
-from roost_slurm.versions import SlurmVersion
-from roostd.app.slurm_watch import SPOOL_FILE, SlurmWatch
+from roostd.app.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
-from roostd.ops.metrics import Metrics
-from roostd.slurm.comment import JobComment
 from roostd.slurm.port import SlurmNode
 from roostd.slurm.rules import SiteRules
-from roostd.state import Owner
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
-
-PLACEMENT = Placement((NodeName("n1"),), (0, 1), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
-DECIDED = Place(job_id=JobId("1"), placement=PLACEMENT, decision=Lazy.of(None))  # type: ignore[arg-type]
-
-
-class Site:
-    """A watch on an in-memory Slurm of one node with 8 GPUs."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.slurm, self.now_s = SlurmStandIn([node("n1")], now=lambda: self.now_s), 1_000.0
-        self.parts = Parts(**settings)
-        self.state = self.parts.state
-        self.metrics = Metrics(CollectorRegistry())
-        self.released: list[list[JobId]] = []
-        self.has_news = asyncio.Event()
-        self._folder = folder
-        self.watch = self.watching(self.slurm)
-
-    def watching(self, slurm: SlurmStandIn) -> SlurmWatch:
-        return SlurmWatch(slurm, self.state, self.metrics, self._emit, self._release, self._folder)
-
-    def _emit(self, event: Any) -> None:
-        self.parts.emitted.append(event)
-        self.state.engine.step(event)
-        self.has_news.set()
-
-    def _release(self, job_ids: Sequence[JobId]) -> None:
-        self.released.append(list(job_ids))
-
-    async def look(self) -> list[str]:
-        """Look once; the types of the events that follow."""
-        before = len(self.parts.emitted)
-        await self.watch.first_poll()
-        return [type(event).__name__ for event in self.parts.emitted[before:]]
 
 
 @pytest.fixture
@@ -193,51 +148,12 @@ async def test_slurm_is_asked_at_once_and_not_waited_for_without_end(site: Site)
     assert not await site.watch.poll_now(patience_s=0.01)
 
 
-async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> None:
-    site.slurm.lease_s, lease_s = None, site.slurm.lease_s
-    site.slurm.submit(gpus_per_node=8)  # runs, so that all others wait
-    site.slurm.lease_s = lease_s
-    (job_id,) = site.slurm.submit(gpus_per_node=2)
-    await site.look()
-    why = "Slurm refused it 3 times: node busy"
-    site.state.let_go_reasons[job_id] = why
-    await site.slurm.release([job_id])
-    await site.look()
-    assert site.state.unmanaged[job_id].reason == why
-
-    site.slurm.lease_s = None
-    (later,) = site.slurm.submit(gpus_per_node=2)
-    await site.look()
-    assert site.state.unmanaged[later].reason == (
-        "has no lease: it was submitted while roostd was away"
-    )
-
-
 async def test_slurms_release_and_name_are_learned_at_the_first_answer(site: Site) -> None:
     site.slurm.inject("nodes", Fault.REFUSED)
     await site.look()
     assert site.state.slurm_fault
     await site.look()
     assert (site.state.slurm_version, site.state.cluster) == ("24.11.5", "stand-in")
-
-
-async def test_leases_of_waiting_and_held_jobs_are_to_be_renewed_and_of_running_ones_not(
-    site: Site,
-) -> None:
-    waiting, held, running = (site.slurm.submit(gpus_per_node=1)[0] for _ in range(3))
-    site.slurm.hold(held)
-    site.slurm.update(running, StartTime="now")
-    site.slurm.submit(tasks=1)  # no GPUs, no lease
-    await site.look()
-    assert site.watch.leased() == (waiting, held)
-    assert site.released == [[]]
-
-
-async def test_a_lease_of_a_job_that_roost_cannot_place_is_in_vain(site: Site) -> None:
-    (job_id,) = site.slurm.submit(gpus=3, nodes=(2, 2))  # do not divide between two nodes
-    await site.look()
-    assert site.watch.leased() == ()
-    assert site.released == [[job_id]]
 
 
 async def test_a_job_that_is_handed_over_is_released_and_forgotten_once_it_has_started(
@@ -271,59 +187,6 @@ async def test_a_job_that_a_limit_holds_back_for_long_is_counted_once(site: Site
     await site.look()
     await site.look()
     assert site.metrics.registry.get_sample_value("roost_hand_overs_total", cause) == 1
-
-
-async def test_leases_of_a_partition_end_when_it_is_enforced_no_more(site: Site) -> None:
-    (job_id,) = site.slurm.submit(gpus_per_node=1)
-    await site.look()
-    assert site.released[-1] == []
-
-    site.state.config = Config.model_validate({"mode": "shadow"})
-    list(site.watch.cluster_events())
-
-    assert site.watch.leased() == ()
-    assert site.released[-1] == [job_id]
-
-
-async def test_leases_of_a_partition_that_this_daemon_never_enforced_are_left_alone(
-    tmp_path: Path,
-) -> None:
-    site = Site(tmp_path, mode="shadow")
-    site.slurm.submit(gpus_per_node=1)
-    await site.look()
-    assert (site.watch.leased(), site.released) == ((), [[]])
-
-
-async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_said(
-    tmp_path: Path,
-) -> None:
-    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
-    (ours,) = site.slurm.submit(gpus_per_node=1, user_id=7, comment="roost:model=bert")
-    (left,) = site.slurm.submit(gpus_per_node=1, user_id=8, partition="debug")
-    (held,) = site.slurm.submit(gpus_per_node=1)
-    site.slurm.hold(held)
-
-    await site.look()
-
-    assert replace(site.state.owners[ours], priority=0) == Owner(7, "main", 1)
-    assert replace(site.state.owners[left], priority=0) == Owner(8, "debug", 1)
-    assert {job_id: one.is_blocked for job_id, one in site.state.unmanaged.items()} == {
-        left: False,
-        held: True,
-    }
-    assert site.state.comments == {ours: JobComment(model="bert")}
-
-
-async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(
-    tmp_path: Path,
-) -> None:
-    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
-    (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")
-    await site.look()
-    assert left in site.state.unmanaged
-    site.slurm.end(left)
-    await site.look()
-    assert (site.state.unmanaged, site.state.owners) == ({}, {})
 
 
 async def test_numbers_of_array_tasks_lead_to_their_job_ids(site: Site) -> None:
@@ -392,58 +255,6 @@ async def test_nodes_in_transition_are_read_again_soon_after_the_first_job_comes
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert site.state.engine.record(job_id).placement is not None
-
-
-@pytest.mark.parametrize(
-    ("version", "found"),
-    [
-        pytest.param(SlurmVersion(24, 11, 5), [(["1"], ["1", "2"])], id="24.11"),
-        pytest.param(SlurmVersion(22, 5, 8), [], id="22.05"),
-    ],
-)
-async def test_what_an_earlier_daemon_left_is_found_once_before_any_release(
-    tmp_path: Path, version: SlurmVersion, found: list[tuple[list[str], list[str]]]
-) -> None:
-    slurm = SlurmStandIn([node("n1")], now=lambda: 1_000.0, version=version, lease_s=None)
-    slurm.submit(gpus_per_node=8)
-    slurm.lease_s = 60
-    ids = [slurm.submit(gpus_per_node=2)[0] for _ in range(3)]
-    for job_id in ids[:2]:
-        slurm.update(job_id, StartTime="now")
-    slurm.update(
-        ids[0],
-        AdminComment="roost:lease was=TresPerNode:gres/gpu:2",
-        TresPerNode="gres/gpu:g1:1,gres/gpu:g2:1",
-        ReqNodeList="n1",
-    )
-    calls: list[object] = []
-
-    def adopt(pinned: Iterable[JobId], eligible: Iterable[JobId]) -> None:
-        calls.append(([*pinned], [*eligible]))
-
-    parts = Parts(mode="shadow")
-    watch = SlurmWatch(
-        slurm,
-        parts.state,
-        Metrics(CollectorRegistry()),
-        parts.emitted.append,
-        lambda job_ids: calls.append(list(job_ids)),
-        tmp_path,
-        adopt,
-    )
-    await watch.first_poll()
-    await watch.first_poll()
-    names = {ids[0]: "1", ids[1]: "2"}
-    adopted = [
-        tuple([names[job_id] for job_id in part] for part in call)
-        for call in calls
-        if isinstance(call, tuple)
-    ]
-    assert adopted == found
-    # Not enforced here: only the pinned job, which would wait for two GPUs alone, is released.
-    released = [call for call in calls if isinstance(call, list)]
-    assert released == [ids[:1] if found else []] * 2
-    assert not found or isinstance(calls[0], tuple)
 
 
 async def test_jobs_that_slurms_rules_hold_back_are_counted(site: Site) -> None:
@@ -527,44 +338,13 @@ async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, ste
     assert site.state.engine.record(job_id).spec == changed.job
 
 
-async def cpu_of_a_look_s(folder: Path, job_count: int) -> float:
-    """CPU time of sorting the leases of requeued jobs."""
-    site = Site(folder)
-    for _ in range(job_count):
-        site.slurm.submit(gpus_per_node=16)
-    await site.look()
-    snapshot = site.watch._snapshot
-    jobs = tuple(replace(job, restart_count=1) for job in snapshot.jobs)
-    site.watch._snapshot = replace(snapshot, jobs=jobs)
-    took_s = []
-    for _ in range(5):
-        began_s = time.thread_time()
-        site.watch._sort_leases()
-        took_s.append(time.thread_time() - began_s)
-    return min(took_s)
-
-
-async def test_sorting_leases_costs_no_more_than_the_number_of_requeued_jobs(
-    tmp_path: Path,
-) -> None:
-    few_s = await cpu_of_a_look_s(tmp_path, 100)
-    assert await cpu_of_a_look_s(tmp_path, 800) < 8 * 3 * few_s
-
-
-async def test_decisions_of_earlier_engines_are_forgotten_with_their_jobs(site: Site) -> None:
-    (job_id,) = site.slurm.submit(gpus_per_node=2)
-    site.state.earlier_decisions = {job_id: DECIDED, JobId("77"): DECIDED}
-    await site.look()
-    assert site.state.earlier_decisions == {job_id: DECIDED}
-
-
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
     monkeypatch.setattr(site.watch, "_read", lambda reader, at_s: _work(0.05))
     await site.look()
     site.watch.poll()
     began_s = time.monotonic()
-    await site.watch._until_due()
+    await site.watch._schedule.until_due()
     assert time.monotonic() - began_s > 0.25  # 15 % of the time at most, less what was spent
 
 

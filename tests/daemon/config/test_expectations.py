@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from roostd.config.config import load_config
 from roostd.config.expectations import unmet
+from roostd.config.loaded_config import load_config
 from roostd.config.reader import Reader
 
 NOBODY = Reader("slurm", 54321, frozenset({54321}))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roost_engine.domain.errors import ConfigError
-from roostd.config.config import load_config
+from roostd.config.loaded_config import load_config
 from roostd.config.roles import Others
 
 

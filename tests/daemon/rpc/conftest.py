@@ -11,7 +11,8 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
-from roostd.config.config import Config, Listen
+from roostd.config.config import Config
+from roostd.config.listen import Listen
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState

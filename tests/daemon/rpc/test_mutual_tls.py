@@ -24,7 +24,8 @@ from roost_probe.daemon_link import DaemonAddress, Tls
 from roost_probe.telemetry import Outbox, TelemetryStream
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
-from roostd.config.config import Config, Listen, ProbesTls
+from roostd.config.config import Config
+from roostd.config.listen import Listen, ProbesTls
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import Servers
 from roostd.state import DaemonState

@@ -17,7 +17,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
-from roostd.config.config import Config, Listen
+from roostd.config.config import Config
+from roostd.config.listen import Listen
 from roostd.ops.metrics import Metrics
 from roostd.rpc.server import ADMIN, OPERATOR, PLACEMENT, TELEMETRY, Servers
 from roostd.state import DaemonState

@@ -11,7 +11,8 @@ from roost_engine.domain.tier import Tier
 from roost_engine.testing.builders import node
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roostd.slurm.port import SlurmCli, SlurmPort
+from roostd.slurm.port import SlurmPort
+from roostd.slurm.slurm_cli import SlurmCli
 from roostd.testing.slurm_stand_in import SlurmStandIn
 
 LEASE_S = 300

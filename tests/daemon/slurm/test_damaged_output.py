@@ -6,7 +6,7 @@ import re
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.daemon.slurm.test_port import FILES, RecordedCommands
+from tests.daemon.slurm.test_slurm_cli import FILES, RecordedCommands
 from tests.slurm_glue.recorded import RELEASES, read
 
 from roost_engine.domain.errors import SlurmError
@@ -17,8 +17,9 @@ from roost_slurm.squeue import SEPARATOR
 from roost_slurm.versions import traits_of
 from roostd.config.config import Mode
 from roostd.slurm.jobs import JobReader
-from roostd.slurm.port import SlurmCli
-from roostd.slurm.queue_view import QueueView, SiteView, view
+from roostd.slurm.queue_reading import SiteView, view
+from roostd.slurm.queue_view import QueueView
+from roostd.slurm.slurm_cli import SlurmCli
 from roostd.slurm.sync import diff, diff_nodes
 
 QOS = "qos format=" + ",".join(FIELDS)

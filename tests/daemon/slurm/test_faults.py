@@ -20,7 +20,7 @@ from roost_slurm.scontrol import JobDetail, parse_jobs
 from roost_slurm.squeue import SEPARATOR, parse_queue
 from roost_slurm.stamp import parse_stamp
 from roost_slurm.testing.local_slurm import LocalSlurm
-from roostd.slurm.port import SlurmCli
+from roostd.slurm.slurm_cli import SlurmCli
 
 pytestmark = pytest.mark.slurm
 
@@ -205,7 +205,7 @@ async def test_daemon_killed_while_it_pins_leaves_the_job_whole_or_pinned(
     job_id = JobId(real.submit("--gres=gpu:2"))
     script = (
         "import asyncio, pathlib, sys\n"
-        "from roostd.slurm.port import SlurmCli\n"
+        "from roostd.slurm.slurm_cli import SlurmCli\n"
         "from tests.daemon.slurm.slurm_clusters import placement\n"
         "port = SlurmCli(conf=pathlib.Path(sys.argv[1]))\n"
         "print('ready', flush=True)\n"

@@ -16,10 +16,10 @@ from roost_slurm.commands import Argv
 from roost_slurm.testing.cluster_plan import ClusterPlan, PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 from roost_slurm.testing.site_plan import AccountingPlan
-from roostd.slurm.port import SlurmCli
 from roostd.slurm.reasons import ReasonClass, reason_class
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.rules_reader import RulesReader, members_of, user_id_of
+from roostd.slurm.slurm_cli import SlurmCli
 
 CONFIG, ASSOC_MGR, QOS = commands.show_config(), commands.show_assoc_mgr(), commands.show_qos()
 FILES = {

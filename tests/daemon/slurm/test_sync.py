@@ -18,7 +18,8 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.testing.builders import job, node
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.versions import SlurmVersion
-from roostd.slurm.queue_view import QueueView, view
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import QueueView
 from roostd.slurm.sync import diff, diff_nodes
 from roostd.testing.slurm_stand_in import SlurmStandIn
 

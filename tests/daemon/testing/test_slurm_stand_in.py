@@ -1,4 +1,4 @@
-"""What the stand-in has beyond the contract of tests/daemon/slurm/test_port.py: time and faults."""
+"""What the stand-in has beyond tests/daemon/slurm/test_contract.py: time and faults."""
 
 import pytest
 

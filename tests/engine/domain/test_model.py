@@ -1,5 +1,7 @@
 """model: sizes of requests, and the GPUs of a placement node by node."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,12 @@ def test_the_gpus_of_a_shape_are_those_of_all_its_nodes() -> None:
 
 def test_the_gpus_of_a_job_are_those_of_its_preferred_shape() -> None:
     assert job("1", shape(2, 1), shape(8, 4)).gpu_count == 2
+
+
+def test_another_place_in_the_queue_is_the_same_request_and_another_size_is_not() -> None:
+    asked = job("1", shape(2, 1))
+    assert asked.asks_the_same(replace(asked, priority=7, precedence=1, fixed_indices=(0, 1)))
+    assert not asked.asks_the_same(replace(asked, shapes=(shape(4, 1),)))
 
 
 @given(shapes, shapes)

@@ -8,7 +8,7 @@ from roost_engine.heuristics import PriorityOrder, ShapeByShape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
 from roost_engine.placement.search import find_candidates
-from roost_engine.queue.job_queue import Group, JobQueue, demand_of
+from roost_engine.queue.job_queue import JobQueue
 from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import job, node, shape, share, waiting
 from roost_engine.testing.fakes import FixedOrder
@@ -115,17 +115,6 @@ def test_a_job_set_aside_is_recalled_by_any_capacity_for_a_part() -> None:
     cluster.hold(JobId("a"), [share("a", *range(1, 8))])
     cluster.hold(JobId("b"), [share("b", *range(7))])
     assert one_pass(queue, cluster) == ["1"]
-
-
-def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_kept() -> None:
-    group = Group(1, demand_of(job("1")), job("1"))
-    hint = Hint(shape(1, 2), nodes=0b0111, wanted=2)
-    failure = no_capacity(cluster_of_two(), job("1"))
-    failure.hints = (hint,)
-    group.note_failure(failure)
-    assert group.is_blocked(0b1110)
-    assert not group.is_blocked(0b1100)
-    assert not group.is_without_capacity
 
 
 def test_an_impatient_job_has_a_turn_without_capacity() -> None:

@@ -1,0 +1,97 @@
+"""The leased jobs: which leases to renew, and which only keep a job waiting in vain."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from roost_engine.domain.model import JobId
+from roost_slurm.orphaned_pins import is_eligible, waits_pinned
+from roost_slurm.squeue import QueuedJob
+from roost_slurm.stamp import parse_stamp
+from roostd.config.config import Mode
+from roostd.slurm.port import QueueSnapshot, SlurmNode
+from roostd.slurm.queue_view import QueueView
+from roostd.state import DaemonState
+
+
+class LeasedJobs:
+    """Sorts the jobs that a lease keeps waiting.
+
+    Args:
+        state: the configuration says which partitions are enforced.
+        release: takes, each time, all jobs that only a lease keeps waiting though Roost will not
+            place them; see Applier.release_needless.
+        adopt: takes the jobs that an earlier daemon has left pinned, and those left eligible.
+
+    Attributes:
+        job_ids: the jobs that a lease keeps waiting for Roost, blocked jobs included.
+    """
+
+    def __init__(
+        self,
+        state: DaemonState,
+        release: Callable[[Sequence[JobId]], None],
+        adopt: Callable[[Iterable[JobId], Iterable[JobId]], None],
+    ) -> None:
+        self._state, self._release, self._adopt = state, release, adopt
+        self.job_ids: tuple[JobId, ...] = ()
+        self._needless: frozenset[JobId] = frozenset()
+        self._found_pinned: frozenset[JobId] = frozenset()
+        self._ever_enforced: set[str] = set()  # partitions, since this daemon started
+
+    def note_enforced(self, nodes: Iterable[SlurmNode]) -> None:
+        """Remember the partitions of these nodes that are enforced now."""
+        named = {name for node in nodes for name in node.spec.partitions}
+        self._ever_enforced.update(filter(self._is_enforced, named))
+
+    def find_pins(self, snapshot: QueueSnapshot) -> None:
+        """Report the waiting jobs that an earlier daemon has left pinned or eligible.
+
+        On releases that cannot take back types a pinned job keeps them: JobReader reads them.
+        """
+        if not self._state.can_pin_again:
+            return
+        jobs = [job for job in snapshot.jobs if job.is_pending]
+        pinned = [JobId(job_id) for job in jobs if waits_pinned(job) for job_id in job.job_ids]
+        eligible = [
+            JobId(job_id)
+            for job in jobs
+            if parse_stamp(job.admin_comment) and is_eligible(job, snapshot.at_epoch_s)
+            for job_id in job.job_ids
+        ]
+        self._found_pinned = frozenset(pinned)
+        self._adopt(pinned, eligible)
+
+    def sort(self, snapshot: QueueSnapshot, view: QueueView) -> None:
+        """Separate the leases to renew from those of jobs that Roost will not place."""
+        leased, needless = list[JobId](), list[JobId]()
+        before = self._needless.union(self.job_ids)
+        for job in snapshot.jobs:
+            if not job.is_pending or parse_stamp(job.admin_comment) is None:
+                continue
+            for job_id in map(JobId, job.job_ids):
+                if job_id not in view.unmanaged and self._is_enforced(job.partition):
+                    leased.append(job_id)
+                elif self._is_needless(snapshot, job, job_id, before):
+                    needless.append(job_id)
+        self.job_ids, self._needless = tuple(leased), frozenset(needless)
+        self._release(needless)
+
+    def _is_needless(
+        self, snapshot: QueueSnapshot, job: QueuedJob, job_id: JobId, before: frozenset[JobId]
+    ) -> bool:
+        """Whether only its lease keeps a stamped job waiting that Roost will not place.
+
+        Slurm itself delays a requeued job, until slurmd has cleaned up after it, unless a lease
+        was renewed since. A job without details may yet prove to be Roost's. A job that a daemon
+        finds at its start in a partition that it does not enforce is left as it is, unless it is
+        pinned: it would wait for just these GPUs.
+        """
+        if job.restart_count and job_id not in before:
+            return False
+        if self._is_enforced(job.partition):
+            return job.number in snapshot.details
+        if job_id in self._found_pinned:
+            return True
+        return not self._ever_enforced.isdisjoint(job.partition.split(","))
+
+    def _is_enforced(self, partitions: str) -> bool:
+        return self._state.config.mode_of(partitions.partition(",")[0]) is Mode.ENFORCE

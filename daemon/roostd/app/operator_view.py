@@ -1,0 +1,108 @@
+"""What operators may ask of Slurm's jobs: owners, comments, and why Roost leaves a job alone."""
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId
+from roost_slurm.squeue import QueuedJob
+from roostd.slurm.job_facts import owner_of
+from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.queue_view import QueueView
+from roostd.state import DaemonState, UnmanagedJob
+
+
+class OperatorView:
+    """Keeps these parts of the daemon's state in step with Slurm's queue.
+
+    Facts of a job stay until it has left both Slurm and the engine.
+    """
+
+    def __init__(self, state: DaemonState) -> None:
+        self._state = state
+
+    def update(
+        self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
+    ) -> None:
+        """Apply a poll.
+
+        Args:
+            snapshot: Slurm's queue.
+            now: the same in the engine's terms.
+            reader: reads single jobs.
+            before: the view of the poll before.
+        """
+        self._update_owners(snapshot, now)
+        self._update_unmanaged(snapshot, now, reader, before)
+        self._update_comments(snapshot, now)
+
+    def _update_owners(self, snapshot: QueueSnapshot, now: QueueView) -> None:
+        known = self._state.owners
+        owners = {
+            job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id, now)
+        }
+        for job in snapshot.jobs:
+            owner = owner_of(job, snapshot.details.get(job.number))
+            owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
+        self._state.owners = owners
+        self._forget_decisions()
+
+    def _forget_decisions(self) -> None:
+        """Drop the decisions of earlier engines for jobs that have left Slurm and the engine."""
+        decisions = self._state.earlier_decisions
+        gone = [one for one in decisions if one not in self._state.owners]
+        for job_id in gone:
+            del decisions[job_id]
+        for known in (self._state.first_shares, self._state.let_go_reasons):
+            for job_id in known.keys() - self._state.owners.keys():
+                del known[job_id]
+
+    def _update_unmanaged(
+        self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
+    ) -> None:
+        """Store why Roost does not place a job, also while the job runs and after its end."""
+        known = self._state.unmanaged
+        unmanaged = {
+            job_id: job for job_id, job in known.items() if self._is_remembered(job_id, now)
+        }
+        for job in snapshot.jobs:
+            if not any("gpu" in asked for _, asked in job.tres):
+                continue
+            for job_id in map(JobId, job.job_ids):
+                reason = now.blocked.get(job_id) or now.unmanaged.get(job_id)
+                if job_id in now.running and job_id not in before.lives:
+                    reason = _why_it_runs(snapshot, reader, job, job_id)
+                if reason is not None:
+                    is_blocked = job_id in now.blocked
+                    unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)
+        self._state.unmanaged, self._state.unmanaged_reasons = unmanaged, now.unmanaged
+
+    def _update_comments(self, snapshot: QueueSnapshot, now: QueueView) -> None:
+        known = self._state.comments
+        comments = {
+            job_id: one for job_id, one in known.items() if self._is_remembered(job_id, now)
+        }
+        for job in snapshot.jobs:
+            detail = snapshot.details.get(job.number)
+            if detail is None:
+                continue
+            comment = comment_of(detail)
+            for job_id in map(JobId, job.job_ids):
+                if comment is not None:
+                    comments[job_id] = comment
+                else:
+                    comments.pop(job_id, None)
+        self._state.comments = comments
+
+    def _is_remembered(self, job_id: JobId, now: QueueView) -> bool:
+        try:
+            self._state.engine.find(job_id)
+        except UnknownJob:
+            return job_id in now.running
+        return True
+
+
+def _why_it_runs(
+    snapshot: QueueSnapshot, reader: JobReader, job: QueuedJob, job_id: JobId
+) -> str | None:
+    """Return why Slurm started a job without Roost; None: Roost may have placed it."""
+    read = reader.read(job, snapshot.details.get(job.number), job_id)
+    return read.reason if isinstance(read, Unmanaged) else None

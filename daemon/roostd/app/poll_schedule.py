@@ -1,0 +1,77 @@
+"""The schedule of the polls of Slurm: a few soon after a change, and one at an interval."""
+
+import asyncio
+import contextlib
+import heapq
+import time
+
+_LOOKING_FRAC = 0.15  # of the time: crowds are looked at less often
+_RETRY_S = 2.0  # while Slurm does not answer
+_TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
+
+
+class PollSchedule:
+    """Says when the next poll is due; the first one is due at once, with the nodes."""
+
+    def __init__(self) -> None:
+        # All on the monotonic clock.
+        self._polls_due_s: list[float] = []  # a heap
+        self._nodes_due_s = self._nodes_read_s = 0.0
+        self._not_before_s = 0.0  # of the next poll
+        self._wake = asyncio.Event()
+
+    def add(self, delays_s: tuple[float, ...]) -> None:
+        """Poll this long from now."""
+        now_s = time.monotonic()
+        for delay_s in delays_s:
+            heapq.heappush(self._polls_due_s, now_s + delay_s)
+        self._wake.set()
+
+    def add_urgent(self) -> None:
+        """Poll now, though the last poll was expensive."""
+        self._not_before_s = 0.0
+        self.add((0.0,))
+
+    def read_nodes(self) -> None:
+        """Poll now, with the nodes."""
+        self._nodes_due_s = 0.0
+        self._wake.set()
+
+    def retry(self) -> None:
+        """Poll again, with the nodes, some time after a poll that failed."""
+        self._nodes_due_s = time.monotonic() + _RETRY_S
+
+    def note_nodes_read(self, interval_s: float) -> None:
+        """Read the nodes again after an interval: they were read just now."""
+        self._nodes_read_s = time.monotonic()
+        self._nodes_due_s = self._nodes_read_s + interval_s
+
+    def follow_transition(self) -> None:
+        """Read the nodes again soon: one of them is about to be usable."""
+        self._nodes_due_s = min(self._nodes_due_s, self._nodes_read_s + _TRANSITION_S)
+
+    def pause_after(self, cost_s: float) -> None:
+        """Put off the next poll so that polls cost a fraction of the time at most.
+
+        Args:
+            cost_s: CPU time of the poll that ends now.
+        """
+        self._not_before_s = time.monotonic() + cost_s / _LOOKING_FRAC
+
+    def are_nodes_due(self) -> bool:
+        """Whether a poll that begins now reads the nodes."""
+        return time.monotonic() >= self._nodes_due_s
+
+    async def until_due(self) -> None:
+        """Wait for the next scheduled poll; all polls that are overdue become one."""
+        while True:
+            now_s = time.monotonic()
+            due_s = max(min([*self._polls_due_s[:1], self._nodes_due_s]), self._not_before_s)
+            if due_s <= now_s:
+                break
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(due_s - now_s):
+                    await self._wake.wait()
+            self._wake.clear()
+        while self._polls_due_s and self._polls_due_s[0] <= now_s:
+            heapq.heappop(self._polls_due_s)

@@ -1,0 +1,374 @@
+"""Views of Slurm's queue in the engine's terms. Pure: no clock, no I/O.
+
+A view is read from one snapshot of the queue and the view before it.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from operator import attrgetter
+
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
+from roost_slurm.scontrol import JobDetail
+from roost_slurm.squeue import QueuedJob, SlurmJobState
+from roost_slurm.stamp import parse_stamp
+from roostd.slurm.held_back import HoldingBack, is_pinned_comment
+from roostd.slurm.jobs import NO_LEASE, RELEASED, JobReader, Unmanaged
+from roostd.slurm.limits import LONGEST_REASON
+from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.precedence import SeenPriorities
+from roostd.slurm.queue_view import (
+    Life,
+    NodeRules,
+    QueueView,
+    ReadFrom,
+    Request,
+    RunFacts,
+    is_next_life,
+)
+from roostd.slurm.request import shares_of
+from roostd.slurm.reserved_gpus import ReservedGpus, job_id_of, reserved_gpus
+from roostd.slurm.rules import SiteRules
+
+LEFT_BY_LIMIT = "left to Slurm, which holds it back"
+
+_fields_read = attrgetter(
+    *(
+        *("submit_epoch_s", "restart_count", "array_number", "user_id", "partition", "task_count"),
+        *("time_limit_s", "node_count", "cpu_count", "cpus_per_task", "tasks_per_node", "tres"),
+        *("tres_total", "memory_bytes", "is_memory_given", "required_nodes", "features"),
+        *("over_subscribe", "reservation", "is_heterogeneous", "unread_task_count", "task_ids"),
+        *("admin_comment", "account", "qos", "licenses"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteView:
+    """What a view needs of the site beside the queue.
+
+    Attributes:
+        rules: Slurm's own rules.
+        hand_over_s: a job that they have held back this long is left to plain Slurm.
+        handed_over: jobs that are left to plain Slurm for another reason, and that reason.
+        let_go_reasons: jobs that the engine has released, and why.
+        priorities: which jobs people have moved in Slurm's queue.
+        outside: by partition, the nodes that Roost does not give to its jobs.
+    """
+
+    rules: SiteRules = field(default_factory=SiteRules)
+    hand_over_s: float = inf
+    handed_over: Mapping[JobId, str] = field(default_factory=dict)
+    let_go_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    priorities: SeenPriorities = field(default_factory=SeenPriorities)
+    outside: Mapping[str, frozenset[NodeName]] = field(default_factory=dict)
+
+
+def view(
+    snapshot: QueueSnapshot,
+    reader: JobReader,
+    gpu_nodes: Collection[NodeName],
+    before: QueueView,
+    at_s: float,
+    site: SiteView = SiteView(),
+) -> QueueView:
+    """Return the view of a snapshot.
+
+    Args:
+        snapshot: of the queue.
+        reader: turns records into JobSpecs.
+        gpu_nodes: nodes with GPUs; what jobs hold on other nodes is left out.
+        before: the view before this one.
+        at_s: engine time.
+        site: Slurm's own rules.
+    """
+    reading = _Reading(snapshot, reader, frozenset(gpu_nodes), before, at_s, site)
+    # Tasks that left their array's record come first: they may have been placed already.
+    for job in sorted(snapshot.jobs, key=lambda job: (len(job.task_ids) > 1, job.number)):
+        if job.is_holding:
+            reading.add_running(job)
+        elif job.is_pending:
+            for job_id in map(JobId, job.job_ids):
+                reading.add_pending(job, job_id)
+    reading.add_reserved()
+    return reading.result()
+
+
+class _Reading:
+    """Builds a view, one queue record at a time."""
+
+    def __init__(
+        self,
+        snapshot: QueueSnapshot,
+        reader: JobReader,
+        gpu_nodes: frozenset[NodeName],
+        before: QueueView,
+        at_s: float,
+        site: SiteView,
+    ) -> None:
+        self._details, self._reader, self._gpu_nodes = snapshot.details, reader, gpu_nodes
+        self._before, self._at_s, self._at_epoch_s = before, at_s, snapshot.at_epoch_s
+        self._site, self._rules = site, site.rules
+        self._holding_back = HoldingBack(before.held_back, site.rules, at_s)
+        self._reads: dict[int, ReadFrom] = {}
+        self._by_node: dict[tuple[object, ...], NodeRules] = {}
+        self._may_reuse = not before.held_back.refusals and self._rules.binds_like(before.rules)
+        self._startable = _startable_task_counts(snapshot)
+        self._waiting: dict[JobId, JobSpec] = {}
+        self._running: dict[JobId, tuple[NodeShare, ...]] = {}
+        self._blocked: dict[JobId, str] = {}
+        self._unmanaged: dict[JobId, str] = {}
+        self._lives: dict[JobId, Life] = {}
+        self._numbers: dict[int, JobId] = {}
+        self._settle_until: dict[JobId, float] = {}
+        self._requests: dict[JobId, Request | None] = {}
+        self._runs: dict[JobId, RunFacts] = {}
+        self._reserved: Mapping[str, ReservedGpus] = {}
+
+    def result(self) -> QueueView:
+        """Return the view of the records added so far."""
+        return QueueView(
+            waiting=self._waiting,
+            running=self._running,
+            blocked=self._blocked,
+            unmanaged=self._unmanaged,
+            lives=self._lives,
+            numbers=self._numbers,
+            settle_until_s=self._settle_until,
+            requests=self._requests,
+            runs=self._runs,
+            held_back=self._holding_back.result(),
+            reads=self._reads,
+            rules=self._rules,
+            by_node=self._by_node,
+            reserved=self._reserved,
+        )
+
+    def add_running(self, job: QueuedJob) -> None:
+        """Add a job that holds an allocation."""
+        job_id, life = JobId(job.job_ids[0]), self._life_of_holder(job)
+        detail = self._details.get(job.number)
+        shares = tuple(
+            share
+            for share in (shares_of(detail) if detail is not None else ())
+            if share.node in self._gpu_nodes
+        )
+        if not shares and self._before.lives.get(job_id) == life:
+            shares = self._before.running.get(job_id, ())  # its details are missing this time
+        if shares:
+            self._running[job_id] = shares
+            self._lives[job_id] = life
+            self._requests[job_id] = self._request(job, job_id, detail)
+            self._runs[job_id] = self._run_facts(job)
+        self._numbers[job.number] = job_id
+
+    def add_reserved(self) -> None:
+        """Close the GPUs of reservations to all jobs, as if a job held them.
+
+        That is in their windows, and before that while a waiting job would run into the window.
+        """
+        rules, held = self._rules, self._running
+        found = reserved_gpus(rules.reservations, rules.nodes, held, self._before.reserved)
+        awaited = {name for _, _, names in self._by_node.values() for name in names}
+        for name, gpus in found.items():
+            is_on = gpus.start_epoch_s <= self._at_epoch_s < gpus.end_epoch_s
+            if gpus.shares and (is_on or name in awaited):
+                job_id = job_id_of(name)
+                self._running[job_id] = gpus.shares
+                self._lives[job_id] = (0, gpus.start_epoch_s, 0)
+                self._runs[job_id] = RunFacts(self._reader.to_engine_s(gpus.end_epoch_s))
+        self._reserved = found
+
+    def _run_facts(self, job: QueuedJob) -> RunFacts:
+        end_s = None
+        if job.start_epoch_s is not None and job.time_limit_s is not None:
+            end_s = self._reader.to_engine_s(job.start_epoch_s) + job.time_limit_s
+        return RunFacts(end_s, self._rules.preempt_class(job))
+
+    def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
+        """Return the request of a running job; read once, as reading all at each poll is slow."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        if is_same and job_id in self._before.requests:
+            return self._before.requests[job_id]
+        if job.start_epoch_s is None or parse_stamp(job.admin_comment) is None:
+            return None
+        asked = self._before.waiting.get(job_id) if is_same else None
+        spec = asked or self._reader.read(job, detail, job_id)
+        if isinstance(spec, Unmanaged):
+            return None
+        return spec, self._reader.to_engine_s(job.start_epoch_s)
+
+    def _life_of_holder(self, job: QueuedJob) -> Life:
+        """Return the life of a job that holds an allocation.
+
+        A requeued job that still completes is in its former life, though Slurm counts the restart
+        as soon as the requeue is requested.
+        """
+        life, known = _life(job), self._before.lives.get(JobId(job.job_ids[0]))
+        is_leaving = job.state is SlurmJobState.COMPLETING and is_next_life(known, life)
+        return known if is_leaving and known is not None else life
+
+    def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
+        """Add a job that waits."""
+        self._lives[job_id] = _life(job)
+        if len(job.job_ids) == 1:
+            self._numbers[job.number] = job_id
+        if job_id in self._site.handed_over:
+            self._unmanaged[job_id] = self._site.handed_over[job_id][:LONGEST_REASON]
+            return
+        known = self._unchanged(job, job_id)
+        if known is not None:
+            why_blocked = self._why_blocked(job)
+            if why_blocked is not None:
+                self._blocked[job_id] = why_blocked
+            else:
+                self._waiting[job_id] = self._with_precedence(known, job)
+            return
+        spec = self._reader.read(job, self._details.get(job.number), job_id)
+        if isinstance(spec, Unmanaged):
+            self._unmanaged[job_id] = self._why_unmanaged(job, job_id, spec)
+            return
+        why_blocked = self._why_blocked(job)
+        if why_blocked is not None:
+            self._blocked[job_id] = why_blocked
+            return
+        if spec.binding and self._is_held_back(job, job_id):
+            return
+        spec = self._with_rules(spec, job)
+        settle_until_s = self._settle_until_s(job, job_id)
+        if settle_until_s is not None:
+            self._settle_until[job_id] = settle_until_s
+            spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
+        spec = self._with_steady_facts(spec)
+        self._waiting[job_id] = self._with_precedence(spec, job)
+
+    def _why_unmanaged(self, job: QueuedJob, job_id: JobId, read: Unmanaged) -> str:
+        """Return why plain Slurm places a job: as before, where it was started during the poll.
+
+        squeue then still shows it pending, and scontrol what it got: one node for -N1-49999999.
+        """
+        detail, before = self._details.get(job.number), self._before
+        is_started = detail is not None and detail.state is not SlurmJobState.PENDING
+        if is_started and before.lives.get(job_id) == self._lives[job_id]:
+            return before.unmanaged.get(job_id, read.reason)
+        if read.reason in (NO_LEASE, RELEASED):
+            return self._site.let_go_reasons.get(job_id, read.reason)
+        return read.reason
+
+    def _unchanged(self, job: QueuedJob, job_id: JobId) -> JobSpec | None:
+        """Return the JobSpec of the view before, if reading the job again would give the same."""
+        number, detail = job.number, self._details.get(job.number)
+        if number not in self._reads:
+            self._reads[number] = _fields_read(job), detail
+        before, spec = self._before, self._before.waiting.get(job_id)
+        if spec is None or not self._may_reuse or job_id in before.settle_until_s:
+            return None
+        if job_id in before.held_back.jobs or is_pinned_comment(job.admin_comment):
+            return None
+        fields, known_detail = before.reads.get(number, ((), None))
+        if known_detail is not detail or fields != self._reads[number][0]:
+            return None
+        if self._node_rules(job) != before.by_node.get(_bound_by(job)):
+            return None
+        return spec if spec.priority == job.priority else replace(spec, priority=job.priority)
+
+    def _node_rules(self, job: QueuedJob) -> NodeRules:
+        key, rules, at_epoch_s = _bound_by(job), self._rules, self._at_epoch_s
+        if key not in self._by_node:
+            outside = self._site.outside.get(job.partition, frozenset())
+            self._by_node[key] = (
+                rules.closed_nodes(job, at_epoch_s) | outside,
+                rules.node_quotas(job, at_epoch_s),
+                rules.reserving(job, at_epoch_s),
+            )
+        return self._by_node[key]
+
+    def _is_held_back(self, job: QueuedJob, job_id: JobId) -> bool:
+        """Note a job that Slurm would not start; after a while it is left to plain Slurm."""
+        is_same = self._before.lives.get(job_id) == self._lives[job_id]
+        detail = self._details.get(job.number)
+        held = self._holding_back.judge(job, detail, job_id, is_same)
+        if held is None:
+            return False
+        if self._at_s - held.since_s >= self._site.hand_over_s:
+            self._unmanaged[job_id] = f"{LEFT_BY_LIMIT}: {held.reason}"
+        else:
+            self._blocked[job_id] = f"Slurm would not start it: {held.reason}"
+        return True
+
+    def _with_rules(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        """Add to a request what Slurm's own rules say of the job."""
+        rules = self._rules
+        partition = rules.partitions.get(spec.partition)
+        closed, node_quotas, _ = self._node_rules(job)
+        return replace(
+            spec,
+            priority_tier=partition.tier if partition is not None else 0,
+            quotas=rules.quotas(job, self._details.get(job.number)) if spec.binding else (),
+            node_quotas=node_quotas if spec.binding else (),
+            preempts=tuple(sorted(rules.preempts(job))),
+            excluded_nodes=tuple(sorted({*spec.excluded_nodes, *closed})),
+        )
+
+    def _why_blocked(self, job: QueuedJob) -> str | None:
+        if job.priority == 0:
+            return "is held"
+        if job.dependency:
+            return f"depends on {job.dependency}"[:LONGEST_REASON]
+        if job.array_number in self._startable:
+            if self._startable[job.array_number] <= 0:
+                return "its array has as many tasks running as it may"
+            self._startable[job.array_number] -= 1
+        return None
+
+    def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
+        """Return when a requeued job may start again; the same for as long as the job waits.
+
+        A requeued job that a daemon finds waiting at its start counts as requeued just now.
+        """
+        if job_id in self._before.settle_until_s:
+            return self._before.settle_until_s[job_id]
+        is_new = bool(job.restart_count) and job_id not in self._before.lives
+        if not is_new and job_id not in self._before.running:
+            return None
+        return self._at_s + self._reader.traits.requeue_pause_s
+
+    def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
+        seen = self._site.priorities
+        precedence = seen.precedences.get(job.number, 0)
+        overtakes = seen.overtakes.get(job.number, ())
+        if (spec.precedence, spec.overtakes) == (precedence, overtakes):
+            return spec
+        return replace(spec, precedence=precedence, overtakes=overtakes)
+
+    def _with_steady_facts(self, spec: JobSpec) -> JobSpec:
+        """Keep the submission of a waiting job as long ago as before, if the clock was set."""
+        before = self._before.waiting.get(spec.job_id)
+        is_same = self._before.lives.get(spec.job_id) == self._lives[spec.job_id]
+        return replace(spec, submit_s=before.submit_s) if before is not None and is_same else spec
+
+
+def _bound_by(job: QueuedJob) -> tuple[object, ...]:
+    """Return what decides which limits on single nodes hold for a job."""
+    return job.time_limit_s, job.reservation, job.user_id, job.account, job.partition
+
+
+def _startable_task_counts(snapshot: QueueSnapshot) -> dict[int | None, int]:
+    """Return how many more tasks of each array with a limit may start, by array number."""
+    limits: dict[int | None, int] = {}
+    holding: defaultdict[int | None, int] = defaultdict(int)
+    for job in snapshot.jobs:
+        detail = snapshot.details.get(job.number)
+        holding[job.array_number] += job.is_holding
+        if not job.is_pending or job.array_number is None or detail is None:
+            continue  # the details of a running task are of its start; the limit may be newer
+        if detail.task_limit is not None:
+            limits[job.array_number] = detail.task_limit
+    return {array: limit - holding[array] for array, limit in limits.items()}
+
+
+def _life(job: QueuedJob) -> Life:
+    # A task that leaves its array's record gets a number of its own and stays the same task.
+    number = job.number if job.array_number is None else job.array_number
+    return number, job.submit_epoch_s, job.restart_count

@@ -1,0 +1,371 @@
+"""The access to Slurm that runs Slurm's own commands.
+
+Slurm's libraries change their layout every release, and slurmrestd of 22.05 cannot change a job's
+GPUs; the command line works with every release. Only one dump of the queue runs at a time, and at
+most one per interval; callers that ask at the same time share it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
+from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
+from roost_slurm import commands
+from roost_slurm.commands import Argv
+from roost_slurm.scontrol import (
+    JobDetail,
+    Settings,
+    parse_config,
+    parse_jobs,
+    parse_nodes,
+    parse_racks,
+)
+from roost_slurm.shadow_question import FirstStart, parse_answer
+from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
+from roost_slurm.stamp import advice, parse_stamp, with_eta
+from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
+from roostd.ops.failpoint import reach
+from roostd.slurm.command import CommandRunner, only_gone
+from roostd.slurm.port import (
+    JobNotWaiting,
+    NodeClosed,
+    NotDue,
+    QuestionUnanswered,
+    QueueSnapshot,
+    SlurmNode,
+)
+from roostd.slurm.queue import (
+    DetailCache,
+    EndedLeases,
+    MovedBegins,
+    begins_of,
+    by_begin,
+    comments_of,
+)
+from roostd.slurm.request import (
+    asked,
+    check_repinnable,
+    check_requeuable,
+    is_pinned,
+    pin_calls,
+    shares_of,
+    unpin_calls,
+)
+from roostd.slurm.rules import SiteRules
+from roostd.slurm.rules_reader import RulesReader
+
+_LONGEST_LEASE_S = 86_400.0
+_RULES_INTERVAL_S = 10.0
+_JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
+_READING_FRAC = 0.1  # of the time: crowds are looked at less often
+_LONG_DUMP = 100_000  # letters, of about 300 jobs
+_EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
+_IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
+
+
+class SlurmCli:
+    """Slurm through scontrol and squeue. See SlurmPort.
+
+    Args:
+        bin_dir: folder of the commands.
+        conf: slurm.conf; None: the commands' default.
+        timeout_s: after which a command is killed.
+        queue_interval_s: the least time between two dumps of the queue; longer with crowds.
+        concurrent_count: the most commands that run at the same time.
+        lease_s: returns the length of leases in effect: a later begin time is a user's own.
+        rules_interval_s: returns the least time between two readings of the site's rules.
+        wall_clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        bin_dir: Path = Path("/usr/bin"),
+        conf: Path | None = None,
+        *,
+        timeout_s: float = 10.0,
+        queue_interval_s: float = 0.05,
+        concurrent_count: int = 4,
+        lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
+        rules_interval_s: Callable[[], float] = lambda: _RULES_INTERVAL_S,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
+        self._run = self._runner.run
+        self._queue_interval_s, self._wall_clock = queue_interval_s, wall_clock
+        self._reader, self._dump_cost_s = QueueReader(), 0.0
+        self._dump_lock = asyncio.Lock()
+        self._next_dump: asyncio.Task[QueueSnapshot] | None = None
+        self._last_dump_s = -queue_interval_s
+        self._details = DetailCache(self._all_details, self._detail)
+        self._rules = RulesReader(self._answer_to, rules_interval_s)
+        self._moved_begins = MovedBegins(lease_s)
+        self._ended_leases = EndedLeases()
+        self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
+        self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
+        self._version: SlurmVersion | None = None
+
+    async def version(self) -> SlurmVersion:
+        """See SlurmPort."""
+        if self._version is None:
+            argv = commands.version()
+            text = await self._run(argv)
+            try:
+                self._version = parse_version(text)
+            except UnknownVersion as error:
+                raise SlurmRefused(argv, 0, str(error)) from error
+        return self._version
+
+    async def traits(self) -> Traits:
+        """Return how this release behaves."""
+        return traits_of(await self.version())
+
+    async def settings(self) -> Settings:
+        """See SlurmPort."""
+        return parse_config(await self._run(commands.show_config()))
+
+    async def rules(self) -> SiteRules:
+        """See SlurmPort."""
+        newest_job = max((job.number for job in self._dumped), default=0)
+        return await self._rules.read({job.qos for job in self._dumped if job.qos}, newest_job)
+
+    async def ping(self) -> None:
+        """See SlurmPort."""
+        argv = commands.ping()
+        answer = await self._run(argv)
+        if " is UP" not in answer:
+            raise SlurmRefused(argv, 0, answer)
+
+    async def nodes(self) -> tuple[SlurmNode, ...]:
+        """See SlurmPort."""
+        racks = parse_racks(await self._run(commands.show_topology(), may_fail=True))
+        shown = parse_nodes(await self._run(commands.show_nodes()))
+        return tuple(
+            SlurmNode(
+                spec=NodeSpec(
+                    name=NodeName(node.name),
+                    gpu_count=node.gpu_count,
+                    cpu_count=node.cpu_count,
+                    memory_bytes=node.memory_bytes,
+                    partitions=node.partitions,
+                    rack=racks.get(node.name, ""),
+                    features=node.features,
+                    usable=node.is_open,
+                    asleep=node.is_asleep,
+                ),
+                state=node.state,
+                reason=node.reason,
+                cpu_allocated_count=node.cpu_allocated_count,
+                memory_allocated_bytes=node.memory_allocated_bytes,
+                socket_count=node.socket_count,
+            )
+            for node in shown
+            if node.gpu_count
+        )
+
+    async def queue(self) -> QueueSnapshot:
+        """See SlurmPort."""
+        if self._next_dump is None:
+            self._next_dump = asyncio.create_task(self._dump())
+            # All callers may have been cancelled by the time it fails.
+            self._next_dump.add_done_callback(lambda dump: dump.cancelled() or dump.exception())
+        return await asyncio.shield(self._next_dump)
+
+    async def _dump(self) -> QueueSnapshot:
+        async with self._dump_lock:
+            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC)
+            due_s = self._last_dump_s + least_s
+            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            self._next_dump = None  # later callers may know of changes that this dump misses
+            self._last_dump_s, at_epoch_s = time.monotonic(), self._wall_clock()
+            argv = commands.queue()
+            text = await self._run(argv)
+            dump, self._dump_cost_s = await self._read_dump(text)
+            if dump.malformed_count and not dump.jobs:
+                raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
+            self._dumped = dump.jobs
+            jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
+            await self._details.look_up(jobs)
+            self._begins = begins_of(jobs)
+            self._ended_leases.seen(jobs, self._begins, at_epoch_s)
+            return QueueSnapshot(
+                at_epoch_s=at_epoch_s,
+                jobs=jobs,
+                details={number: detail for number, (_, detail) in self._details.known.items()},
+                malformed_count=dump.malformed_count,
+            )
+
+    async def _read_dump(self, text: str) -> tuple[QueueDump, float]:
+        """Return a dump and the CPU time that reading it took; a long one stalls no other task."""
+
+        def read() -> tuple[QueueDump, float]:
+            began_s = time.thread_time()
+            dump = self._reader.read(text)
+            return dump, time.thread_time() - began_s
+
+        return await asyncio.to_thread(read) if len(text) > _LONG_DUMP else read()
+
+    async def allocation(self, job_id: JobId) -> tuple[NodeShare, ...]:
+        """See SlurmPort."""
+        detail = await self._detail(job_id)
+        return shares_of(detail) if detail else ()
+
+    async def pin(
+        self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
+    ) -> None:
+        """See SlurmPort."""
+        detail, _ = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
+        self._check_unchanged(job_id, detail)
+        check_due(job_id, detail, self._wall_clock())
+        traits = await self.traits()
+        check_repinnable(job_id, detail, placement, traits)
+        calls = pin_calls(
+            job_id, detail, placement, traits, lease_s=lease_s, is_eligible=is_eligible
+        )
+        try:
+            for argv in calls:
+                await self._run(argv)
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or not is_pinned(now, placement):
+                raise
+        reach("after_set")
+
+    async def unpin(self, job_id: JobId, lease_s: int) -> str:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        for argv in unpin_calls(job_id, detail, await self.traits(), lease_s):
+            await self._run(argv)
+        return detail.reason
+
+    async def requeue(self, job_id: JobId) -> None:
+        """See SlurmPort."""
+        check_requeuable(job_id, await self._detail(job_id))
+        try:
+            await self._run(commands.requeue(job_id))
+        except SlurmTimeout:
+            now = await self._detail(job_id)
+            if now is None or now.state is SlurmJobState.RUNNING:
+                raise
+        reach("after_requeue")
+
+    async def renew(self, job_ids: Sequence[JobId], lease_s: int) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a user may have changed the begin time since the last poll
+        now_s = self._wall_clock()
+        ends_s = now_s + lease_s
+        leased = self._ended_leases.without(job_ids, self._dumped, now_s)
+        due = [job_id for job_id in leased if self._begins.get(job_id, 0) <= ends_s]
+        self._ended_leases.renewed(due, ends_s)
+        await self._for_all(due, lambda ids: commands.renew(ids, lease_s))
+        reach("after_renew")
+
+    async def release(self, job_ids: Sequence[JobId]) -> None:
+        """See SlurmPort."""
+        await self.queue()  # a user may have changed the begin time since the last poll
+        for begin_s, ids in by_begin(job_ids, self._begins, self._wall_clock()).items():
+            await self._for_all(ids, partial(commands.let_go, begin_epoch_s=begin_s))
+
+    async def advise(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort."""
+        detail = await self._waiting(job_id)
+        comment = advice(detail.admin_comment, text)
+        await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def foretell(self, job_id: JobId, text: str) -> None:
+        """See SlurmPort. The comment is read just before: a pin may have saved a request in it."""
+        detail = await self._waiting(job_id)
+        comment = with_eta(detail.admin_comment, text)
+        if comment != detail.admin_comment:
+            await self._run(commands.set_admin_comment([job_id], comment))
+
+    async def first_start(self, question: Argv) -> FirstStart | None:
+        """See SlurmPort."""
+        exit_code, text = await self._runner.ask(question)
+        if exit_code and _JUDGED not in text:
+            raise QuestionUnanswered(text)
+        return parse_answer(text)
+
+    async def announce(self, reasons: Mapping[JobId, str]) -> None:
+        """See SlurmPort."""
+        await self.queue()  # an older stamp would erase the request that a pin saved in it
+        for comment, job_ids in comments_of(self._dumped, reasons).items():
+            await self._for_all(job_ids, partial(commands.set_admin_comment, text=comment))
+
+    async def _for_all(
+        self, job_ids: Sequence[JobId], argv_of: Callable[[Sequence[JobId]], Argv]
+    ) -> None:
+        """Update many jobs. scontrol continues after a job that it cannot find."""
+        for start in range(0, len(job_ids), _IDS_PER_CALL):
+            try:
+                await self._run(argv_of(job_ids[start : start + _IDS_PER_CALL]))
+            except SlurmRefused as error:
+                if not only_gone(error):
+                    raise
+
+    async def _waiting(self, job_id: JobId) -> JobDetail:
+        detail = await self._detail(job_id)
+        if detail is None:
+            raise JobNotWaiting(job_id, "gone")
+        if detail.state is not SlurmJobState.PENDING or detail.is_held:
+            raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
+        return detail
+
+    async def _check_open(self, placement: Placement) -> None:
+        """Check that the nodes still take jobs: the last poll of all nodes may be seconds old.
+
+        Raises:
+            NodeClosed: one does not.
+        """
+        text = await self._run(commands.show_nodes(placement.nodes))
+        for node in parse_nodes(text):
+            if not node.is_open:
+                raise NodeClosed(node.name, node.state)
+
+    def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
+        """Check that a job's request is the one that the engine placed.
+
+        squeue does not show every change: not of -x, --mem or the largest number of nodes.
+
+        Raises:
+            SlurmRefused: the user has changed the request; the next dump has the new one.
+        """
+        key, known = self._details.known.get(detail.number, (None, detail))
+        if known.admin_comment == detail.admin_comment and asked(known) != asked(detail):
+            self._details.known[detail.number] = key, detail
+            raise SlurmRefused(commands.show_job(job_id), 0, "its user has changed what it asks")
+
+    async def _answer_to(self, argv: Argv) -> str:
+        return await self._run(argv)
+
+    async def _all_details(self) -> dict[int, JobDetail]:
+        return parse_jobs(await self._run(commands.show_jobs()))
+
+    async def _detail(self, job_id: str) -> JobDetail | None:
+        """Read one job's details; None when the job is gone, or its record is forged."""
+        try:
+            jobs = parse_jobs(await self._run(commands.show_job(job_id)))
+        except SlurmRefused as error:
+            if only_gone(error):
+                return None
+            raise
+        # For an array's number scontrol shows the array's other tasks too.
+        if job_id.isdecimal():
+            return jobs.get(int(job_id))
+        return next(iter(jobs.values())) if len(jobs) == 1 else None
+
+
+def check_due(job_id: JobId, detail: JobDetail, now_epoch_s: float) -> None:
+    """Check that a job may begin, by its user's begin time: a pin lets it start at once.
+
+    Raises:
+        NotDue: it may not; the wall clock was set back since the job was decided.
+    """
+    stamp = parse_stamp(detail.admin_comment)
+    if stamp is None or stamp.begin_epoch_s is None:
+        return
+    left_s = stamp.begin_epoch_s - now_epoch_s
+    if left_s > _EARLY_S:
+        raise NotDue(job_id, left_s)

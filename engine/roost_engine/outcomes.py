@@ -1,0 +1,76 @@
+"""The outcomes that gate and predictors learn from: how waits ended, and how jobs ran."""
+
+from collections.abc import Mapping, Sequence
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.events import JobStarted
+from roost_engine.domain.model import UNKNOWN_USER, JobId, NodeShare
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import WAITS, JobRecord, JobState
+from roost_engine.policies import RunEnded, WaitEnded
+from roost_engine.slots import GateSlot, PredictorSlot
+
+
+class Outcomes:
+    """Reports to the gate and to the predictors.
+
+    Args:
+        gate: learns from waits.
+        predictors: learn from waits and runs; None: there are none.
+        jobs: the jobs under Roost; the caller changes it.
+        cluster: where they run.
+    """
+
+    def __init__(
+        self,
+        gate: GateSlot,
+        predictors: PredictorSlot | None,
+        jobs: Mapping[JobId, JobRecord],
+        cluster: Cluster,
+    ) -> None:
+        self._gate, self._predictors = gate, predictors
+        self._jobs, self._cluster = jobs, cluster
+        self._waits_matter = predictors is not None or not gate.is_open
+
+    def note_start(self, record: JobRecord, event: JobStarted) -> None:
+        """Report the outcome of a wait: the tier placed by the engine, or none.
+
+        Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
+        """
+        is_pinned = record.is_binding and record.state in WAITS
+        met = record.pin_met_by(event.shares) if is_pinned else None
+        if met is not None:
+            record.placement, record.decision = met
+            self._note_wait(record, met[0].tier, event.at_s)
+        elif record.state is JobState.PLACING:
+            assert record.placement is not None
+            self._note_wait(record, record.placement.tier, event.at_s)
+        else:
+            self.note_unplaced(record, event.at_s)
+
+    def note_unplaced(self, record: JobRecord, at_s: float) -> None:
+        """Report a wait that ended without a placement of the engine."""
+        if record.state in (JobState.WAITING, JobState.CLEARING):
+            self._note_wait(record, None, at_s)
+
+    def _note_wait(self, record: JobRecord, tier: Tier | None, at_s: float) -> None:
+        if not self._waits_matter:
+            return
+        waited_s = max(0.0, at_s - record.queued_s)
+        outcome = WaitEnded(job=record, waited_s=waited_s, tier=tier, at_s=at_s)
+        if self._predictors is not None:
+            self._predictors.wait_ended(outcome)
+        self._gate.note(outcome)
+
+    def note_held(self, job_id: JobId, shares: Sequence[NodeShare], at_s: float) -> None:
+        """Report the GPUs of a job that runs, also of one that Slurm started by itself."""
+        if self._predictors is not None:
+            record = self._jobs.get(job_id)
+            user_id = UNKNOWN_USER if record is None else record.spec.user_id
+            gpu_count = sum(len(share.gpu_indices) for share in shares)
+            self._predictors.holds(job_id, user_id, gpu_count, at_s)
+
+    def note_run(self, record: JobRecord, at_s: float) -> None:
+        """Report the end of a run."""
+        if self._predictors is not None and record.started_s is not None:
+            self._predictors.run_ended(RunEnded(job=record, cluster=self._cluster, at_s=at_s))

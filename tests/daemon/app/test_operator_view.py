@@ -1,0 +1,81 @@
+"""What operators may ask of jobs: owners, comments, and why Roost leaves a job alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.daemon.app.watched_site import Site
+
+from roost_engine.domain.actions import Place
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, NodeName, Placement, Shape
+from roost_engine.domain.tier import Tier
+from roostd.slurm.comment import JobComment
+from roostd.state import Owner
+
+PLACEMENT = Placement((NodeName("n1"),), (0, 1), Shape(node_count=1, gpus_per_node=2), Tier.NODE)
+DECIDED = Place(job_id=JobId("1"), placement=PLACEMENT, decision=Lazy.of(None))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path)
+
+
+async def test_people_learn_whose_a_job_is_why_it_is_left_and_what_its_comment_said(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    (ours,) = site.slurm.submit(gpus_per_node=1, user_id=7, comment="roost:model=bert")
+    (left,) = site.slurm.submit(gpus_per_node=1, user_id=8, partition="debug")
+    (held,) = site.slurm.submit(gpus_per_node=1)
+    site.slurm.hold(held)
+
+    await site.look()
+
+    assert replace(site.state.owners[ours], priority=0) == Owner(7, "main", 1)
+    assert replace(site.state.owners[left], priority=0) == Owner(8, "debug", 1)
+    assert {job_id: one.is_blocked for job_id, one in site.state.unmanaged.items()} == {
+        left: False,
+        held: True,
+    }
+    assert site.state.comments == {ours: JobComment(model="bert")}
+
+
+async def test_what_people_may_ask_ends_with_a_job_that_the_engine_never_had(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path, partitions={"debug": {"mode": "off"}})
+    (left,) = site.slurm.submit(gpus_per_node=1, partition="debug")
+    await site.look()
+    assert left in site.state.unmanaged
+    site.slurm.end(left)
+    await site.look()
+    assert (site.state.unmanaged, site.state.owners) == ({}, {})
+
+
+async def test_a_job_that_the_engine_released_keeps_its_reason(site: Site) -> None:
+    site.slurm.lease_s, lease_s = None, site.slurm.lease_s
+    site.slurm.submit(gpus_per_node=8)  # runs, so that all others wait
+    site.slurm.lease_s = lease_s
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    why = "Slurm refused it 3 times: node busy"
+    site.state.let_go_reasons[job_id] = why
+    await site.slurm.release([job_id])
+    await site.look()
+    assert site.state.unmanaged[job_id].reason == why
+
+    site.slurm.lease_s = None
+    (later,) = site.slurm.submit(gpus_per_node=2)
+    await site.look()
+    assert site.state.unmanaged[later].reason == (
+        "has no lease: it was submitted while roostd was away"
+    )
+
+
+async def test_decisions_of_earlier_engines_are_forgotten_with_their_jobs(site: Site) -> None:
+    (job_id,) = site.slurm.submit(gpus_per_node=2)
+    site.state.earlier_decisions = {job_id: DECIDED, JobId("77"): DECIDED}
+    await site.look()
+    assert site.state.earlier_decisions == {job_id: DECIDED}

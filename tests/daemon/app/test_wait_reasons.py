@@ -1,0 +1,61 @@
+"""The reasons of waits, as the admin comments of jobs say them."""
+
+import re
+
+import pytest
+from tests.daemon.app.applied_site import Site
+
+from roost_engine.domain.actions import (
+    Wait,
+)
+from roostd.state import UnmanagedJob
+
+
+async def test_jobs_say_what_they_wait_for_once_and_in_plain_letters() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="a=b\n" + "x" * 200, until_s=None), 0)
+
+    await site.applier.announce()
+    await site.applier.announce()
+
+    said = site.slurm.admin_comment(job_id).removeprefix("roost:lease roost:advice ")
+    assert said == "a:b" + "x" * 156
+    assert len(site.slurm.argvs) == 1
+
+
+@pytest.mark.parametrize(
+    ("left_s", "form"), [(60.0, r", until \d\d:\d\d$"), (90_000.0, r", until \d{4}(-\d\d){2} ")]
+)
+async def test_a_deadline_is_told_by_the_clock_and_with_its_date_when_a_day_off(
+    left_s: float, form: str
+) -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=100.0 + left_s), 0)
+    await site.applier.announce()
+    assert re.search(form, site.slurm.admin_comment(job_id))
+
+
+async def test_a_held_job_does_not_go_on_saying_what_it_waited_for() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits for 3 nodes", until_s=None), 0)
+    await site.applier.announce()
+    held = UnmanagedJob(reason="is held", is_blocked=True)
+    site.parts.state.unmanaged[job_id] = held
+
+    await site.applier.announce()
+    await site.applier.announce()
+
+    assert site.slurm.admin_comment(job_id) == "roost:lease roost:advice is held"
+    assert len(site.slurm.argvs) == 2
+
+
+async def test_a_job_that_began_to_run_says_nothing() -> None:
+    site = Site()
+    job_id = site.wait_in_line()
+    site.applier.submit(Wait(job_id=job_id, reason="waits", until_s=None), 0)
+    site.applier.forget(job_id)
+    await site.applier.announce()
+    assert site.slurm.argvs == []

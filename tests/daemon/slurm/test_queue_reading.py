@@ -1,0 +1,242 @@
+"""Views of the queue: what Slurm's own rules add to jobs, and what is not read again."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.daemon.slurm.watcher import NODES, Watcher
+
+from roost_engine.domain.events import (
+    JobChanged,
+    JobQueued,
+    JobStarted,
+    JobWithdrawn,
+)
+from roost_engine.domain.model import NodeName, NodeShare
+from roost_slurm.partitions import Partition
+from roost_slurm.reservations import Reservation
+from roost_slurm.scheduling import Scheduling
+from roost_slurm.squeue import SlurmJobState
+from roostd.slurm.jobs import JobReader
+from roostd.slurm.port import QueueSnapshot
+from roostd.slurm.queue_reading import SiteView
+from roostd.slurm.rules import SiteRules
+
+
+@pytest.fixture
+def watcher() -> Watcher:
+    return Watcher()
+
+
+# -- Slurm's own rules -------------------------------------------------------------------------
+
+
+async def test_a_job_that_slurm_would_not_start_is_withdrawn_and_left_to_slurm_in_time(
+    watcher: Watcher,
+) -> None:
+    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    watcher.site = SiteView(rules=down, hand_over_s=30.0)
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobWithdrawn)
+    assert event.reason.startswith("Slurm would not start it: PartitionDown")
+    assert job_id in watcher.view.blocked
+
+    watcher.now_s += 29.0
+    assert await watcher.poll() == ()
+    watcher.now_s += 1.0
+    await watcher.poll()
+    assert "PartitionDown" in watcher.view.unmanaged[job_id]
+
+
+async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    watcher.site = SiteView(handed_over={job_id: "left to Slurm"})
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobWithdrawn)
+    assert event.reason == "left to Slurm"
+    assert watcher.view.unmanaged == {job_id: "left to Slurm"}
+
+
+async def test_a_reason_outlives_a_start_between_squeue_and_scontrol(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    waiting, left = snapshot.details[job.number], replace(job, admin_comment="")
+    absurd = replace(waiting, max_node_count=49_999_999)
+    for detail in (
+        absurd,
+        replace(waiting, state=SlurmJobState.RUNNING),  # it shows the one node that it has got
+    ):
+        seen = replace(snapshot, jobs=(left,), details={job.number: detail})
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        await watcher.poll()
+        assert watcher.view.unmanaged[job_id].startswith("may get 49999999 nodes")
+
+
+async def test_a_job_whose_partition_is_up_again_is_queued(watcher: Watcher) -> None:
+    down = SiteRules(partitions={"main": Partition(name="main", state="DOWN")})
+    watcher.site = SiteView(rules=down, hand_over_s=30.0)
+    watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    watcher.site = SiteView(hand_over_s=30.0)
+    assert await watcher.kinds() == [("JobQueued", "1")]
+
+
+async def test_rules_become_part_of_a_request(watcher: Watcher) -> None:
+    partitions = {
+        "main": Partition(name="main", tier=5),
+        "low": Partition(name="low", tier=1, preempt_modes=frozenset({"REQUEUE"})),
+    }
+    window = Reservation(name="maint", start_epoch_s=2000.0, end_epoch_s=9000.0, nodes=("n2",))
+    scheduling = Scheduling(preempt_type="preempt/partition_prio")
+    watcher.site = SiteView(
+        rules=SiteRules(partitions=partitions, reservations=(window,), scheduling=scheduling)
+    )
+    watcher.slurm.submit(gpus=2)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobQueued)
+    assert event.job.priority_tier == 5
+    assert event.job.preempts == ("partition:low",)
+    assert event.job.excluded_nodes == ("n2",)
+
+
+async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> None:
+    low = Partition(name="main", tier=1, preempt_modes=frozenset({"REQUEUE"}))
+    scheduling = Scheduling(preempt_type="preempt/partition_prio")
+    watcher.site = SiteView(rules=SiteRules(partitions={"main": low}, scheduling=scheduling))
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    await watcher.poll()
+    await watcher.pin(job_id, "n2", 3, 4)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobStarted)
+    assert event.preempt_class == "partition:main"
+
+
+class CountingReader:
+    """A JobReader that counts what it reads."""
+
+    def __init__(self, reader: JobReader) -> None:
+        self._reader, self.count, self.traits = reader, 0, reader.traits
+        self.to_engine_s = reader.to_engine_s
+
+    def read(self, *asked: Any) -> Any:
+        self.count += 1
+        return self._reader.read(*asked)
+
+
+@pytest.fixture
+def counted(watcher: Watcher) -> CountingReader:
+    reader = CountingReader(watcher.reader)
+    watcher.reader = reader  # type: ignore[assignment]
+    return reader
+
+
+async def test_a_job_that_stays_as_it_is_is_read_once(
+    watcher: Watcher, counted: CountingReader
+) -> None:
+    snapshot_of = watcher.slurm.queue
+    watcher.slurm.submit(gpus=2)
+    snapshot = await snapshot_of()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    for _ in range(3):
+        await watcher.poll()
+    assert counted.count == 1
+
+
+async def _same(snapshot: QueueSnapshot) -> QueueSnapshot:
+    return snapshot
+
+
+async def test_an_aged_priority_changes_a_job_that_is_not_read_again(watcher: Watcher) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    await watcher.poll()
+    aged = replace(snapshot, jobs=tuple(replace(job, priority=77) for job in snapshot.jobs))
+    watcher.slurm.queue = lambda: _same(aged)  # type: ignore[method-assign]
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobChanged)
+    assert event.job.priority == 77
+    held = replace(snapshot, jobs=tuple(replace(job, priority=0) for job in snapshot.jobs))
+    watcher.slurm.queue = lambda: _same(held)  # type: ignore[method-assign]
+    await watcher.poll()
+    assert job_id in watcher.view.blocked
+
+
+async def test_other_rules_are_applied_at_the_next_poll(watcher: Watcher) -> None:
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    watcher.slurm.queue = lambda: _same(snapshot)  # type: ignore[method-assign]
+    await watcher.poll()
+    rules = SiteRules(partitions={"main": Partition(name="main", tier=5)})
+    watcher.site = SiteView(rules=rules)
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobChanged)
+    assert event.job.priority_tier == 5
+
+
+async def test_a_job_that_was_pinned_once_shows_slurms_newest_priority(watcher: Watcher) -> None:
+    """22.05 keeps the pin in the admin comment while the job waits again."""
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    (job,) = snapshot.jobs
+    was = replace(job, admin_comment="roost:lease was=TresPerNode:gres:gpu:2", priority=5)
+    for priority in (5, 77):
+        seen = replace(snapshot, jobs=(replace(was, priority=priority),))
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        (event,) = await watcher.poll()
+        assert isinstance(event, JobQueued | JobChanged)
+        assert event.job.priority == priority
+
+
+# -- reservations of GPUs ----------------------------------------------------------------------
+
+RESERVED = Reservation(
+    name="r",
+    start_epoch_s=2000.0,
+    end_epoch_s=9000.0,
+    nodes=("n1",),
+    cores={"n1": 4},
+    cpu_count=4,
+    gpu_count=2,
+)
+
+
+def site_with(*reservations: Reservation) -> SiteView:
+    return SiteView(
+        rules=SiteRules(reservations=reservations, nodes={one.name: one for one in NODES})
+    )
+
+
+async def test_gpus_of_a_reservation_are_held_in_its_window(watcher: Watcher) -> None:
+    watcher.site = site_with(RESERVED)
+    assert await watcher.poll() == ()
+    watcher.now_s = 2000.0
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobStarted)
+    assert (event.job_id, event.end_s) == ("reservation r", 9000.0)
+    assert event.shares == (NodeShare(NodeName("n1"), (0, 1)),)
+    assert await watcher.poll() == ()
+    watcher.now_s = 9000.0
+    assert await watcher.kinds() == [("JobEnded", "reservation r")]
+
+
+async def test_they_are_held_before_it_while_a_waiting_job_would_run_into_it(
+    watcher: Watcher,
+) -> None:
+    watcher.site = site_with(RESERVED)
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    for limit_s, kinds in (
+        (600.0, ["JobQueued"]),
+        (7200.0, ["JobStarted", "JobChanged"]),
+        (601.0, ["JobEnded", "JobChanged"]),
+    ):
+        jobs = tuple(replace(job, time_limit_s=limit_s) for job in snapshot.jobs)
+        seen = replace(snapshot, jobs=jobs)
+        watcher.slurm.queue = lambda seen=seen: _same(seen)  # type: ignore[method-assign, misc]
+        assert [kind for kind, _ in await watcher.kinds()] == kinds
