@@ -2,12 +2,24 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable, check_available
+
+with suppress(ImportError):  # the containers of tests/e2e have none
+    from hypothesis import HealthCheck, settings
+
+    # No example is bound by the clock, and CI tries the same examples each time.
+    settings.register_profile(
+        "roost",
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+        derandomize=bool(os.environ.get("CI")),
+    )
+    settings.load_profile("roost")
 
 LocalSlurmFactory = Callable[[ClusterPlan], LocalSlurm]
 
