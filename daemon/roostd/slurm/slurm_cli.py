@@ -61,6 +61,7 @@ _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
+_DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
 _LONG_DUMP = 100_000  # letters, of about 300 jobs
 _EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
@@ -175,7 +176,8 @@ class SlurmCli:
 
     async def _dump(self) -> QueueSnapshot:
         async with self._dump_lock:
-            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC)
+            crowd_s = len(self._dumped) * _DUMP_INTERVAL_S_PER_JOB
+            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC, crowd_s)
             due_s = self._last_dump_s + least_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             self._next_dump = None  # later callers may know of changes that this dump misses
