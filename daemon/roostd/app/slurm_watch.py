@@ -36,9 +36,6 @@ from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
-# job_submit.lua writes its line before the job is in the queue; the delay depends on slurmctld's
-# other work.
-_POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 SPOOL_FILE = "events"
@@ -214,8 +211,9 @@ class SlurmWatch:
                 continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
-            if any(isinstance(event, Submitted) for event in drained.events):
-                self._schedule.add(_POLLS_AFTER_SUBMIT_S)
+            submitted_count = sum(isinstance(event, Submitted) for event in drained.events)
+            if submitted_count:
+                self._schedule.add_submissions(submitted_count)
             elif drained.events:
                 self._schedule.add(_POLLS_AFTER_CHANGE_S)
 
