@@ -80,12 +80,15 @@ compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several re
 
 KILLS ?= 500
 SEED ?= 1
+CRASH_OPTIONS ?= # --control: the same kills of a Slurm without Roost
 crash-test: $(BIN)/.roost-dev ## kill roostd, slurmctld, probes and slurmd KILLS=500 times, and check every job
-	@$(BIN)/python -m tests.crash.crash_run --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.crash.crash_run --kills $(KILLS) --seed $(SEED) $(CRASH_OPTIONS)
 
 SECONDS ?= 60
-fuzz: $(BIN)/.roost-dev ## feed made-up input to every parser and service for SECONDS=60
+fuzz: $(BIN)/.roost-dev ## feed made-up input to every parser and service for SECONDS=60, then the same by coverage
 	@$(BIN)/python -m tests.fuzz.fuzz --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python -m pip install --quiet --group fuzz || echo "atheris does not install here"
+	@$(BIN)/python -m tests.fuzz.guided --seconds $(SECONDS)
 
 deb: $(BIN)/.roost-dev ## Debian packages for bookworm and trixie, in dist/
 	@deploy/compose/engine.sh with deploy/debian/build.sh bookworm trixie

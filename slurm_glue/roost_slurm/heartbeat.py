@@ -4,12 +4,15 @@
     enforce main,debug
     except slow
     models a100,h100
+    owner 1f2e3d4c
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
-users may write as a type (`gpu:a100:2`). The file is replaced as a whole: a reader never gets
-half of it.
+users may write as a type (`gpu:a100:2`). `owner` tells the machine and the folder of this file:
+job_submit.lua reads one file, and writes its owner into each lease. The file is replaced as a
+whole: a reader never gets half of it.
 """
 
+import hashlib
 import os
 import re
 import tempfile
@@ -22,6 +25,7 @@ LONGEST_LEASE_S = 86_400
 EVERY_PARTITION = "*"
 
 _FIRST_LINE = re.compile(r"roost 1 (\d{1,15}) (\d{1,5})")
+_OWNER = re.compile(r"[0-9a-f]{1,16}")
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
@@ -38,12 +42,15 @@ class Heartbeat:
     enforce: tuple[str, ...] = ()
     excepted: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.lease_s <= LONGEST_LEASE_S:
             raise HeartbeatError(f"lease of {self.lease_s} s; want 1 to {LONGEST_LEASE_S}")
         if self.at_epoch_s < 0:
             raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
+        if self.owner and not _OWNER.fullmatch(self.owner):
+            raise HeartbeatError(f"{self.owner!r} is no owner")
         for name in (*self.enforce, *self.excepted, *self.models):
             if name != EVERY_PARTITION and not is_name(name):
                 raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
@@ -65,6 +72,8 @@ def render(beat: Heartbeat) -> str:
         HeartbeatError: too many names to fit in 4 KiB.
     """
     lines = [f"roost 1 {beat.at_epoch_s} {beat.lease_s}"]
+    if beat.owner:
+        lines.append(f"owner {beat.owner}")
     lines += [
         f"{key} {','.join(names)}"
         for key, names in (
@@ -89,14 +98,21 @@ def parse(text: str) -> Heartbeat:
     match = _FIRST_LINE.fullmatch(first)
     if match is None:
         raise HeartbeatError(f"first line {first[:80]!r}; want `roost 1 EPOCH LEASE`")
-    lists = {key: _names(value) for key, _, value in (line.partition(" ") for line in rest)}
+    values = {key: value for key, _, value in (line.partition(" ") for line in rest)}
+    lists = {key: _names(value) for key, value in values.items()}
     return Heartbeat(
         at_epoch_s=int(match[1]),
         lease_s=int(match[2]),
         enforce=lists.get("enforce", ()),
         excepted=lists.get("except", ()),
         models=lists.get("models", ()),
+        owner=values.get("owner", ""),
     )
+
+
+def owner_of(folder: Path, host: str) -> str:
+    """Return the owner of the heartbeat in a folder of a host."""
+    return hashlib.sha256(f"{host}:{folder.resolve()}".encode()).hexdigest()[:8]
 
 
 def write(path: Path, beat: Heartbeat) -> None:

@@ -28,6 +28,7 @@ class Runtime:
         excepted: tuple[str, ...] = (),
         models: tuple[str, ...] = (),
         age_s: int = 0,
+        owner: str = "",
     ) -> None:
         """Write a heartbeat."""
         beat = Heartbeat(
@@ -36,6 +37,7 @@ class Runtime:
             enforce=enforce,
             excepted=excepted,
             models=models,
+            owner=owner,
         )
         heartbeat.write(self.heartbeat_file, beat)
 

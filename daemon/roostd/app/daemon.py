@@ -44,7 +44,7 @@ from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
-from roostd.ops.heartbeat import HeartbeatWriter
+from roostd.ops.heartbeat import HeartbeatWriter, owner_of
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import MetricsServer, serve_metrics
@@ -138,7 +138,7 @@ class Daemon:
             signal.SIGINT: self.stop,
             signal.SIGHUP: self.reload,
         }
-        with locked(config.paths.state_dir):
+        with locked(config.paths.state_dir), locked(config.paths.runtime_dir, "runtime_dir"):
             self._build(config)
             with _signals(handlers if self._handles_signals else {}):
                 try:
@@ -209,6 +209,7 @@ class Daemon:
             timeout_s=config.slurm.command_timeout_s,
             lease_s=lambda: self.state.config.slurm.lease_s,
             rules_interval_s=lambda: self.state.config.slurm.poll_interval_s,
+            owner=owner_of(config.paths.runtime_dir),
         )
 
     def _build_parts(self, config: Config, slurm: SlurmPort) -> None:

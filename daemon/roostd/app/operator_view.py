@@ -1,13 +1,22 @@
 """What operators may ask of Slurm's jobs: owners, comments, and why Roost leaves a job alone."""
 
+import structlog
+
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_slurm.squeue import QueuedJob
 from roostd.slurm.job_facts import owner_of
-from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import QueueView
 from roostd.state import DaemonState, UnmanagedJob
+
+_log = structlog.get_logger(__name__)
+
+OTHER_ROOSTD = (
+    "another roostd steers this cluster: {count} waiting jobs have its lease, and job_submit.lua"
+    " reads its heartbeat; this roostd only watches them"
+)
 
 
 class OperatorView:
@@ -33,6 +42,14 @@ class OperatorView:
         self._update_owners(snapshot, now)
         self._update_unmanaged(snapshot, now, reader, before)
         self._update_comments(snapshot, now)
+        self._note_other_owner(snapshot)
+
+    def _note_other_owner(self, snapshot: QueueSnapshot) -> None:
+        """Note whether waiting jobs are leased by another roostd."""
+        count = sum(job.is_pending and is_of_another(job) for job in snapshot.jobs)
+        if count and not self._state.owner_fault:
+            _log.error("another_roostd", job_count=count)
+        self._state.owner_fault = OTHER_ROOSTD.format(count=count) if count else ""
 
     def _update_owners(self, snapshot: QueueSnapshot, now: QueueView) -> None:
         known = self._state.owners

@@ -36,12 +36,10 @@ from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
-# job_submit.lua writes its line before the job is in the queue; the delay depends on slurmctld's
-# other work.
-_POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 SPOOL_FILE = "events"
+_LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
@@ -213,8 +211,9 @@ class SlurmWatch:
                 continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
-            if any(isinstance(event, Submitted) for event in drained.events):
-                self._schedule.add(_POLLS_AFTER_SUBMIT_S)
+            submitted_count = sum(isinstance(event, Submitted) for event in drained.events)
+            if submitted_count:
+                self._schedule.add_submissions(submitted_count)
             elif drained.events:
                 self._schedule.add(_POLLS_AFTER_CHANGE_S)
 
@@ -263,12 +262,10 @@ class SlurmWatch:
             outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
         )
         assert self._reader is not None
-        at_s, before = self._state.clock.now_s(), self._view
+        at_s = self._state.clock.now_s()
         if is_first:
             self._leased.find_pins(self._snapshot)
-        began_s = time.thread_time()
-        self._read(self._reader, at_s)
-        self._schedule.pause_after(time.thread_time() - began_s)
+        before = await self._read_beside(self._reader, at_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
@@ -313,11 +310,36 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
+    async def _read_beside(self, reader: JobReader, at_s: float) -> QueueView:
+        """Do as `_read`, a long queue in a thread, and return the view before."""
+
+        def read() -> tuple[QueueView, float]:
+            began_s = time.thread_time()
+            found = self._viewed(reader, before, at_s)
+            return found, time.thread_time() - began_s
+
+        while True:
+            before = self._view
+            is_long = len(self._snapshot.jobs) > _LONG_QUEUE
+            found, cost_s = await asyncio.to_thread(read) if is_long else read()
+            if self._view is before:  # else a fresh engine was told of the queue meanwhile
+                break
+        began_s = time.thread_time()
+        self._show(found, reader)
+        self._schedule.pause_after(cost_s + time.thread_time() - began_s)
+        return before
+
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
+        self._show(self._viewed(reader, self._view, at_s), reader)
+
+    def _viewed(self, reader: JobReader, before: QueueView, at_s: float) -> QueueView:
         gpu_nodes = {node.spec.name for node in self._nodes}
-        before = self._view
-        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
+        return view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
+
+    def _show(self, found: QueueView, reader: JobReader) -> None:
+        """Update the daemon's state from a view."""
+        before, self._view = self._view, found
         self._note_hand_overs(before)
         self._operator_view.update(self._snapshot, self._view, reader, before)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
