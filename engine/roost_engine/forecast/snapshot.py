@@ -10,6 +10,7 @@ from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.policies import SortKey
 
 Held: TypeAlias = tuple[tuple[int, int], ...]  # (node index, GPUs) of each node
+Uses: TypeAlias = tuple[tuple[int, float], ...]  # (number of a quota, amount) of each quota
 
 
 class Part(NamedTuple):
@@ -33,10 +34,12 @@ class Wish:
     Attributes:
         tier: of their partition, negated: the lowest is served first.
         parts: the preferred one first; none: no node could ever hold them.
+        uses: what one of them takes of Slurm's limits while it runs.
     """
 
     tier: int
     parts: tuple[Part, ...]
+    uses: Uses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,7 @@ class RunningJob:
         limit_end_s: engine time by which Slurm ends it; inf: unknown.
         speed_frac: of full speed, above 0.
         kind, user: jobs of the same number are alike.
+        uses: what it gives back to Slurm's limits when it ends.
     """
 
     job_id: JobId
@@ -79,6 +83,7 @@ class RunningJob:
     speed_frac: float
     kind: int
     user: int
+    uses: Uses = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +125,7 @@ class Snapshot:
     Attributes:
         at_s: engine time.
         free: GPUs that a job could have, by node index.
+        quotas: what Slurm's limits leave now, by number of the quota.
         patience_s: see EngineConfig.
         passing: see EngineConfig.
         wishes: what waiting jobs and past arrivals ask for.
@@ -141,3 +147,4 @@ class Snapshot:
     arrivals: tuple[PastArrival, ...]
     arrivals_since_s: float
     arrival_times: RunTimeTable
+    quotas: tuple[float, ...] = ()

@@ -14,6 +14,7 @@ from roost_engine.forecast.snapshot import (
     PastArrival,
     RunningJob,
     Snapshot,
+    Uses,
     WaitingJob,
     Wish,
 )
@@ -55,7 +56,7 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         held = _held(engine.cluster, engine.cluster.shares(job_id) or record.shares)
         if record.state in _HOLDING and held:
             end_s = limit_ends_s.get(job_id, inf)
-            running.append(_running(cache, job_id, record, held, end_s, at_s))
+            running.append(_running(wishes, cache, job_id, record, held, end_s, at_s))
             running_times.append(_rest(cache, record, held, at_s))
         elif isinstance(record, JobRecord) and record.state in _WAITING:
             times = cache.times(record.spec, done_s(record, at_s), at_s)
@@ -81,20 +82,26 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         arrivals=tuple(arrivals),
         arrivals_since_s=log.since_s,
         arrival_times=RunTimeTable.of(arrival_times),
+        quotas=tuple(engine.quota_left(quota) for quota in wishes.quotas),
     )
 
 
 class _Wishes:
-    """Numbers what jobs ask for."""
+    """Numbers what jobs ask for, and the quotas of Slurm's limits that they count against."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._is_strict = isinstance(engine.policies.candidates, TightestShapes)
         self._numbers: dict[Demand, int] = {}
         self.found: list[Wish] = []
+        self.quotas: dict[str, int] = {}
+
+    def uses(self, job: JobSpec) -> Uses:
+        quotas = self.quotas
+        return tuple((quotas.setdefault(use.quota, len(quotas)), use.amount) for use in job.quotas)
 
     def index(self, job: JobSpec) -> int:
-        demand = demand_of(job)._replace(quotas=())
+        demand = demand_of(job)
         number = self._numbers.get(demand)
         if number is None:
             number = self._numbers[demand] = len(self.found)
@@ -105,7 +112,8 @@ class _Wishes:
         cluster = self._engine.cluster
         shapes = tightest(cluster, job) if self._is_strict else job.shapes
         parts = (_part(cluster, job, shape) for shape in shapes)
-        return Wish(-job.priority_tier, tuple(part for part in parts if part is not None))
+        held = tuple(part for part in parts if part is not None)
+        return Wish(-job.priority_tier, held, self.uses(job))
 
 
 def _part(cluster: Cluster, job: JobSpec, shape: Shape) -> Part | None:
@@ -137,15 +145,29 @@ def _waiting(
 
 
 def _running(
-    cache: TimesCache, job_id: JobId, record: KnownJob, held: Held, end_s: float, at_s: float
+    wishes: _Wishes,
+    cache: TimesCache,
+    job_id: JobId,
+    record: KnownJob,
+    held: Held,
+    end_s: float,
+    at_s: float,
 ) -> RunningJob:
     kind, user, speed_frac = -1, -1, 1.0
+    uses: Uses = ()
     if isinstance(record, JobRecord):
         kind, user = cache.alike(record.spec)
+        uses = wishes.uses(record.spec)
         reported = record.efficiency(at_s)
         speed_frac = min(max(reported, _SLOWEST_FRAC), 1.0) if reported > 0 else 1.0
     return RunningJob(
-        job_id=job_id, held=held, limit_end_s=end_s, speed_frac=speed_frac, kind=kind, user=user
+        job_id=job_id,
+        held=held,
+        limit_end_s=end_s,
+        speed_frac=speed_frac,
+        kind=kind,
+        user=user,
+        uses=uses,
     )
 
 

@@ -1,12 +1,13 @@
 """A snapshot shows the engine's queue, and taking it changes nothing."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from roost_engine.domain.config import EngineConfig
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, QuotasSeen
+from roost_engine.domain.model import JobId, QuotaUse
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog
 from roost_engine.forecast.snapshot import Part, Snapshot
@@ -73,6 +74,19 @@ def test_a_node_list_counts(engine: Engine) -> None:
     engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, required=["n1"])))
     found = take(engine)
     assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b01),)
+
+
+def test_quotas_come_along_with_what_jobs_take_of_them(engine: Engine) -> None:
+    use = QuotaUse("QOSMaxTRESPerUser normal uid=1 gres/gpu", 2.0)
+    engine.step(JobQueued(at_s=50.0, job=replace(job("2", gpus=2), quotas=(use,))))
+    engine.step(JobStarted(at_s=51.0, job_id=JobId("2"), shares=(share("n2", 1, 2),)))
+    engine.step(QuotasSeen(at_s=60.0, free={use.quota: 1.0}))
+    spec = replace(job("3", gpus=1), quotas=(replace(use, amount=1.5),))
+    engine.step(JobQueued(at_s=61.0, job=spec))
+    found = take(engine)
+    assert found.quotas == (1.0,)
+    assert [running.uses for running in found.running] == [(), ((0, 2.0),), ()]
+    assert found.wishes[found.waiting[0].wish].uses == ((0, 1.5),)
 
 
 def test_past_arrivals_come_along(engine: Engine) -> None:
