@@ -5,7 +5,8 @@ are offered GPUs in order, jobs of one demand fit together or not at all, a job 
 nodes that hold it, and the first job without capacity that has waited out its patience has nodes
 reserved by time limits. A job that a quota of Slurm's keeps waiting has no nodes reserved, and is
 tried again once a job ends that counts against the quota. Left out are links, CPUs, memory, limits
-on the CPUs of single nodes, gates and preemption. Page: docs/eta.md, with the measured difference.
+on the CPUs of single nodes, and gates; preemption is in preempting_play. Page: docs/eta.md, with
+the measured difference.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ class Entrant(NamedTuple):
         wish: index of what it asks for.
         run_s: how long it will hold its GPUs.
         limit_s: its time limit; inf: none.
+        is_stoppable: once it runs it may be stopped for others.
     """
 
     key: SortKey
@@ -43,14 +45,15 @@ class Entrant(NamedTuple):
     wish: int
     run_s: float
     limit_s: float
+    is_stoppable: bool = False
 
 
 _Entry: TypeAlias = tuple[SortKey, int, Entrant]
-_Turn: TypeAlias = tuple[int, SortKey, int, int]  # tier, key, number of the job, group
+Turn: TypeAlias = tuple[int, SortKey, int, int]  # tier, key, number of the job, group
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class WaitingGroup:
     """The jobs of one demand.
 
     Attributes:
@@ -79,7 +82,7 @@ class _Group:
         """Whether the last try found no capacity, whichever nodes are reserved."""
         return not (self.is_open or self.only_reserved or self.is_limited)
 
-    def turn(self) -> _Turn:
+    def turn(self) -> Turn:
         """Return the turn of its first job."""
         key, number, _ = self.jobs[0]
         return self.tier, key, number, self.number
@@ -117,7 +120,7 @@ class Play:
             self._quotas.note(-number, job.uses)
         heapify(self._ends)
         self._groups = [
-            _Group(
+            WaitingGroup(
                 number,
                 wish.tier,
                 wish.parts,
@@ -146,7 +149,7 @@ class Play:
         self._reserved, self._reserved_from_s = NO_NODES, inf
         self._reservation_count = 0
         self._has_open = True
-        self._closed: list[_Turn] = []  # a heap of the groups' turns; some are not true any more
+        self._closed: list[Turn] = []  # a heap of the groups' turns; some are not true any more
 
     def starts_s(self, until_s: float, most_events: int = 1_000_000) -> list[float]:
         """Play on until every waiting job has started.
@@ -159,16 +162,23 @@ class Play:
             The engine time at which each waiting job starts; inf: not before the play stopped.
         """
         for _ in range(most_events):
-            while self._has_open and self._pass():
-                pass
-            next_s = self._ends[0][0] if self._ends else inf
-            if self._later:
-                next_s = min(next_s, self._later[0][0])
+            self._settle()
+            next_s = self._next_s()
             if not self._left_count or next_s > until_s:
                 break
             self.at_s = next_s
             self._advance()
         return self._start_s
+
+    def _settle(self) -> None:
+        """Start what can start now."""
+        while self._has_open and self._pass():
+            pass
+
+    def _next_s(self) -> float:
+        """Return when something happens next; inf: never."""
+        next_s = self._ends[0][0] if self._ends else inf
+        return min(next_s, self._later[0][0]) if self._later else next_s
 
     def _schedule_arrival(self) -> None:
         """Keep one job that is to come in the heap."""
@@ -257,9 +267,9 @@ class Play:
                 group.is_open |= group.only_reserved
         return self._has_open
 
-    def _first_impatient(self) -> _Turn | None:
+    def _first_impatient(self) -> Turn | None:
         """Return the turn of the first job without capacity that has waited out its patience."""
-        found: _Turn | None = None
+        found: Turn | None = None
         if self._patience_s == inf:
             return found
         closed = self._closed
@@ -280,18 +290,18 @@ class Play:
                 found = turn
         return found
 
-    def _is_impatient(self, group: _Group) -> bool:
+    def _is_impatient(self, group: WaitingGroup) -> bool:
         """Whether the first job of a group has waited out its patience, and waits for capacity."""
         if group.is_limited or not group.parts:
             return False
         return group.jobs[0][2].since_s + self._patience_s <= self.at_s
 
-    def _drop_gone(self, group: _Group) -> None:
+    def _drop_gone(self, group: WaitingGroup) -> None:
         """Drop jobs from the head of a group that were backfilled from further behind."""
         while group.jobs and group.jobs[0][1] in self._gone:
             self._gone.remove(heappop(group.jobs)[1])
 
-    def _try(self, group: _Group, entry: _Entry, closed: NodeSet) -> bool:
+    def _try(self, group: WaitingGroup, entry: _Entry, closed: NodeSet) -> bool:
         """Start a job if it fits; or note that its group does not fit."""
         nodes, group.only_reserved, group.is_limited = self._nodes, False, False
         if group.uses and not self._quotas.allow(group.uses):
@@ -320,7 +330,7 @@ class Play:
         heappush(self._ends, (at_s + entrant.run_s, number, held))
         self._limits.add(number, at_s + entrant.limit_s, held)
         self._quotas.take(number, self._groups[entrant.wish].uses)
-        if number < self._wanted_count:
+        if 0 <= number < self._wanted_count and self._start_s[number] == inf:
             self._start_s[number] = at_s
             self._left_count -= 1
         if number == self._reserved_for:
@@ -328,7 +338,7 @@ class Play:
 
     # -- reservations ------------------------------------------------------------------------
 
-    def _reserve(self, turn: _Turn) -> None:
+    def _reserve(self, turn: Turn) -> None:
         """Reserve the nodes that have capacity soonest by time limits, until the job starts.
 
         The engine chooses them anew in each pass.
@@ -359,7 +369,7 @@ class Play:
             missing, start_s = missing - more.bit_count(), inf
         self._reserved, self._reserved_from_s = chosen, start_s
 
-    def _backfill(self, group: _Group) -> None:
+    def _backfill(self, group: WaitingGroup) -> None:
         """Start jobs of a group on reserved nodes that will have ended by their time limits.
 
         The time until the reservation begins only becomes shorter: where no job was short enough,

@@ -9,6 +9,7 @@ from roost_engine.domain.config import Passing
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
+    Displacing,
     Part,
     PastArrival,
     RunningJob,
@@ -86,6 +87,7 @@ def snapshot(
     passing: Passing = Passing.EASY,
     at_s: float = 1_000.0,
     quotas: Sequence[float] = (),
+    displacing: Displacing | None = None,
 ) -> Snapshot:
     return Snapshot(
         at_s=at_s,
@@ -101,4 +103,5 @@ def snapshot(
         arrivals_since_s=0.0,
         arrival_times=RunTimeTable.of(arrival_times or [any_time() for _ in arrivals]),
         quotas=tuple(quotas),
+        displacing=displacing,
     )

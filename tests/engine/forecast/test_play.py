@@ -10,7 +10,7 @@ from tests.engine.forecast.scenes import running, snapshot, waiting, wish
 
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.config import Passing
-from roost_engine.forecast.play import Entrant, Play, _Group, _Turn
+from roost_engine.forecast.play import Entrant, Play, Turn, WaitingGroup
 from roost_engine.forecast.snapshot import Snapshot
 
 AT_S = 1_000.0
@@ -219,11 +219,11 @@ def test_every_job_that_fits_starts_and_no_gpu_is_held_twice(
 class Unhurried(Play):
     """Tries again what an earlier pass has ruled out."""
 
-    def _first_impatient(self) -> _Turn | None:
+    def _first_impatient(self) -> Turn | None:
         self._closed.clear()
         return super()._first_impatient()
 
-    def _backfill(self, group: _Group) -> None:
+    def _backfill(self, group: WaitingGroup) -> None:
         group.not_backfilled = -1
         super()._backfill(group)
 
