@@ -5,16 +5,14 @@ that is damaged is left behind: learning begins again, and the log says so.
 """
 
 import json
-from math import inf
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.model import JobId
 from roost_engine.forecast.calibration import Calibration, ErrorCounts
 from roost_engine.forecast.forecast import DAY_S, Forecast
-from roost_engine.job_record import WAITS
+from roost_engine.forecast.survey import started_s
 from roostd.state import DaemonState
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +38,7 @@ class ForecastErrors:
 
     def corrected(self, found: Forecast) -> Forecast:
         """Take in a new forecast and the starts up to now; returns what to say in its place."""
-        self._calibration.settle(self._started_s)
+        self._calibration.settle(partial(started_s, self._state.engine))
         said = self._calibration.correct(found)
         self._calibration.note(found)
         if self._state.clock.now_s() >= self._stored_s + _STORE_EVERY_S:
@@ -62,13 +60,6 @@ class ForecastErrors:
             _log.error("forecast_errors_not_stored", path=str(self._path), error=str(error))
         else:
             self._stored = counts
-
-    def _started_s(self, job_id: JobId) -> float | None:
-        try:
-            record = self._state.engine.find(job_id)
-        except UnknownJob:
-            return None
-        return inf if record.state in WAITS else record.started_s
 
     def _read(self) -> ErrorCounts:
         """Return what the file says; days that have not come yet, by a clock set back, are lost."""

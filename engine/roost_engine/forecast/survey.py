@@ -4,6 +4,7 @@ from collections.abc import Generator
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
@@ -20,7 +21,7 @@ from roost_engine.forecast.snapshot import (
     WaitingJob,
     Wish,
 )
-from roost_engine.job_record import JobRecord, JobState, KnownJob
+from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.placement.tightest_shapes import TightestShapes, tightest
 from roost_engine.prediction.run_time import done_s
@@ -103,6 +104,15 @@ def _rule_of(engine: Engine) -> DisplaceBy | None:
 
 def _displacing(rule: DisplaceBy) -> Displacing:
     return Displacing(_VALUE_PART, grows=rule.value is attained_service, lease_s=rule.safe_s)
+
+
+def started_s(engine: Engine, job_id: JobId) -> float | None:
+    """Return when a job started; inf: it waits; None: it has left without a start."""
+    try:
+        record = engine.find(job_id)
+    except UnknownJob:
+        return None
+    return inf if record.state in WAITS else record.started_s
 
 
 class _Wishes:
