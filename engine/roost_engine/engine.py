@@ -182,6 +182,10 @@ class Engine:
         """Return when jobs that hold resources end by their time limits, in order of time."""
         return self._table.ends(at_s)
 
+    def quota_left(self, quota: str) -> float:
+        """Return what a quota of Slurm's has left for further jobs; inf: it has no limit."""
+        return self._table.quotas.left(quota)
+
     def outlook(self, job_id: JobId, at_s: float) -> Outlook:
         """Return where a job under Roost is in the queue, and what is expected of it.
 

@@ -21,6 +21,7 @@ from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.eta_comments import EtaComments
+from roostd.app.forecast_errors import ForecastErrors
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
@@ -224,9 +225,12 @@ class Daemon:
             self._adopt,
         )
         self.forecast_worker = ForecastWorker()
+        errors_path = config.paths.state_dir / "forecasts.json"
+        self._forecast_errors = ForecastErrors(self.state, errors_path)
         self.forecaster = Forecaster(
             self.state,
             self.forecast_worker.compute,
+            self._forecast_errors.corrected,
             EtaComments(self.state, lambda *what: self.applier.foretell(*what)).update,
         )
         self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
@@ -352,6 +356,7 @@ class Daemon:
         self.desk.keep_evidence()
         self._waste.store()
         self._interference.store()
+        self._forecast_errors.store()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
