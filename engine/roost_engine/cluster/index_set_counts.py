@@ -8,7 +8,7 @@ a thousand sets, such as 8 of 16 GPUs, for which the lanes would grow too long, 
 different masks of a few GPUs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from math import comb
 from typing import TypeAlias
@@ -48,9 +48,17 @@ class LaneCounts:
         for mask, count in nodes:
             self._lanes += count * _lanes_of(mask, size)
 
-    def add(self, mask: int, count: int) -> None:
-        """Count so many more nodes with a free mask, or fewer where the number is negative."""
-        self._lanes += count * _lanes_of(mask, self.size)
+    def add(self, changes: Mapping[int, int]) -> None:
+        """Count more nodes with some free masks, or fewer where the number is negative."""
+        lanes, size = self._lanes, self.size
+        for mask, count in changes.items():
+            if count == 1:
+                lanes += _lanes_of(mask, size)
+            elif count == -1:
+                lanes -= _lanes_of(mask, size)
+            elif count:
+                lanes += count * _lanes_of(mask, size)
+        self._lanes = lanes
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -76,6 +84,16 @@ class LaneCounts:
         lanes = np.frombuffer(where.to_bytes(lane_count * _LANE_BYTES, "little"), dtype=np.uint8)
         # Little-endian: the highest bit of a lane is in its last byte.
         return _sets(self.size)[np.flatnonzero(lanes[_LANE_BYTES - 1 :: _LANE_BYTES])]
+
+    def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
+        """Return the first of some sets that are free on so many nodes; count is above 0."""
+        where, found = self._where(count), list[int]()
+        for mask in ranked if where else ():
+            if where >> _LANE_BITS * (_rank(mask) + 1) - 1 & 1:
+                found.append(mask)
+                if len(found) == limit:
+                    break
+        return found
 
     def _where(self, count: int) -> int:
         """Return the highest bit of each lane that holds at least `count`; it is above 0.
@@ -119,6 +137,12 @@ class ArrayCounts:
     def reaching(self, count: int) -> NDArray[np.int64]:
         """Return the sets that are free on so many nodes, ascending; count is above 0."""
         found: NDArray[np.int64] = self._sets[self._free_on[self._sets] >= count]
+        return found
+
+    def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
+        """Return the first of some sets that are free on so many nodes; count is above 0."""
+        masks = np.array(ranked, dtype=np.int64)
+        found: list[int] = masks[self.of(masks) >= count][:limit].tolist()
         return found
 
 
@@ -196,9 +220,7 @@ class ClusterSetCounts:
             if not is_countable(self._widest, size):
                 del self._counts[size]
                 continue
-            for mask, count in self._changes.items():
-                if count:
-                    counts.add(mask, count)
+            counts.add(self._changes)
         self._changes.clear()
 
     def _count(self, size: int) -> LaneCounts:

@@ -116,8 +116,10 @@ class Candidates:
     @property
     def is_load_free(self) -> bool:
         """Whether no load is known on any node: options with the same key then score alike."""
-        loads = [option.load for option in self.options]
-        return loads.count(None) == len(loads)
+        for option in self.options:  # quicker than all(): asked for every placement
+            if option.load is not None:
+                return False
+        return True
 
     @property
     def features(self) -> NDArray[np.float32]:

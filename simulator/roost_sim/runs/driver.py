@@ -351,15 +351,23 @@ class Driver:
         Carrying out an action causes further events. They are fed in order, and never while the
         actions of an earlier event are still being carried out.
         """
-        events = self._events
+        events, clock = self._events, self.clock
         events.append(event)
         if len(events) > 1:
             return
         while events:
-            self._feed(events[0])
+            event = events[0]
+            at_s = self._now_s = event.at_s
+            if self._wake_s <= at_s:
+                self._wake_s = inf
+            self._event_count += 1
+            began_s = clock()
+            actions = self.engine.step(event)
+            if actions:
+                self._carry_out(actions, at_s, clock() - began_s)
             events.popleft()
             if self._unreported and not events:
-                self._report_speeds(event.at_s)
+                self._report_speeds(at_s)
 
     def _report_speeds(self, at_s: float) -> None:
         """Report changed speeds, after the events that caused them."""
@@ -368,17 +376,6 @@ class Driver:
                 rate = self._active[job_id].rate
                 self._events.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
         self._unreported.clear()
-
-    def _feed(self, event: Event) -> None:
-        at_s = self._now_s = event.at_s
-        if self._wake_s <= at_s:
-            self._wake_s = inf
-        began_s = self.clock()
-        actions = self.engine.step(event)
-        took_s = self.clock() - began_s
-        self._event_count += 1
-        if actions:
-            self._carry_out(actions, at_s, took_s)
 
     def _carry_out(self, actions: tuple[Action, ...], at_s: float, took_s: float) -> None:
         placed: list[_Job] = []
