@@ -469,7 +469,7 @@ class Engine:
     ) -> None:
         job_id = record.job_id
         record.decision, record.placement = decision, placement
-        if record.is_binding:
+        if record.spec.binding:
             self._table.unqueue(job_id)
             self._table.begin_placing(job_id, record, placement, at_s)
         else:

@@ -8,7 +8,7 @@ a thousand sets, such as 8 of 16 GPUs, for which the lanes would grow too long, 
 different masks of a few GPUs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from math import comb
 from typing import TypeAlias
@@ -23,7 +23,8 @@ _LANE_BITS = 24  # half of what a lane can hold must exceed the number of nodes
 _LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
-_CHANGE_LIMIT = 64  # changed free masks; beyond that it is quicker to count again
+_CHANGE_LIMIT = 64  # changes of free masks; beyond that it is quicker to count again
+_STORED_LIMIT = 1 << 10  # changes that are stored
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
 
@@ -48,17 +49,11 @@ class LaneCounts:
         for mask, count in nodes:
             self._lanes += count * _lanes_of(mask, size)
 
-    def add(self, changes: Mapping[int, int]) -> None:
-        """Count more nodes with some free masks, or fewer where the number is negative."""
-        lanes, size = self._lanes, self.size
-        for mask, count in changes.items():
-            if count == 1:
-                lanes += _lanes_of(mask, size)
-            elif count == -1:
-                lanes -= _lanes_of(mask, size)
-            elif count:
-                lanes += count * _lanes_of(mask, size)
-        self._lanes = lanes
+    def move(self, changes: Iterable[tuple[int, int]]) -> None:
+        """Count nodes anew whose free mask has changed, each given as before and after."""
+        size = self.size
+        for before, now in changes:
+            self._lanes += _lanes_of(now, size) - _lanes_of(before, size)
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -168,8 +163,8 @@ def count_index_sets(size: int, nodes: Sequence[tuple[int, int]]) -> IndexSetCou
 class ClusterSetCounts:
     """Counts of the nodes of a cluster on which each index set is free, usable or not.
 
-    A size is counted when it is first asked for. Changes are stored and applied at the next
-    question, so that a change without a question costs next to nothing.
+    A size is counted when it is first asked for. Changes are stored, and applied to a size at the
+    next question about it, so that a change without a question costs next to nothing.
     """
 
     def __init__(self, groups: Iterable[NodeGroup]) -> None:
@@ -181,7 +176,8 @@ class ClusterSetCounts:
         """
         self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
-        self._changes: dict[int, int] = {}  # nodes gained by each free mask, not counted yet
+        self._changes: list[tuple[int, int]] = []  # free masks of a node: before and after
+        self._applied: dict[int, int] = {}  # by size, how many of the changes its counts have
         self._widest = 0  # the largest free mask that there ever was
 
     def change(self, before: int, now: int) -> None:
@@ -189,9 +185,8 @@ class ClusterSetCounts:
         if now > self._widest:
             self._widest = now
         changes = self._changes
-        changes[before] = changes.get(before, 0) - 1
-        changes[now] = changes.get(now, 0) + 1
-        if len(changes) > _CHANGE_LIMIT:
+        changes.append((before, now))
+        if len(changes) > _STORED_LIMIT:
             changes.clear()
             self._counts.clear()
 
@@ -200,33 +195,30 @@ class ClusterSetCounts:
 
         True also where counting would cost too much.
         """
-        if not is_countable(self._widest, size):
-            return True
-        if self._changes:
-            self._apply_changes()
-        counts = self._counts.get(size)
-        if counts is None:
-            counts = self._counts[size] = self._count(size)
-        return counts.reach(count)
+        return not is_countable(self._widest, size) or self._up_to_date(size).reach(count)
 
     def check(self) -> None:
         """Raise AssertionError where a count has drifted from the nodes."""
-        self._apply_changes()
-        for size, counts in self._counts.items():
-            assert counts == self._count(size), f"counts of free sets of {size} GPUs drifted"
+        for size in tuple(self._counts):
+            if is_countable(self._widest, size):
+                fresh = self._count(size)
+                assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
 
-    def _apply_changes(self) -> None:
-        for size, counts in list(self._counts.items()):
-            if not is_countable(self._widest, size):
-                del self._counts[size]
-                continue
-            counts.add(self._changes)
-        self._changes.clear()
+    def _up_to_date(self, size: int) -> LaneCounts:
+        counts, stored_count = self._counts.get(size), len(self._changes)
+        missing = 0 if counts is None else stored_count - self._applied[size]
+        if counts is None or missing > _CHANGE_LIMIT:
+            counts = self._counts[size] = self._count(size)
+        elif missing:
+            counts.move(self._changes[-missing:])
+        self._applied[size] = stored_count
+        return counts
 
     def _count(self, size: int) -> LaneCounts:
         return LaneCounts(size, [(group.free, group.nodes.bit_count()) for group in self._groups])
 
 
+@lru_cache(_CACHE_LIMIT)
 def is_countable(mask: int, size: int) -> bool:
     """Return whether the sets within a free mask are few enough to be counted in lanes."""
     return comb(mask.bit_length(), size) <= LANE_LIMIT

@@ -101,9 +101,8 @@ class JobQueue:
             self._forget_if_empty(left)
         self._unreported[job_id] = None
         self.is_stirred = True
-        if group.last_failure is None or group.hints:
-            self._is_due = True
-        elif self._first_job_matters and group.job_ids[0][1] == job_id:
+        is_first = self._first_job_matters and group.job_ids[0][1] == job_id
+        if is_first or group.last_failure is None or group.hints:
             self._is_due = True
 
     def remove(self, job_id: JobId) -> None:
