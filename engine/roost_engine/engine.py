@@ -81,7 +81,7 @@ class Engine:
         self._run_times = None if slot is None else slot.run_times_name
         self._table = JobTable(config, self._order, self._gate, slot, policies.ends)
         self._promises = Promises(self._table, policies.ends, slot)
-        self.cluster = self._table.cluster
+        self.cluster, self._free = self._table.cluster, self._table.cluster.free
         self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
         self._team: Team | None = None
         if config.agents > 1:
@@ -200,7 +200,7 @@ class Engine:
     def step(self, event: Event) -> tuple[Action, ...]:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
-        table, at_s = self._table, event.at_s
+        table, queue, at_s = self._table, self._table.queue, event.at_s
         if self._released.is_active:
             self._released.note(event)
         self._apply(event, actions)
@@ -208,22 +208,24 @@ class Engine:
             self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
-        if table.queue.limited:
+        if queue.limited:
             self._hand_over(at_s, actions)
-        if table.clearing or self._preemption.has_migrations:
+        if table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
             self._has_cleared(fixed, at_s, actions)
         if self._team is not None:
             self._share_out(self._team, event)
-        if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-            self._pass(at_s, actions)
-        for job_id, group in table.queue.end_pass():
-            report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
+        if queue.is_stirred or self._free.freed:
+            if queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+                self._pass(at_s, actions)
+            for job_id, group in queue.end_pass():
+                report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:
             self._preemption.consider(self._reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
-        actions += self._faults.take()
+        if self._faults.pending:
+            actions += self._faults.take()
         return tuple(actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
@@ -306,7 +308,8 @@ class Engine:
         impatient_s = at_s - self.config.patience_s
         standing, placed_count, try_count = self._standing, self.decision_count, 0
         cleared, reservation = standing.begin_pass(at_s, actions)
-        cleared |= self._released.nodes
+        if self._released.is_active:
+            cleared |= self._released.nodes
         reserved = cleared if reservation is None else cleared | reservation.nodes
         self._reserved = reserved
         for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
@@ -470,7 +473,7 @@ class Engine:
     ) -> None:
         job_id = record.job_id
         record.decision, record.placement = decision, placement
-        if record.is_binding:
+        if record.spec.binding:
             self._table.unqueue(job_id)
             self._table.begin_placing(job_id, record, placement, at_s)
         else:
@@ -523,11 +526,15 @@ class Engine:
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
         table, alarms = self._table, self._table.alarms
-        while alarms and not table.is_awaited(*alarms[0]):
-            heappop(alarms)
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = alarms[0][0] if alarms else inf
+        next_s = inf
+        while alarms:
+            next_s, job_id = alarms[0]
+            if table.is_awaited(next_s, job_id):
+                break
+            heappop(alarms)
+            next_s = inf
         if table.queue.limited:
             next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
         if self._released.is_active:

@@ -373,11 +373,12 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
 
     Each node of a scattered placement gives CPUs and memory in proportion to its GPUs.
     """
-    shape, size = placement.shape, placement.shape.gpus_per_node
+    shape = placement.shape
     if not placement.indices_by_node:
         cpus, memory_bytes = shape.cpus_per_node, shape.memory_per_node_bytes
         indices = placement.gpu_indices
         return tuple([NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes])
+    size = shape.gpus_per_node
     return tuple(
         NodeShare(
             node,

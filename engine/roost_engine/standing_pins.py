@@ -63,10 +63,13 @@ class StandingPins:
             pin is final: it has one until it starts, whichever job is the first in order by then.
         """
         self._is_head_found, self._next = False, (inf, JobId(""))
-        self._preemptors = {
-            job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
-        }
-        return self._cleared_nodes(), self._final(at_s, actions) if self.is_final else None
+        cleared = NO_NODES
+        if self._preemptors:
+            self._preemptors = {
+                job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
+            }
+            cleared = self._cleared_nodes()
+        return cleared, self._final(at_s, actions) if self.is_final else None
 
     def final_head(self) -> JobRecord | None:
         """Return the job that waits by a final pin, if there is one."""
@@ -178,8 +181,8 @@ class StandingPins:
             if self._next != self._alarmed and self._next[0] < inf:
                 self._alarmed = self._next
                 self._table.alarm(*self._next)
-        blocked = self._table.queue.blocked_preemptors(PREEMPTOR_COUNT)
-        for job_id in blocked:
+        queue = self._table.queue
+        for job_id in queue.blocked_preemptors(PREEMPTOR_COUNT) if queue.has_preemptors else ():
             self._preempt(job_id, self._table.jobs[job_id], at_s, actions)
 
     def give_up(self, job_id: JobId, at_s: float, actions: list[Action]) -> bool:

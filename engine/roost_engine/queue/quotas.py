@@ -43,6 +43,8 @@ class Quotas:
         Returns:
             Whether the job was counted.
         """
+        if not self._held and not self._held_cpus:
+            return False
         was_on_nodes = self._held_cpus.pop(job_id, None) is not None
         return self._held.pop(job_id, None) is not None or was_on_nodes
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import count
-from math import inf, isfinite
+from math import inf
 from typing import TypeAlias, assert_never
 
 from roost_engine.cluster.link_table import mask_of
@@ -333,7 +333,7 @@ class Driver:
 
     def _change_rates(self, change: Change, at_s: float) -> None:
         for job_id, rate in self.world.rates_after(change):
-            if not (isfinite(rate) and rate >= 0):
+            if not 0.0 <= rate < inf:
                 raise ValueError(f"job {job_id} has rate {rate:g}; want a finite one, at least 0")
             job = self._active[job_id]
             job.advance(at_s)
@@ -351,15 +351,23 @@ class Driver:
         Carrying out an action causes further events. They are fed in order, and never while the
         actions of an earlier event are still being carried out.
         """
-        events = self._events
+        events, clock = self._events, self.clock
         events.append(event)
         if len(events) > 1:
             return
         while events:
-            self._feed(events[0])
+            event = events[0]
+            at_s = self._now_s = event.at_s
+            if self._wake_s <= at_s:
+                self._wake_s = inf
+            self._event_count += 1
+            began_s = clock()
+            actions = self.engine.step(event)
+            if actions:
+                self._carry_out(actions, at_s, clock() - began_s)
             events.popleft()
             if self._unreported and not events:
-                self._report_speeds(event.at_s)
+                self._report_speeds(at_s)
 
     def _report_speeds(self, at_s: float) -> None:
         """Report changed speeds, after the events that caused them."""
@@ -368,17 +376,6 @@ class Driver:
                 rate = self._active[job_id].rate
                 self._events.append(SpeedSeen(at_s=at_s, job_id=job_id, speed_frac=rate))
         self._unreported.clear()
-
-    def _feed(self, event: Event) -> None:
-        at_s = self._now_s = event.at_s
-        if self._wake_s <= at_s:
-            self._wake_s = inf
-        began_s = self.clock()
-        actions = self.engine.step(event)
-        took_s = self.clock() - began_s
-        self._event_count += 1
-        if actions:
-            self._carry_out(actions, at_s, took_s)
 
     def _carry_out(self, actions: tuple[Action, ...], at_s: float, took_s: float) -> None:
         placed: list[_Job] = []
@@ -406,8 +403,10 @@ class Driver:
                 case _:
                     assert_never(action)
         if placed:
-            self._decision_s += [took_s / len(placed)] * len(placed)
-            self._start_all(placed, at_s)
+            each_s = took_s / len(placed)
+            for job in placed:
+                self._decision_s.append(each_s)
+                self._start_or_wait(job, at_s)
         if stopped:
             self._stop(stopped, at_s)
 
@@ -424,9 +423,10 @@ class Driver:
             return job
         # Looked up in the cluster: faster than computing the lazy decision.
         cluster, mask = self.engine.cluster, mask_of(placement.gpu_indices)
+        tables, groups, index_of = cluster.tables, cluster.groups, cluster.index_of
         size, link_score, best_link_score = placement.shape.gpus_per_node, 0, 0
         for node in placement.nodes:
-            table = cluster.tables[cluster.free_as(cluster.index_of[node])[0]]
+            table = tables[groups[index_of[node]].kind]
             link_score += table.score_by_set[mask]
             best_link_score += table.best_by_size[size]
         result.link_score, result.best_link_score = link_score, best_link_score
@@ -434,20 +434,24 @@ class Driver:
 
     def _end_standing(self, job_id: JobId) -> None:
         """Give up the standing pin of a job, if it has one and the engine no longer wants it."""
-        if job_id in self._standing and self.engine.record(job_id).standing is None:
+        if (
+            self._standing
+            and job_id in self._standing
+            and self.engine.record(job_id).standing is None
+        ):
             del self._standing[job_id]
             self._update_count += 1
 
-    def _start_all(self, placed: list[_Job], at_s: float) -> None:
-        for job in placed:
-            pinned = self._standing.pop(job.result.job_id, None)
-            is_waiting_there = pinned is not None and pinned == job.placement
-            self._update_count += not is_waiting_there
-            if not self.start_delay_s or is_waiting_there:
-                self._start(job, at_s)
-                continue
-            job.due = next(self._numbers)
-            heappush(self._moments, (at_s + self.start_delay_s, _Kind.START, job.due, job))
+    def _start_or_wait(self, job: _Job, at_s: float) -> None:
+        """Start a placed job, after the delay that Slurm needs unless it waits there already."""
+        pinned = self._standing.pop(job.result.job_id, None) if self._standing else None
+        is_waiting_there = pinned is not None and pinned == job.placement
+        self._update_count += not is_waiting_there
+        if not self.start_delay_s or is_waiting_there:
+            self._start(job, at_s)
+            return
+        job.due = next(self._numbers)
+        heappush(self._moments, (at_s + self.start_delay_s, _Kind.START, job.due, job))
 
     def _advance_idle(self) -> bool:
         """Advance the time while only the engine's own wake-ups could start a job.
