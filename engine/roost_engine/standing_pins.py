@@ -52,6 +52,7 @@ class StandingPins:
         self._is_head_found = False
         self._next: tuple[float, JobId] = (inf, JobId(""))  # may be pinned first, and when
         self._alarmed = self._next  # an alarm rings for it
+        self._not_overtaken: JobId | None = None  # would be pinned if it were
         self._unplaceable: tuple[JobId, int] | None = None  # had no place, by freed_count
         self._preemptors: dict[JobId, None] = {}
         # Preemptors without enough victims: by freed_count, and until Slurm spares one job fewer.
@@ -65,6 +66,7 @@ class StandingPins:
             pin is final: it has one until it starts, whichever job is the first in order by then.
         """
         self._is_head_found, self._next = False, (inf, JobId(""))
+        self._not_overtaken = None
         self._preemptors = {
             job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
         }
@@ -92,8 +94,8 @@ class StandingPins:
             return False
         if self.final_head() is not None:
             return False  # one final pin at a time
-        config = self._table.config
-        if config.standing_pin_if_overtaken and self._table.observed_start_s <= record.queued_s:
+        if not self._is_overtaken(record):
+            self._not_overtaken = self._not_overtaken or record.job_id
             return False
         due_s = record.queued_s + self._after_s
         if at_s < due_s:
@@ -101,6 +103,23 @@ class StandingPins:
             return False
         self._is_head_found = True
         return True
+
+    def note_start(self) -> None:
+        """Examine a job again that would be pinned, now that a job outside Roost has passed it."""
+        if self._not_overtaken is None:
+            return
+        record = self._table.jobs.get(self._not_overtaken)
+        if record is not None and record.state is JobState.WAITING:
+            if not self._is_overtaken(record):
+                return
+            self._table.alarm(record.queued_s + self._after_s, record.job_id)
+        self._not_overtaken = None
+
+    def _is_overtaken(self, record: JobRecord) -> bool:
+        """Return whether a job may be pinned by what Slurm has started since it began to wait."""
+        config = self._table.config
+        is_any_right = not config.standing_pin_if_overtaken
+        return is_any_right or self._table.observed_start_s > record.queued_s
 
     def pin_head(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation | None:
         """Pin the first job in order without capacity to the GPUs where it runs soonest.

@@ -19,7 +19,16 @@ from roost_engine.engine import EngineConfig
 from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
-from roost_engine.testing.builders import EngineHarness, bridges, job, let_go, node, placed, share
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    let_go,
+    node,
+    placed,
+    shape,
+    share,
+)
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 
@@ -446,8 +455,7 @@ def test_a_final_pin_may_depend_on_jobs_outside_roost(make_harness: HarnessFacto
     run(harness, "1", 8, 100.0)
     harness.queue(job("3", gpus=8))
     assert not pins(harness.advance(20.0))
-    harness.start_elsewhere("9", share("a", cpu_count=8))
-    assert "3" in pins(harness.queue(job("4", gpus=2)))
+    assert "3" in pins(harness.start_elsewhere("9", share("a", cpu_count=8)))
 
 
 def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory) -> None:
@@ -511,3 +519,34 @@ def test_only_the_newest_pins_of_a_job_are_remembered(two_full_nodes: EngineHarn
         two_full_nodes.refuse("3", "node busy")
         two_full_nodes.advance(two_full_nodes.now_s + 400.0)
     assert len(two_full_nodes.engine.record(JobId("3")).earlier_pins) <= 4
+
+
+def whole_node(job_id: str) -> JobSpec:
+    """A job that needs all GPUs and all 4 CPUs of a node."""
+    return job(job_id, shape(8, cpus_per_node=4))
+
+
+def test_a_job_that_is_overtaken_later_is_pinned_though_nothing_else_changes(
+    make_harness: HarnessFactory,
+) -> None:
+    """Jobs that hold CPUs alone come and go: they free nothing that a pass would wait for."""
+    config = replace(FINAL, standing_pin_if_overtaken=True)
+    harness = make_harness([node("a", cpu_count=4)], bridges(), config=config)
+    only_cpus = replace(share("a"), cpu_count=1)
+    harness.start_elsewhere("1", only_cpus)
+    assert not pins(harness.queue(whole_node("2")))
+    assert not pins(harness.advance(20.0))
+    assert pins(harness.start_elsewhere("3", only_cpus))["2"].placement.nodes == ("a",)
+
+
+def test_a_job_that_is_overtaken_at_once_is_pinned_after_its_wait(
+    make_harness: HarnessFactory,
+) -> None:
+    config = replace(FINAL, standing_pin_if_overtaken=True)
+    harness = make_harness([node("a", cpu_count=4)], bridges(), config=config)
+    only_cpus = replace(share("a"), cpu_count=1)
+    harness.start_elsewhere("1", only_cpus)
+    harness.queue(whole_node("2"))
+    harness.advance(1.0)
+    assert not pins(harness.start_elsewhere("3", only_cpus))
+    assert "2" in pins(harness.advance(10.0))
