@@ -238,6 +238,7 @@ class Engine:
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
                 self._table.displace(event, actions)
+                self._standing.note_start()
             case JobEnded():
                 self._table.end(event)
             case Tick():

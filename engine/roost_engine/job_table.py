@@ -225,7 +225,7 @@ class JobTable:
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
-        record.preempt_class = event.preempt_class
+        record.preempt_class, record.spared_until_s = event.preempt_class, event.spared_until_s
         if record.started_s is not None:
             return None
         record.started_s = since_s
@@ -268,7 +268,7 @@ class JobTable:
         self.cluster.hold(job_id, event.shares)
         self._outcomes.note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
-        job.preempt_class = event.preempt_class
+        job.preempt_class, job.spared_until_s = event.preempt_class, event.spared_until_s
         if event.end_s is not None:
             self._run_ends.add(job_id, event.end_s)
 

@@ -164,6 +164,7 @@ class JobStarted:
             that of the waiting job.
         preempt_class: as which Slurm's preemption knows the job: "qos:low"; "" where Slurm would
             not stop it for any job.
+        spared_until_s: engine time before which Slurm would not stop it for any job.
         queued_s: engine time at which the wait of such a job began; None: it did not wait.
         runs: of such a job, before this one; None: it has not run before.
     """
@@ -175,6 +176,7 @@ class JobStarted:
     since_s: float | None = None
     end_s: float | None = None
     preempt_class: str = ""
+    spared_until_s: float = 0.0
     queued_s: float | None = None
     runs: EarlierRuns | None = None
 
