@@ -4,10 +4,12 @@
     enforce main,debug
     except slow
     models a100,h100
+    accounts vision
+    qos
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
-users may write as a type (`gpu:a100:2`). The file is replaced as a whole: a reader never gets
-half of it.
+users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
+empty list means all. The file is replaced as a whole: a reader never gets half of it.
 """
 
 import os
@@ -38,13 +40,16 @@ class Heartbeat:
     enforce: tuple[str, ...] = ()
     excepted: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.lease_s <= LONGEST_LEASE_S:
             raise HeartbeatError(f"lease of {self.lease_s} s; want 1 to {LONGEST_LEASE_S}")
         if self.at_epoch_s < 0:
             raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
-        for name in (*self.enforce, *self.excepted, *self.models):
+        named = (*self.enforce, *self.excepted, *self.models, *self.accounts, *self.qos)
+        for name in named:
             if name != EVERY_PARTITION and not is_name(name):
                 raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
 
@@ -54,7 +59,7 @@ class Heartbeat:
 
 
 def is_name(text: str) -> bool:
-    """Whether a partition or a model of that name can stand in a heartbeat."""
+    """Whether a partition, a model, an account or a QoS of that name can stand in a heartbeat."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -71,6 +76,8 @@ def render(beat: Heartbeat) -> str:
             ("enforce", beat.enforce),
             ("except", beat.excepted),
             ("models", beat.models),
+            ("accounts", beat.accounts),
+            ("qos", beat.qos),
         )
     ]
     text = "\n".join(lines) + "\n"
@@ -96,6 +103,8 @@ def parse(text: str) -> Heartbeat:
         enforce=lists.get("enforce", ()),
         excepted=lists.get("except", ()),
         models=lists.get("models", ()),
+        accounts=lists.get("accounts", ()),
+        qos=lists.get("qos", ()),
     )
 
 

@@ -28,6 +28,8 @@ class Runtime:
         excepted: tuple[str, ...] = (),
         models: tuple[str, ...] = (),
         age_s: int = 0,
+        accounts: tuple[str, ...] = (),
+        qos: tuple[str, ...] = (),
     ) -> None:
         """Write a heartbeat."""
         beat = Heartbeat(
@@ -36,6 +38,8 @@ class Runtime:
             enforce=enforce,
             excepted=excepted,
             models=models,
+            accounts=accounts,
+            qos=qos,
         )
         heartbeat.write(self.heartbeat_file, beat)
 

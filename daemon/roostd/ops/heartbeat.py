@@ -1,6 +1,7 @@
 """The heartbeat file: while it is fresh, job_submit.lua gives submitted jobs a lease."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -8,6 +9,7 @@ import structlog
 from roost_slurm import heartbeat
 from roostd.config.config import Config, Mode
 
+_LONGEST_LIST_BYTES = heartbeat.MAX_BYTES // 4  # of accounts, and as much of QoS
 _log = structlog.get_logger(__name__)
 
 
@@ -22,7 +24,7 @@ class HeartbeatWriter:
         self._path = runtime_dir / "heartbeat"
 
     def write(self, config: Config) -> None:
-        """Write the present time, the first lease, and the partitions whose jobs get one."""
+        """Write the present time, the first lease, and whose jobs get one."""
         try:
             heartbeat.write(self._path, _heartbeat(config))
         except (OSError, heartbeat.HeartbeatError) as error:
@@ -43,4 +45,16 @@ def _heartbeat(config: Config) -> heartbeat.Heartbeat:
         enforce=(heartbeat.EVERY_PARTITION,) if by_default else tuple(enforced),
         excepted=tuple(excepted) if by_default else (),
         models=tuple(name.lower() for name in config.slurm.model_names),
+        accounts=_opted_in(config.accounts),
+        qos=_opted_in(config.qos),
     )
+
+
+def _opted_in(names: Sequence[str]) -> tuple[str, ...]:
+    """Return accounts or QoS, in Slurm's lower case; () where they cannot be told.
+
+    Then every job gets the first lease, which ends once roostd has seen the job.
+    """
+    lower = tuple(map(str.lower, names))
+    is_short = sum(len(name) + 1 for name in lower) <= _LONGEST_LIST_BYTES
+    return lower if is_short and all(map(heartbeat.is_name, lower)) else ()
