@@ -71,7 +71,9 @@ def run(site: PackageSite, section: str, node: str = "NODE", back: str = "") -> 
         for machine in NODES if place == "each-node" else (place,):
             if machine in NODES and command.startswith("roost-probe"):
                 command = f". {DRIVER}; {command}"
-            if "state=resume" in command:
+            if command.startswith("scp "):
+                site.copy(command.split()[1:-1], *command.split()[-1].split(":"))
+            elif "state=resume" in command:
                 site.wait_until(partial(resumes, site, node, command), f"{node} stays away")
             else:
                 site.shell(machine, command)
@@ -143,6 +145,33 @@ def test_the_doctor_finds_no_problem_in_shadow(site: PackageSite) -> None:
         told = json.loads(site.shell(machine, "roost-slurm doctor --json", check=False))
         assert [row for row in told["findings"] if row["level"] == "problem"] == []
         assert told["roles"] == (["controller"] if machine == CONTROLLER else ["node"])
+
+
+def test_with_certificates_the_probes_report_again_and_none_gets_in_without(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    run(site, "certificates")
+    site.wait_until(lambda: "UNAVAILABLE" in plain_call(site), "roostd still takes plain calls")
+    site.wait_until(lambda: probe_count(site) == 0, "a probe without certificate is believed")
+    for node in NODES:
+        run(site, "node-certificate", node)
+    site.wait_until(lambda: probe_count(site) == 2, "the probes do not report")
+    for node in NODES:
+        # The keys are root's alone on disk; the probe reads them from systemd.
+        place = f"/etc/roost/tls/{node}.key"
+        assert site.shell(node, f"stat -c '%U %a' {place}").strip() == "root 600"
+    assert are_as_before(site, jobs)
+
+
+def plain_call(site: PackageSite) -> str:
+    """What a probe without a certificate is told."""
+    call = (
+        "import grpc; from roost_proto.v1 import telemetry_pb2 as pb, telemetry_pb2_grpc as rpc\n"
+        "channel = grpc.insecure_channel('control1:7471')\n"
+        "try: list(rpc.TelemetryStub(channel).Stream(iter([pb.ProbeMessage()]), timeout=10))\n"
+        "except grpc.RpcError as error: print(error.code())"
+    )
+    return site.shell("gpu1", f'/opt/roost/bin/python -c "{call}"')
 
 
 def test_preparing_slurm_keeps_the_sites_scripts_and_its_jobs(

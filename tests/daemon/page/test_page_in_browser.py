@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,16 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     state.config = state.config.model_copy(update={"paths": Paths(state_dir=folder)})
     with served_page(state, with_visitor) as page:
         page.answers.state_json()
+        until_reported(page)
         yield page
+
+
+def until_reported(page: Page) -> None:
+    """Wait for the report: Chromium's virtual time would pass without it."""
+    deadline_s = time.monotonic() + 60.0
+    while json.loads(page.answers.report_json())["report"] is None:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
