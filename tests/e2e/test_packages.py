@@ -157,9 +157,8 @@ def test_with_certificates_the_probes_report_again_and_none_gets_in_without(
         run(site, "node-certificate", node)
     site.wait_until(lambda: probe_count(site) == 2, "the probes do not report")
     for node in NODES:
-        # The keys are root's alone on disk; the probe reads them from systemd.
-        place = f"/etc/roost/tls/{node}.key"
-        assert site.shell(node, f"stat -c '%U %a' {place}").strip() == "root 600"
+        key = f"/etc/roost/tls/{node}.key"
+        assert site.shell(node, f"stat -c '%U %G %a' {key}").strip() == "root roost-tls 640"
     assert are_as_before(site, jobs)
 
 
