@@ -26,11 +26,10 @@ REASONS = (
     "another machine",
 )
 PROGRAMS = ("roostctl", "roostd", "roost-probe", "roost-slurm", "roost-sim", "roost-train")
-_SLURM = ("sbatch", "squeue", "scontrol", "sacctmgr")
+_INDENTED_PROGRAMS = (*PROGRAMS, "sbatch", "squeue", "scontrol", "sacctmgr")
 
 _FENCED = re.compile(r"(?ms)^((?:<!--[^\n]*-->\n)*)```(console|bash|sh)\n(.*?)^```")
 _INDENTED = re.compile(r"(?m)^((?:<!--[^\n]*-->\n+)*)((?:^ {4}[^\n]*\n)+)")
-_PROMPT = re.compile(r"^(?:\$|#|[\w-]+#) ")
 _MARK = re.compile(r"<!-- (run by|test|not run|exits with): (.*?) -->")
 _PAGE_MARK = re.compile(r"<!-- not run on this page: (.*?) -->")
 
@@ -63,12 +62,18 @@ def blocks() -> Iterator[Block]:
 
 def blocks_of(name: str, text: str) -> Iterator[Block]:
     """Yield the blocks of a page."""
-    found = {match.start(): (match[1], _script(match[2], match[3])) for match in _FENCED.finditer(text)}
+    found = {
+        match.start(): (match[1], match[3] if match[2] != "console" else _typed(match[3]))
+        for match in _FENCED.finditer(text)
+    }
     fenced = [(match.start(), match.end()) for match in re.finditer(r"(?ms)^```.*?^```", text)]
     for match in _INDENTED.finditer(text):
         is_fenced = any(begin <= match.start(2) < end for begin, end in fenced)
-        script = _plain(match[2])
-        if not is_fenced and is_of(script.split(maxsplit=1)[0], (*PROGRAMS, *_SLURM)):
+        lines = re.sub(r"(?m)^ {4}", "", match[2])
+        script = _typed(lines) if lines.startswith("$ ") else lines
+        first_line = script.partition("\n")[0]
+        is_synopsis = "[-" in first_line or first_line.startswith("roostd  ")  # what it prints
+        if not is_fenced and not is_synopsis and script.split(maxsplit=1)[0] in _INDENTED_PROGRAMS:
             found[match.start()] = match[1], script
     page_mark = _PAGE_MARK.search(text)
     for start, (comments, script) in sorted(found.items()):
@@ -78,38 +83,28 @@ def blocks_of(name: str, text: str) -> Iterator[Block]:
         yield Block(f"{name}:{text[:start].count(chr(10)) + 1}", script, marks)
 
 
-def is_of(word: str, programs: tuple[str, ...]) -> bool:
-    """Return whether a word of a command line is the name of one of these programs."""
-    return word.rpartition("/")[2] in programs
-
-
-def _script(kind: str, text: str) -> str:
-    """Return the commands of a fenced block without prompts and what they print."""
-    if kind != "console":
-        return text
-    lines, goes_on = list[str](), False
+def _typed(text: str) -> str:
+    """Return what is typed in a block with prompts: without these, and without what is printed."""
+    prompt = re.compile(r"^\$ " if re.search(r"(?m)^\$ ", text) else r"^(?:#|[\w-]+#) ")
+    lines, goes_on, is_loop = list[str](), False, False
     for line in text.splitlines():
-        prompt = _PROMPT.match(line)
-        if goes_on:
-            lines.append(line)
-        elif prompt:
-            lines.append(line[prompt.end() :])
-        else:
+        match = prompt.match(line)
+        if match is None and not goes_on and not is_loop:
             continue
-        goes_on = line.endswith("\\") or (goes_on and not line.startswith("  done"))
-        goes_on = goes_on or lines[-1].startswith("for ") and "done" not in lines[-1]
+        lines.append(line[match.end() :] if match else line)
+        goes_on = line.endswith("\\")
+        is_loop = not line.strip().startswith("done") and (
+            is_loop or (lines[-1].startswith("for ") and "done" not in line)
+        )
     return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Return an indented block as a script; a line may begin with the prompt of a user."""
-    return "".join(re.sub(r"^\$ ", "", line[4:]) for line in text.splitlines(keepends=True))
 
 
 def calls(script: str) -> Iterator[tuple[str, list[str]]]:
     """Yield each call of a program of Roost's in a script: its name and its words."""
     joined = script.replace("\\\n", " ")
     names = "|".join(PROGRAMS)
-    for match in re.finditer(rf"(?<![\w./-])(?:/opt/roost/bin/)?({names})\b([^\n|;&<>)`]*)", joined):
+    for match in re.finditer(
+        rf"(?<![\w./-])(?:/opt/roost/bin/)?({names})\b([^\n|;&<>)`]*)", joined
+    ):
         words = re.sub(r"\s+#.*", "", match[2]).split()
         yield match[1], [word.strip("'\"[]") for word in words]

@@ -2,29 +2,19 @@
 
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.e2e.containers import SUITES, ContainersFailed, Engine
-from tests.e2e.package_site import CONTROLLER, DRIVER, MACHINES, NODES, PackageSite
+from tests.e2e.install_page import run
+from tests.e2e.package_site import CONTROLLER, MACHINES, NODES, PackageSite
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "install.md").read_text()
-PROMPT = re.compile(r"^(control1|each-node|NODE)# (.*)$")
-
-
-def commands(section: str) -> list[tuple[str, str]]:
-    """The commands of a block of docs/install.md, each with the machine that its prompt names."""
-    block = PAGE.partition(f"<!-- test: {section} -->\n```console\n")[2].partition("\n```")[0]
-    found = [PROMPT.match(line) for line in block.splitlines()]
-    return [(match[1], match[2]) for match in found if match]
 
 
 @pytest.fixture(scope="module", params=list(SUITES))
@@ -53,42 +43,6 @@ def jobs(site: PackageSite) -> dict[str, str]:
     }
     site.wait_running(*found.values())
     return found | {"waits": site.submit("-w gpu1 --gres=gpu:4")}
-
-
-def run(site: PackageSite, section: str, node: str = "NODE", back: str = "") -> int:
-    """Run a block of the page and return how many commands it has.
-
-    Args:
-        site: where.
-        section: the block.
-        node: what NODE stands for.
-        back: " --back" for the way back of `migrate --step`.
-    """
-    found = commands(section)
-    for prompt, line in found:
-        command, place = line.replace("NODE", node), prompt.replace("NODE", node)
-        command += back if "migrate --step" in command else ""
-        for machine in NODES if place == "each-node" else (place,):
-            if machine in NODES and command.startswith("roost-probe"):
-                command = f". {DRIVER}; {command}"
-            if command.startswith("scp "):
-                site.copy(command.split()[1:-1], *command.split()[-1].split(":"))
-            elif "state=resume" in command:
-                site.wait_until(partial(resumes, site, node, command), f"{node} stays away")
-            else:
-                site.shell(machine, command)
-            if machine in NODES and "install -y" in command:
-                site.add_gpus(machine)
-            if command.startswith("systemctl restart slurmctld"):
-                site.wait_until(lambda: bool(site.node_states()), "slurmctld is not back")
-    return len(found)
-
-
-def resumes(site: PackageSite, node: str, command: str) -> bool:
-    """Whether a node is open again; slurmctld refuses before it has registered."""
-    if site.node_states()[node] not in ("idle", "mixed", "allocated"):
-        site.shell(CONTROLLER, command)
-    return site.node_states()[node] in ("idle", "mixed", "allocated")
 
 
 def are_as_before(site: PackageSite, jobs: dict[str, str]) -> bool:
