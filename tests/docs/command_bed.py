@@ -24,7 +24,7 @@ SETTINGS = {
     "eta": {"interval_s": 1.0},
     "slurm": {"shadow_questions": False},
 }
-LIMIT_S = 100.0
+LIMIT_S = 240.0
 _FEWER = (
     (r"--jobs \d{3,}", "--jobs 60"),
     (r"--(window|sample)-jobs \d{3,}", r"--\1-jobs 40"),
@@ -32,7 +32,7 @@ _FEWER = (
 )
 _JOB_ID = re.compile(r"(roostctl (?:explain|job|eta)) \d+")
 _NEEDS_CLUSTER = re.compile(
-    r"\b(?:roostctl|roost-probe|sbatch|squeue|scontrol|sinfo)\b|/var/lib/roost"
+    r"\b(?:roostctl|roost-probe|sbatch|SBATCH|squeue|scontrol|sinfo)\b|/var/lib/roost"
 )
 _SACCT = """\
 JobID|User|Account|Partition|QOS|Submit|Start|ElapsedRaw|Timelimit|NNodes|AllocTRES|State|JobName
@@ -99,7 +99,13 @@ class Bed:
         (folder / "october.recorded").write_text(sacct_text())
 
     def run(self, script: str) -> subprocess.CompletedProcess[str]:
-        """Run a script to its end; the first command that fails ends it."""
+        """Run a script to its end; the first command that fails ends it.
+
+        Slurm is asked whether it would take a job script.
+        """
+        if "\n#SBATCH " in script:
+            (self._folder / "job.sh").write_text(script)
+            script = "sbatch --test-only job.sh"
         return subprocess.run(
             ["bash", "-eu", "-o", "pipefail", "-c", self.changed(script)],
             cwd=self._folder,
