@@ -75,7 +75,9 @@ def main() -> None:
 def _visit(chromium: str, state: DaemonState) -> tuple[float, float, float]:
     """Return ms to the first paint, ms until all was drawn, and bytes, of one visit."""
     told: queue.Queue[tuple[float, float, float]] = queue.Queue()
-    with _served(state, told) as url, tempfile.TemporaryDirectory() as folder:
+    # A child of the browser may still write its profile when the browser itself has ended.
+    profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with _served(state, told) as url, profile as folder:
         argv = [chromium, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
         argv += [f"--user-data-dir={folder}", "--remote-debugging-port=0", url]
         with subprocess.Popen(

@@ -1,6 +1,7 @@
 """`roostctl jobs`: the jobs that ask for GPUs, a line each."""
 
 from collections.abc import Sequence
+from functools import cache
 
 import click
 from rich.text import Text
@@ -81,7 +82,12 @@ def user(job: pb.Job) -> str:
 
 def state(job: pb.Job) -> Text:
     """The state in words."""
-    word = job_state_word(job.state) or ABSENT
+    return _state_text(job.state)
+
+
+@cache
+def _state_text(number: int) -> Text:
+    word = job_state_word(number) or ABSENT
     return Text(word.replace("_", " "), _STYLES.get(word, ""))
 
 
@@ -105,6 +111,8 @@ def links(job: pb.Job) -> str:
 
 def place(shares: Sequence[pb.NodeAllocation]) -> str:
     """Format a placement; nodes with equal indices share one entry: a,b:0-3 c:4,5."""
+    if len(shares) == 1:
+        return f"{node_list((shares[0].node,))}:{index_list(shares[0].gpu_indices)}"
     by_indices: dict[tuple[int, ...], list[str]] = {}
     for share in shares:
         by_indices.setdefault(tuple(sorted(share.gpu_indices)), []).append(share.node)

@@ -12,12 +12,12 @@ import grpc
 from rich.text import Text
 
 from roost_engine.domain.errors import JournalError
+from roost_formats.report.document import report_document
+from roost_formats.report.figures import Estimate, GroupFigures, GroupPair, ReportFigures
 from roostctl.client import CallFailed
-from roostctl.documents.report import report_document
 from roostctl.job_filter import login_of
 from roostctl.output import Cell, listing, new_console, pairs, print_document, prose, show
 from roostctl.quantities import ABSENT, counted, duration, safe_text
-from roostctl.report_figures import Estimate, GroupFigures, GroupPair, ReportFigures
 from roostctl.report_page import report_page
 from roostctl.tables import Column, wide_listing
 
@@ -85,18 +85,9 @@ def report(last_s: float, journals: Sequence[Path], page: Path | None, as_json: 
 
 def _read(journals: Sequence[Path], since_s: float, until_s: float) -> ReportFigures:
     # Here: numpy takes as long to import as all other commands take to run.
-    from roost_formats.journal.reader import JournalReader
-    from roostctl.report_tally import Tally
+    from roost_formats.report.reading import read_report
 
-    tally = Tally()
-    for path in journals:
-        reader = JournalReader(path)
-        try:
-            for job in reader.past_jobs(since_s, until_s):
-                tally.add(job)
-        finally:
-            reader.close()
-    return tally.figures(since_s, until_s)
+    return read_report(journals, since_s, until_s)
 
 
 def _sections(found: ReportFigures) -> Iterator[Any]:

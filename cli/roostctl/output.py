@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roostctl.quantities import safe_text
-from roostctl.tables import GAP, Drawn, LongTable, width_of
+from roostctl.tables import GAP, Drawn, LongTable, width_of_all
 from roostctl.tables import Cell as Cell
 
 _PIPE_WIDTH = 4096
@@ -39,7 +39,7 @@ def listing(
     if _narrowest(heads, rows) > console.width:
         return _blocks(heads, rows)
     if len(rows) >= _MANY_ROWS:
-        return LongTable(heads, rows)
+        return LongTable(list(zip(heads, zip(*rows, strict=True), strict=True)))
     table = Table(box=None, pad_edge=False, padding=_PADDING, header_style="bold")
     for head in heads[:-1]:
         table.add_column(head, no_wrap=True)
@@ -51,7 +51,7 @@ def listing(
 
 def _narrowest(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> int:
     """Columns of the terminal that the table needs at least."""
-    widths = [max(map(width_of, column)) for column in zip(heads, *rows, strict=True)]
+    widths = [width_of_all(column) for column in zip(heads, *rows, strict=True)]
     return sum(widths[:-1]) + GAP * (len(heads) - 1) + min(widths[-1], _PROSE_MIN_WIDTH)
 
 
@@ -86,8 +86,8 @@ def show(console: Console, *parts: RenderableType, clear: bool = False, wrap: bo
     """
     pieces = []
     for part in parts:
-        if isinstance(part, Drawn) and not console.color_system:
-            pieces.append(part.bare(console))
+        if isinstance(part, Drawn):
+            pieces.append(part.drawn(console))
             continue
         with console.capture() as captured:
             console.print(part, soft_wrap=not wrap)

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 ABSENT = "-"
 
@@ -70,6 +71,11 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def index_list(indices: Sequence[int]) -> str:
     """Join runs as Slurm's IDX lists do: 0,1,2,5 becomes 0-2,5."""
+    return _index_list(tuple(indices))
+
+
+@lru_cache(maxsize=1024)
+def _index_list(indices: tuple[int, ...]) -> str:
     runs: list[list[int]] = []
     for index in sorted(indices):
         if runs and index == runs[-1][1] + 1:

@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from roost_formats.report.figures import Estimate, GroupFigures, GroupPair, ReportFigures
 from roostctl.job_filter import login_of
 from roostctl.quantities import ABSENT, counted, duration
-from roostctl.report_figures import Estimate, GroupFigures, GroupPair, ReportFigures
 
 _MOST_USERS = 50
 _STYLE = """

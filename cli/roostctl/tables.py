@@ -1,10 +1,10 @@
 """Tables of many rows, which fit themselves to the terminal; `output.show` prints them.
 
 rich's own table takes 1.5 ms a row, and rich takes 0.1 ms to print a row of cells that are done:
-into a pipe these tables draw themselves.
+these tables draw themselves.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Generic, Protocol, TypeVar, runtime_checkable
@@ -25,32 +25,37 @@ _Item = TypeVar("_Item")
 
 @runtime_checkable
 class Drawn(Protocol):
-    """What can draw itself without colours."""
+    """What can draw itself."""
 
-    def bare(self, console: Console) -> str:
-        """Return the lines, without the last line's end."""
+    def drawn(self, console: Console) -> str:
+        """Return the lines, in the console's colours, without the last line's end."""
 
 
 class LongTable:
-    """The table that `listing` makes, for many rows: rich's own takes 1.5 ms a row."""
+    """The table that `listing` makes, for many rows: rich's own takes 1.5 ms a row.
 
-    def __init__(self, heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        self._rows = [[Text(head, "bold") for head in heads], *rows]
-        *self._columns, self._last = zip(*self._rows, strict=True)
-        self._widths = [max(map(width_of, column)) for column in self._columns]
+    Args:
+        columns: of each its head and its cells, one cell a row.
+    """
 
-    def bare(self, console: Console) -> str:
-        """Return the table without colours, column by column: rich takes 50 times as long."""
+    def __init__(self, columns: Sequence[tuple[str, Sequence[Cell]]]) -> None:
+        listed = [[Text(head, "bold"), *cells] for head, cells in columns]
+        *self._columns, self._last = listed
+        self._widths = list(map(width_of_all, self._columns))
+
+    def drawn(self, console: Console) -> str:
+        """Return the table column by column: rich takes 50 times as long."""
+        paint = _painter(console)
         columns = [
-            [_plain(cell) + " " * (width + GAP - width_of(cell)) for cell in column]
+            _padded(column, width, paint)
             for column, width in zip(self._columns, self._widths, strict=True)
         ]
         left = " " * (sum(self._widths) + GAP * len(self._widths))
         width, begin = max(console.width - len(left), 1), "\n" + left
         said = [
-            plain
-            if (plain := _plain(cell)).isascii() and len(plain) <= width and "\n" not in plain
-            else begin.join(map(_plain, _lines(console, cell, width)))
+            cell
+            if isinstance(cell, str) and cell.isascii() and len(cell) <= width and "\n" not in cell
+            else begin.join(map(paint, _lines(console, cell, width)))
             for cell in self._last
         ]
         return "\n".join(map("".join, zip(*columns, said, strict=True)))
@@ -58,7 +63,7 @@ class LongTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         left_width = sum(self._widths) + GAP * len(self._widths)
         width = max(console.width - left_width, 1)
-        for row in self._rows:
+        for row in zip(*self._columns, self._last, strict=True):
             for cell, wanted in zip(row, self._widths, strict=False):
                 yield from _segments(console, cell, wanted + GAP)
             *lines, last = _lines(console, row[-1], width)
@@ -80,6 +85,43 @@ def width_of(cell: Cell) -> int:
     """Return the columns that a cell takes; rich's own count costs ten times as much."""
     plain = _plain(cell)
     return len(plain) if plain.isascii() else cell_len(plain)
+
+
+def width_of_all(cells: Sequence[Cell]) -> int:
+    """Return the columns that the widest of some cells takes."""
+    plain = [_plain(cell) for cell in cells]
+    return max(map(len if _are_ascii(plain) else width_of, plain), default=0)
+
+
+def _padded(cells: Sequence[Cell], width: int, paint: Callable[[Cell], str]) -> list[str]:
+    """Return cells as text that reaches to the next column."""
+    plain = [cell for cell in cells if isinstance(cell, str)]
+    if len(plain) == len(cells) and _are_ascii(plain):
+        return [text.ljust(width + GAP) for text in plain]
+    return [paint(cell) + " " * (width + GAP - width_of(cell)) for cell in cells]
+
+
+def _painter(console: Console) -> Callable[[Cell], str]:
+    """Return what gives a cell the console's colours; it asks rich once for equal cells."""
+    painted: dict[Hashable, str] = {}
+
+    def paint(cell: Cell) -> str:
+        if isinstance(cell, str):
+            return cell
+        if not console.color_system:
+            return cell.plain
+        key = cell.plain, cell.style, tuple(cell.spans)
+        if key not in painted:
+            with console.capture() as captured:
+                console.print(cell, end="", soft_wrap=True)
+            painted[key] = captured.get()
+        return painted[key]
+
+    return paint
+
+
+def _are_ascii(texts: Sequence[str]) -> bool:
+    return "".join(texts).isascii()
 
 
 def _plain(cell: Cell) -> str:
@@ -117,8 +159,7 @@ def wide_listing(
     """
     cells = {column.head: [column.cell(item) for item in items] for column in columns}
     widths = {
-        column.head: max([len(column.head), *map(width_of, cells[column.head])])
-        for column in columns
+        column.head: max(len(column.head), width_of_all(cells[column.head])) for column in columns
     }
     *shown, last = columns
     ranked = sorted((one for one in shown if one.rank is not None), key=lambda one: one.rank or 0)
@@ -129,8 +170,7 @@ def wide_listing(
         shown.remove(left_out)
     fits = sum(widths[one.head] + GAP for one in shown) + least <= console.width
     if fits:
-        heads = [one.head for one in (*shown, last)]
-        return LongTable(heads, [list(row) for row in zip(*(cells[h] for h in heads), strict=True)])
+        return LongTable([(one.head, cells[one.head]) for one in (*shown, last)])
     return _TwoLines(ranked, shown, last.head, cells, widths)
 
 
@@ -157,18 +197,17 @@ class _TwoLines:
                 yield Segment(line)
                 yield Segment.line()
 
-    def bare(self, console: Console) -> str:
+    def drawn(self, console: Console) -> str:
         """See Drawn."""
         heads = self._heads(console)
         if self._width(heads) > console.width:
             with console.capture() as captured:
                 console.print(self)
             return captured.get().removesuffix("\n")
+        paint = _painter(console)
         columns = (
-            [_plain(cell) + " " * (width + GAP - width_of(cell)) for cell in [head, *column]]
-            for head, column, width in (
-                (head, self._cells[head], self._widths[head]) for head in heads
-            )
+            _padded([Text(head, "bold"), *self._cells[head]], self._widths[head], paint)
+            for head in heads
         )
         below = cache(lambda said: "".join(f"\n{line}" for line in _below(said, console.width)))
         said = ["", *(below(_plain(cell)) for cell in self._cells[self._last])]
@@ -203,8 +242,22 @@ def _below(said: str, width: int) -> list[str]:
     """Return the indented lines of what stands below a row; none for "-"."""
     if said == ABSENT:
         return []
-    wrapped = Text(said).wrap(_PLAIN_CONSOLE, max(width - 2 * GAP, 1), overflow="fold")
-    return [" " * 2 * GAP + line.plain for line in wrapped]
+    return [" " * 2 * GAP + line for line in _wrapped(said, max(width - 2 * GAP, 1))]
+
+
+def _wrapped(said: str, width: int) -> list[str]:
+    """Break a text into lines at its blanks, and long words where they must be."""
+    lines, rest = [], said
+    while len(rest) > width and rest.isascii():
+        end = rest.rfind(" ", 1, width + 1)
+        if end < 0:
+            break
+        lines.append(rest[:end].rstrip(" "))
+        rest = rest[end + 1 :].lstrip(" ")
+    if "\n" not in said and rest.isascii() and len(rest) <= width:
+        return [*lines, rest]
+    # rich takes 20 us, but knows how wide other characters are.
+    return [line.plain for line in Text(said).wrap(_PLAIN_CONSOLE, width, overflow="fold")]
 
 
 _PLAIN_CONSOLE = Console(markup=False, emoji=False, highlight=False)

@@ -1,6 +1,6 @@
 -- Roost: gives a GPU job a short lease before it may start, so that roostd can choose its GPUs.
--- slurmctld's lock is held meanwhile: no sockets, no waiting, no FIFO, well under 1 ms.
--- Fails open: a fault here leaves the job as its user wrote it, and a lease ends by itself.
+-- Under slurmctld's lock: no sockets, no waiting, no FIFO, well under 1 ms. Fails open: a fault
+-- here leaves the job as its user wrote it, and a lease ends by itself.
 local HEARTBEAT = "/run/roost/heartbeat"
 local SPOOL = "/run/roost/spool/events"
 local MODELS = ""    -- models of this cluster, "a100,h100": known even while roostd is down
@@ -19,8 +19,8 @@ local function read_heartbeat()
   at, lease = tonumber(at) or 0, tonumber(lease) or 0
   if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil end
   local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
-  return {lease = lease, on = set_of(list("enforce")), off = set_of(list("except")),
-    models = list("models"), owner = list("owner"):gsub("^%x", " owner=%0")}
+  return {lease = lease, on = set_of(list("enforce")), off = set_of(list("except")), models = list("models"),
+    accounts = set_of(list("accounts")), qos = set_of(list("qos")), owner = list("owner"):gsub("^%x", " owner=%0")}
 end
 
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
@@ -72,9 +72,9 @@ end
 local function submit(job, partitions, uid)
   local beat, partition = read_heartbeat(), partition_of(job, partitions)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
-  local held = beat and may_hold(job, partition, beat)
-  local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
-  local asks, typed = translate(job, models, job.features or "")
+  local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
+  local models = MODELS .. "," .. (beat and beat.models or "")
+  local asks, typed = translate(job, set_of(models), job.features or "")
   if not asks or typed or asked then return end
   if held then hold(job, beat) end
   local spool = beat and io.open(SPOOL, "a")

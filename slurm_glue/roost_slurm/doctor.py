@@ -4,9 +4,11 @@ It looks from end to end, on a controller and on a node, and changes nothing. Wh
 once a partition is enforced is said as advice while none is.
 """
 
+import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -83,12 +85,14 @@ class ThisMachine:
     root: Path = Path("/")
     timeout_s: float = 15.0
     now_s: float = field(default_factory=time.time)
+    environment: Mapping[str, str] = field(default_factory=lambda: _with_own_programs(os.environ))
 
     def run(self, argv: Sequence[str], stdin: str = "") -> Answer:
         """See Machine."""
         try:
             done = subprocess.run(
                 argv,
+                env=self.environment,
                 input=stdin,
                 capture_output=True,
                 text=True,
@@ -99,6 +103,12 @@ class ThisMachine:
         except (OSError, subprocess.SubprocessError) as error:
             return Answer(127, "", f"{argv[0]}: {error}")
         return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def _with_own_programs(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return an environment in which Roost's programs are those beside this one."""
+    own = str(Path(sys.executable).parent)
+    return {**environment, "PATH": f"{own}:{environment.get('PATH', os.defpath)}"}
 
 
 @dataclass(frozen=True, slots=True)

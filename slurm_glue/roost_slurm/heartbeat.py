@@ -4,12 +4,15 @@
     enforce main,debug
     except slow
     models a100,h100
+    accounts vision
+    qos
     owner 1f2e3d4c
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
-users may write as a type (`gpu:a100:2`). `owner` tells the machine and the folder of this file:
-job_submit.lua reads one file, and writes its owner into each lease. The file is replaced as a
-whole: a reader never gets half of it.
+users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
+empty list means all. `owner` tells the machine and the folder of this file: job_submit.lua reads
+one file, and writes its owner into each lease. The file is replaced as a whole: a reader never
+gets half of it.
 """
 
 import hashlib
@@ -42,6 +45,8 @@ class Heartbeat:
     enforce: tuple[str, ...] = ()
     excepted: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    qos: tuple[str, ...] = ()
     owner: str = ""
 
     def __post_init__(self) -> None:
@@ -51,7 +56,8 @@ class Heartbeat:
             raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
         if self.owner and not _OWNER.fullmatch(self.owner):
             raise HeartbeatError(f"{self.owner!r} is no owner")
-        for name in (*self.enforce, *self.excepted, *self.models):
+        named = (*self.enforce, *self.excepted, *self.models, *self.accounts, *self.qos)
+        for name in named:
             if name != EVERY_PARTITION and not is_name(name):
                 raise HeartbeatError(f"{name!r} cannot stand in a heartbeat")
 
@@ -61,7 +67,7 @@ class Heartbeat:
 
 
 def is_name(text: str) -> bool:
-    """Whether a partition or a model of that name can stand in a heartbeat."""
+    """Whether a partition, a model, an account or a QoS of that name can stand in a heartbeat."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -80,6 +86,8 @@ def render(beat: Heartbeat) -> str:
             ("enforce", beat.enforce),
             ("except", beat.excepted),
             ("models", beat.models),
+            ("accounts", beat.accounts),
+            ("qos", beat.qos),
         )
     ]
     text = "\n".join(lines) + "\n"
@@ -106,6 +114,8 @@ def parse(text: str) -> Heartbeat:
         enforce=lists.get("enforce", ()),
         excepted=lists.get("except", ()),
         models=lists.get("models", ()),
+        accounts=lists.get("accounts", ()),
+        qos=lists.get("qos", ()),
         owner=values.get("owner", ""),
     )
 

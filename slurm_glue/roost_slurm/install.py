@@ -110,6 +110,7 @@ def plan_units(site: Site, roles: Iterable[str]) -> Plan:
             _unless_there(site, plan, Path("/etc/default/roost-probe"), _PROBE_DEFAULTS)
             if not site.at("/usr/lib/tmpfiles.d/roost-node.conf").exists():
                 plan.files[Path("/etc/tmpfiles.d/roost-node.conf")] = _JOB_MAP
+                plan.to_do.append("systemd-tmpfiles --create roost-node.conf")
         else:
             _unless_there(site, plan, Path("/etc/roost/roostd.yaml"), _DAEMON_CONFIG)
     return plan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli.conftest import Golden
-from tests.cli.past import DAY_S, past_job
+from tests.formats.report.past import DAY_S, past_job
 
 from roost_engine.domain.model import NodeName, NodeShare
 from roost_formats.journal.journal import Journal

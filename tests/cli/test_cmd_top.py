@@ -34,6 +34,18 @@ def test_a_frame_is_as_recorded_and_fits(
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
 
 
+@pytest.mark.parametrize("columns", range(60, 201, 7))
+def test_any_width_shows_every_node_and_job_and_fits(
+    busy: FakeOperator, run: Run, columns: int
+) -> None:
+    text = run("top", "--once", COLUMNS=str(columns)).stdout
+    assert max(map(len, text.splitlines())) <= columns
+    for name in ("gpu1", "gpu2", "gpu3", "4711", "4712_7", "4713"):
+        assert name in text
+    for head in ("NODE", "GPUS", "STATE", "PLACE", "REASON"):
+        assert head in text
+
+
 def test_json_is_one_moment(busy: FakeOperator, run: Run) -> None:
     document = json.loads(run("top", "--json").stdout)
     assert document["schema"] == "roost.top/1"

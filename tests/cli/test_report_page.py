@@ -5,10 +5,10 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
-from tests.cli.past import past_job
+from tests.formats.report.past import past_job
 
+from roost_formats.report.tally import tally
 from roostctl.report_page import report_page
-from roostctl.report_tally import tally
 
 VOID = {"meta", "!doctype"}
 

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from roostctl.tables import Column, LongTable, wide_listing, width_of
+from roostctl.tables import Column, Drawn, wide_listing, width_of
 
 Row: TypeAlias = tuple[str, ...]
 ITEMS: list[Row] = [
@@ -23,7 +23,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 )
 
 
-def printed(width: int, is_coloured: bool) -> str:
+def printed(width: int, is_coloured: bool, is_drawn: bool = True) -> str:
     """The table as a terminal of that width shows it, without its colours."""
     colours: Literal["standard"] | None = "standard" if is_coloured else None
     out = io.StringIO()
@@ -31,11 +31,12 @@ def printed(width: int, is_coloured: bool) -> str:
         file=out, width=width, color_system=colours, force_terminal=True, markup=False
     )
     table = wide_listing(console, COLUMNS, ITEMS)
-    if is_coloured:
-        console.print(table)
+    if is_drawn:
+        assert isinstance(table, Drawn)
+        out.write(table.drawn(console) + "\n")
     else:
-        assert isinstance(table, LongTable) or hasattr(table, "bare")
-        out.write(table.bare(console) + "\n")
+        console.print(table)
+    assert is_coloured == ("\x1b[" in out.getvalue())
     lines = Text.from_ansi(out.getvalue()).plain.split("\n")
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
@@ -43,6 +44,21 @@ def printed(width: int, is_coloured: bool) -> str:
 @pytest.mark.parametrize("width", [14, 20, 30, 40, 60, 200])
 def test_colours_change_nothing_else(width: int) -> None:
     assert printed(width, True) == printed(width, False)
+
+
+@pytest.mark.parametrize("width", [14, 20, 30, 40, 60, 200])
+@pytest.mark.parametrize("is_coloured", [True, False])
+def test_rich_draws_the_same(width: int, is_coloured: bool) -> None:
+    assert printed(width, is_coloured, is_drawn=False) == printed(width, is_coloured)
+
+
+def test_equal_cells_have_their_colours() -> None:
+    console = Console(color_system="standard", force_terminal=True, width=20, markup=False)
+    table = wide_listing(console, COLUMNS[:2], ITEMS)
+    assert isinstance(table, Drawn)
+    head, *rows = table.drawn(console).split("\n")
+    assert head == "\x1b[1mJOB\x1b[0m  \x1b[1mUSER\x1b[0m"
+    assert rows[0] == "1    \x1b[32malice\x1b[0m"
 
 
 def test_the_least_important_column_goes_first_then_the_reason_goes_below() -> None:

@@ -7,7 +7,9 @@ import sys
 
 import grpc
 import pytest
+from tests.cli.conftest import Run
 
+from roostctl import watch
 from roostctl.client import CallFailed
 from roostctl.testing import FakeOperator
 from roostctl.watch import repeat
@@ -88,3 +90,33 @@ def test_ctrl_c_ends_watching_with_success(cluster: FakeOperator, address: str) 
         watcher.stdout.read()
         assert watcher.wait(timeout=60) == 0
     assert {document["schema"] for document in documents} == {"roost.jobs/1"}
+
+
+def test_status_is_shown_again_as_roostd_changes(cluster: FakeOperator, address: str) -> None:
+    arguments = ["--daemon", address, "status", "--json", "--watch", "0.01"]
+    with subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        first = json.loads(watcher.stdout.readline())
+        cluster.status.waiting_job_count = first["waiting_job_count"] + 7
+        counts = (json.loads(line)["waiting_job_count"] for line in watcher.stdout)
+        assert first["waiting_job_count"] + 7 in counts
+        watcher.send_signal(signal.SIGINT)
+        watcher.stdout.read()
+        assert watcher.wait(timeout=60) == 0
+
+
+def test_status_on_a_terminal_is_wiped_before_it_is_shown_again(
+    cluster: FakeOperator, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = Pauses(3)
+    monkeypatch.setattr(watch.repeat, "__defaults__", (pauses,))
+    result = run("status", "--watch", "5", FORCE_COLOR="1", TERM="xterm")
+    assert result.exit_code == 0, result.output
+    assert pauses.asked_s == [5.0, 5.0, 5.0]
+    assert result.stdout.count("\x1b[2J") == result.stdout.count("Decisions") == 3
+
+
+def test_a_check_is_not_watched(run: Run) -> None:
+    refused = run("status", "--check", "--watch")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--check gives one exit code: it does not go with --watch" in refused.stderr

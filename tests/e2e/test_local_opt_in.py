@@ -1,5 +1,7 @@
 """On real Slurm: jobs outside the opt-in start by themselves, and the others where Roost said."""
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -47,6 +49,19 @@ def test_a_job_of_another_account_is_not_held_and_not_pinned(stack: Stack) -> No
     assert set(found[mine].gpus) == {"n1"}
     for job_id in (other, nobody):
         assert "is not in accounts of roostd.yaml: left to Slurm" in reason(stack, job_id)
+
+
+def test_a_job_of_another_account_gets_no_lease_at_submission(stack: Stack) -> None:
+    os.kill(stack.roostd_pid, signal.SIGSTOP)  # nothing but job_submit.lua acts
+    try:
+        mine = submit(stack.slurm, "--account=vision", "--gres=gpu:1", command="true")
+        other = submit(stack.slurm, "--account=speech", "--gres=gpu:1", command="true")
+        assert "AdminComment=roost:lease" in stack.slurm.show_job(mine)
+        assert "AdminComment=roost:lease" not in stack.slurm.show_job(other)
+    finally:
+        os.kill(stack.roostd_pid, signal.SIGCONT)
+    wait_until_over(stack.slurm, [mine, other], PATIENCE_S)
+    assert_all_completed(stack.slurm, {mine: 1, other: 1})
 
 
 def test_jobs_without_room_on_the_listed_nodes_start_on_others(stack: Stack) -> None:

@@ -2,29 +2,19 @@
 
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.e2e.containers import SUITES, ContainersFailed, Engine
-from tests.e2e.package_site import CONTROLLER, DRIVER, MACHINES, NODES, PackageSite
+from tests.e2e.install_page import run
+from tests.e2e.package_site import CONTROLLER, MACHINES, NODES, PackageSite
 
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "install.md").read_text()
-PROMPT = re.compile(r"^(control1|each-node|NODE)# (.*)$")
-
-
-def commands(section: str) -> list[tuple[str, str]]:
-    """The commands of a block of docs/install.md, each with the machine that its prompt names."""
-    block = PAGE.partition(f"<!-- test: {section} -->\n```console\n")[2].partition("\n```")[0]
-    found = [PROMPT.match(line) for line in block.splitlines()]
-    return [(match[1], match[2]) for match in found if match]
 
 
 @pytest.fixture(scope="module", params=list(SUITES))
@@ -53,40 +43,6 @@ def jobs(site: PackageSite) -> dict[str, str]:
     }
     site.wait_running(*found.values())
     return found | {"waits": site.submit("-w gpu1 --gres=gpu:4")}
-
-
-def run(site: PackageSite, section: str, node: str = "NODE", back: str = "") -> int:
-    """Run a block of the page and return how many commands it has.
-
-    Args:
-        site: where.
-        section: the block.
-        node: what NODE stands for.
-        back: " --back" for the way back of `migrate --step`.
-    """
-    found = commands(section)
-    for prompt, line in found:
-        command, place = line.replace("NODE", node), prompt.replace("NODE", node)
-        command += back if "migrate --step" in command else ""
-        for machine in NODES if place == "each-node" else (place,):
-            if machine in NODES and command.startswith("roost-probe"):
-                command = f". {DRIVER}; {command}"
-            if "state=resume" in command:
-                site.wait_until(partial(resumes, site, node, command), f"{node} stays away")
-            else:
-                site.shell(machine, command)
-            if machine in NODES and "install -y" in command:
-                site.add_gpus(machine)
-            if command.startswith("systemctl restart slurmctld"):
-                site.wait_until(lambda: bool(site.node_states()), "slurmctld is not back")
-    return len(found)
-
-
-def resumes(site: PackageSite, node: str, command: str) -> bool:
-    """Whether a node is open again; slurmctld refuses before it has registered."""
-    if site.node_states()[node] not in ("idle", "mixed", "allocated"):
-        site.shell(CONTROLLER, command)
-    return site.node_states()[node] in ("idle", "mixed", "allocated")
 
 
 def are_as_before(site: PackageSite, jobs: dict[str, str]) -> bool:
@@ -143,6 +99,32 @@ def test_the_doctor_finds_no_problem_in_shadow(site: PackageSite) -> None:
         told = json.loads(site.shell(machine, "roost-slurm doctor --json", check=False))
         assert [row for row in told["findings"] if row["level"] == "problem"] == []
         assert told["roles"] == (["controller"] if machine == CONTROLLER else ["node"])
+
+
+def test_with_certificates_the_probes_report_again_and_none_gets_in_without(
+    site: PackageSite, jobs: dict[str, str]
+) -> None:
+    run(site, "certificates")
+    site.wait_until(lambda: "UNAVAILABLE" in plain_call(site), "roostd still takes plain calls")
+    site.wait_until(lambda: probe_count(site) == 0, "a probe without certificate is believed")
+    for node in NODES:
+        run(site, "node-certificate", node)
+    site.wait_until(lambda: probe_count(site) == 2, "the probes do not report")
+    for node in NODES:
+        key = f"/etc/roost/tls/{node}.key"
+        assert site.shell(node, f"stat -c '%U %G %a' {key}").strip() == "root roost-tls 640"
+    assert are_as_before(site, jobs)
+
+
+def plain_call(site: PackageSite) -> str:
+    """What a probe without a certificate is told."""
+    call = (
+        "import grpc; from roost_proto.v1 import telemetry_pb2 as pb, telemetry_pb2_grpc as rpc\n"
+        "channel = grpc.insecure_channel('control1:7471')\n"
+        "try: list(rpc.TelemetryStub(channel).Stream(iter([pb.ProbeMessage()]), timeout=10))\n"
+        "except grpc.RpcError as error: print(error.code())"
+    )
+    return site.shell("gpu1", f'/opt/roost/bin/python -c "{call}"')
 
 
 def test_preparing_slurm_keeps_the_sites_scripts_and_its_jobs(

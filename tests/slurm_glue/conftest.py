@@ -28,6 +28,8 @@ class Runtime:
         excepted: tuple[str, ...] = (),
         models: tuple[str, ...] = (),
         age_s: int = 0,
+        accounts: tuple[str, ...] = (),
+        qos: tuple[str, ...] = (),
         owner: str = "",
     ) -> None:
         """Write a heartbeat."""
@@ -37,6 +39,8 @@ class Runtime:
             enforce=enforce,
             excepted=excepted,
             models=models,
+            accounts=accounts,
+            qos=qos,
             owner=owner,
         )
         heartbeat.write(self.heartbeat_file, beat)

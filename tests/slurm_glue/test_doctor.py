@@ -1,5 +1,6 @@
 """The doctor's frame: whether Slurm answers, and what a machine is."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,3 +103,9 @@ def test_a_command_that_is_missing_or_fails_is_an_answer() -> None:
     assert here.run(("no-such-program",)).code == 127
     assert here.run(("cat",), "text").out == "text"
     assert here.run(("sh", "-c", "echo why >&2; exit 3")).complaint == "why"
+
+
+def test_roosts_programs_are_found_beside_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    told = ThisMachine("vm").run(("sh", "-c", "echo $PATH"))
+    assert told.out == f"{Path(sys.executable).parent}:/usr/bin:/bin\n"

@@ -19,6 +19,8 @@ BEATS = st.builds(
     enforce=NAMES,
     excepted=NAMES,
     models=NAMES,
+    accounts=NAMES,
+    qos=NAMES,
     owner=st.from_regex(r"[0-9a-f]{0,16}", fullmatch=True),
 )
 
@@ -31,7 +33,7 @@ def test_what_is_written_is_read(beat: Heartbeat) -> None:
 def test_has_the_documented_form() -> None:
     beat = Heartbeat(at_epoch_s=1_800_000_000, lease_s=30, enforce=("main", "debug"))
     assert heartbeat.render(beat) == (
-        "roost 1 1800000000 30\nenforce main,debug\nexcept \nmodels \n"
+        "roost 1 1800000000 30\nenforce main,debug\nexcept \nmodels \naccounts \nqos \n"
     )
 
 

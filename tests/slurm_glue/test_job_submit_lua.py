@@ -152,6 +152,25 @@ def test_keeps_the_features_asked_for(slurmctld: Slurmctld, features: str, becom
     assert changes(slurmctld, job)["features"] == becomes
 
 
+@pytest.mark.parametrize(
+    ("job", "is_held"),
+    [
+        ({"account": "vision", "qos": "high"}, True),
+        ({"account": "Vision", "default_account": "speech", "qos": "high"}, True),
+        ({"default_account": "vision", "default_qos": "high"}, True),
+        ({"account": "vision"}, True),  # Slurm may give it any QoS later
+        ({"account": "speech", "default_account": "vision", "qos": "high"}, False),
+        ({"account": "vision", "qos": "low", "default_qos": "high"}, False),
+        ({"qos": "high"}, False),
+    ],
+)
+def test_only_jobs_of_the_opt_in_are_held(runtime: Runtime, job: Job, is_held: bool) -> None:
+    runtime.beat(accounts=("vision",), qos=("high", "urgent"))
+    slurmctld = Slurmctld(runtime.script())
+    assert ("begin_time" in changes(slurmctld, {"tres_per_node": "gres:gpu:1", **job})) is is_held
+    assert len(runtime.spool_lines()) == 1  # roostd sees both
+
+
 def test_an_exclusive_job_gets_its_model_but_no_lease(slurmctld: Slurmctld) -> None:
     changed = changes(slurmctld, {"tres_per_node": "gres:gpu:a100:2", "shared": 0})
     assert changed == {"tres_per_node": "gres:gpu:2", "features": "a100"}

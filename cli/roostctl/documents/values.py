@@ -1,8 +1,9 @@
 """Words, numbers and missing values in JSON: base units, null for an unknown value."""
 
 import math
+from functools import cache
 
-from google.protobuf.descriptor import EnumDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor
 from google.protobuf.message import Message
 
 from roost_proto.v1 import operator_pb2 as pb
@@ -17,6 +18,7 @@ def mode_word(mode: int) -> str | None:
     return _enum_word(pb.Mode.DESCRIPTOR, mode)
 
 
+@cache
 def job_state_word(state: int) -> str | None:
     """`let_go` for JOB_STATE_LET_GO; None for unspecified."""
     return _enum_word(pb.JobState.DESCRIPTOR, state)
@@ -43,9 +45,15 @@ def real(message: Message, field: str) -> float | None:
     """A field's value as a number; None where it is absent."""
     if not message.HasField(field):
         return None
-    kind = message.DESCRIPTOR.fields_by_name[field].type
-    is_single = kind == message.DESCRIPTOR.fields_by_name[field].TYPE_FLOAT
-    return finite(float(getattr(message, field)), FLOAT32_DIGITS if is_single else None)
+    digits = FLOAT32_DIGITS if _is_single(message.DESCRIPTOR, field) else None
+    return finite(float(getattr(message, field)), digits)
+
+
+@cache
+def _is_single(kind: Descriptor, field: str) -> bool:
+    """Return whether a field is a float of 32 bits."""
+    found = kind.fields_by_name[field]
+    return bool(found.type == found.TYPE_FLOAT)
 
 
 def whole(message: Message, field: str) -> int | None:

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from roost_slurm import heartbeat
 from roostd.config.config import Config, Mode
 
+_LONGEST_LIST_BYTES = heartbeat.MAX_BYTES // 4  # of accounts, and as much of QoS
 _log = structlog.get_logger(__name__)
 
 
@@ -24,7 +26,7 @@ class HeartbeatWriter:
         self._owner = owner_of(runtime_dir)
 
     def write(self, config: Config) -> None:
-        """Write the present time, the first lease, and the partitions whose jobs get one."""
+        """Write the present time, the first lease, and whose jobs get one."""
         try:
             heartbeat.write(self._path, _heartbeat(config, self._owner))
         except (OSError, heartbeat.HeartbeatError) as error:
@@ -54,5 +56,17 @@ def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
         enforce=(heartbeat.EVERY_PARTITION,) if by_default else tuple(enforced),
         excepted=tuple(excepted) if by_default else (),
         models=tuple(name.lower() for name in config.slurm.model_names),
+        accounts=_opted_in(config.accounts),
+        qos=_opted_in(config.qos),
         owner=owner,
     )
+
+
+def _opted_in(names: Sequence[str]) -> tuple[str, ...]:
+    """Return accounts or QoS, in Slurm's lower case; () where they cannot be told.
+
+    Then every job gets the first lease, which ends once roostd has seen the job.
+    """
+    lower = tuple(map(str.lower, names))
+    is_short = sum(len(name) + 1 for name in lower) <= _LONGEST_LIST_BYTES
+    return lower if is_short and all(map(heartbeat.is_name, lower)) else ()

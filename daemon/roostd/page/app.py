@@ -22,6 +22,7 @@ FILES: Mapping[str, tuple[str, str]] = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/drawing.js": ("drawing.js", "text/javascript; charset=utf-8"),
+    "/report.js": ("report.js", "text/javascript; charset=utf-8"),
     "/roost.svg": ("roost.svg", "image/svg+xml"),
 }
 _JSON = "application/json"
@@ -49,13 +50,16 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 
 
 class Answers(Protocol):
-    """What the page shows; both methods are called from threads."""
+    """What the page shows; every method is called from threads."""
 
     def state_json(self) -> str:
         """Return the page's document; raises TimeoutError where the daemon is too busy."""
 
     def job_json(self, job_id: str) -> str:
         """Return why a job is where it is; raises UnknownJob, TimeoutError."""
+
+    def report_json(self) -> str:
+        """Return the report of the last week as far as it is known; never waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,8 @@ class PageApp:
         try:
             if path == "/api/state":
                 return _Answer("200 OK", _JSON, self._answers.state_json().encode())
+            if path == "/api/report":
+                return _Answer("200 OK", _JSON, self._answers.report_json().encode())
             if (job := _JOB.fullmatch(path)) is not None:
                 return _Answer("200 OK", _JSON, self._answers.job_json(job[1]).encode())
         except UnknownJob as error:

@@ -14,6 +14,7 @@ from roost_proto.v1 import operator_pb2 as pb
 from roostd.ops.metrics_server import MetricsServer, serve_wsgi
 from roostd.page.app import PageApp
 from roostd.page.document import build, explanation, message_document
+from roostd.page.last_report import LastReport
 from roostd.state import DaemonState
 
 KEPT_S = 2.0  # a document is shown to all browsers for this long
@@ -34,6 +35,7 @@ class LiveAnswers:
         self._state, self._loop = state, loop
         self._reading = threading.Lock()  # one document at a time, whoever asks
         self._text, self._read_s = "", float("-inf")
+        self._report = LastReport(state.config.paths.state_dir)
 
     def state_json(self) -> str:
         """Return the page's document, at most KEPT_S old.
@@ -59,6 +61,10 @@ class LiveAnswers:
             TimeoutError: the event loop did not come to it.
         """
         return json.dumps(message_document(self._run(self._explain(JobId(job_id)))))
+
+    def report_json(self) -> str:
+        """Return the report of the last week as far as it is known; another process reads it."""
+        return self._report.json()
 
     async def _explain(self, job_id: JobId) -> pb.Explanation:
         return explanation(self._state, job_id)

@@ -145,6 +145,28 @@ def test_promtool_accepts_the_rules() -> None:
     assert f"{len(rules())} rules found" in done.stdout
 
 
+def test_promtool_parses_what_the_panels_ask_for(tmp_path: Path) -> None:
+    asked = [target["expr"] for panel in panels() for target in panel["targets"]]
+    plain = [re.sub(r"\$__rate_interval", "5m", expr).replace("$", "") for expr in asked]
+    recorded = [{"record": f"panel:{n}", "expr": expr} for n, expr in enumerate(plain)]
+    rule_file = tmp_path / "panels.yaml"
+    rule_file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+    done = promtool("check", "rules", str(rule_file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(asked) > 30
+    assert f"{len(asked)} rules found" in done.stdout
+
+
+def test_the_dashboard_is_of_the_schema_that_grafana_10_and_later_read() -> None:
+    found = dashboard()
+    assert found["schemaVersion"] == 39  # Grafana 10.2's; later releases migrate it
+    assert {"panels", "templating", "time", "title", "uid"} <= found.keys()
+    assert "id" not in found or found["id"] is None  # Grafana gives one at import
+    for panel in panels():
+        assert {"datasource", "fieldConfig", "gridPos", "id", "options", "targets"} <= panel.keys()
+        assert all(target["expr"].strip() for target in panel["targets"])
+
+
 @pytest.mark.parametrize(
     ("series_name", "values", "alert"),
     [

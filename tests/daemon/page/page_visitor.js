@@ -60,6 +60,14 @@ async function visit() {
   seen.job = { title: all("#detail h2")[0].textContent, chosen: all("#detail .chosen-row").length, text: text("detail"), widths: widths() };
   all("#detail button")[0].click();
 
+  document.querySelector("#report summary").click();
+  await until(() => all("#report tbody tr").length);
+  seen.report = {
+    about: text("report-about"), text: text("report-body"), hash: location.hash, widths: widths(),
+    values: all("#report .value").map((one) => one.textContent), rows: all("#report table")[0] ? all("#report table")[0].tBodies[0].rows.length : 0,
+  };
+  document.querySelector("#report summary").click();
+
   const find = document.getElementById("find");
   find.value = all("[data-node]")[1].dataset.node;
   find.dispatchEvent(new Event("input"));

@@ -27,6 +27,9 @@ class FakeAnswers:
             raise UnknownJob(job_id)
         return json.dumps({"job": {"job_id": job_id}})
 
+    def report_json(self) -> str:
+        return json.dumps({"schema": "roost.page-report/1"})
+
 
 class Asked:
     """One request and its answer."""
@@ -61,7 +64,7 @@ def test_every_file_of_the_folder_is_served() -> None:
     assert {path.name for path in STATIC.iterdir()} == {name for name, _ in FILES.values()}
 
 
-@pytest.mark.parametrize("path", ["/", "/api/state", "/api/jobs/7_3", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/api/state", "/api/report", "/api/jobs/7_3", "/nothing"])
 def test_no_other_site_can_read_frame_or_feed_any_answer(path: str) -> None:
     headers = Asked(path).headers
     policy = headers["Content-Security-Policy"]

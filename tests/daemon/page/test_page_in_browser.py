@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 
 import pytest
 from tests.conftest import missing
+from tests.daemon.page.past import write_past
 from tests.daemon.page.serving import Page, served_page
 
+from roostd.config.config import Paths
 from roostd.page.app import STATIC, Environ, StartResponse
 from roostd.testing.busy_state import busy_state
 
@@ -59,11 +62,24 @@ def with_visitor(app: App) -> App:
 
 
 @pytest.fixture(scope="module")
-def crowd() -> Iterator[Page]:
-    """1,000 nodes."""
-    with served_page(busy_state(1_000), with_visitor) as page:
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """1,000 nodes, and a journal of jobs that ended an hour ago."""
+    folder = tmp_path_factory.mktemp("journal")
+    write_past(folder)
+    state = busy_state(1_000)
+    state.config = state.config.model_copy(update={"paths": Paths(state_dir=folder)})
+    with served_page(state, with_visitor) as page:
         page.answers.state_json()
+        until_reported(page)
         yield page
+
+
+def until_reported(page: Page) -> None:
+    """Wait for the report: Chromium's virtual time would pass without it."""
+    deadline_s = time.monotonic() + 60.0
+    while json.loads(page.answers.report_json())["report"] is None:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +117,8 @@ def visit(
 def test_a_thousand_nodes_fit_windows_of_any_width(visit: Visit) -> None:
     assert visit.console == []
     assert (visit.seen["tiles"], visit.seen["cells"]) == (1_000, 8_000)
-    for widths in (visit.seen["widths"], visit.seen["node"]["widths"], visit.seen["job"]["widths"]):
+    views = (visit.seen, *(visit.seen[name] for name in ("node", "job", "report")))
+    for widths in (view["widths"] for view in views):
         assert widths["needed"] <= widths["window"]
 
 
@@ -138,6 +155,17 @@ def test_the_queue_the_placements_modes_and_timers_are_there(visit: Visit) -> No
     assert "the gate has no timers" in seen["timers"]
     assert seen["title"] == "alpha · Roost"
     assert seen["alerts"]
+
+
+def test_the_report_of_the_journal_opens(visit: Visit) -> None:
+    report = visit.seen["report"]
+    assert re.fullmatch(r"read \d+ s ago", report["about"])
+    assert "report=open" in report["hash"]
+    assert report["rows"] == 2  # one partition, watched and enforced
+    assert report["values"][:3] == ["30", "0 %", "100 %"]
+    assert "Slurm's 5 %: +95 points" in report["text"]
+    assert "plain Slurm takes 10 % on the same nodes" in report["text"]
+    assert "QOSMaxGRESPerUser" in report["text"]
 
 
 def test_nothing_is_loaded_from_elsewhere_and_every_button_has_a_name(visit: Visit) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_formats.journal.past_jobs import PastJob
-from roostctl.report_figures import (
+from roost_formats.report.figures import (
     SAME_START_S,
     Estimate,
     GroupFigures,

@@ -2,10 +2,10 @@
 
 import json
 
-from tests.cli.past import past_job
+from tests.formats.report.past import past_job
 
-from roostctl.documents.report import report_document
-from roostctl.report_tally import tally
+from roost_formats.report.document import report_document
+from roost_formats.report.tally import tally
 
 
 def test_it_is_json_without_nan_and_null_for_what_no_job_shows() -> None:

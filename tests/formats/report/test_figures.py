@@ -1,6 +1,6 @@
 """The figures of a report are plain values."""
 
-from roostctl.report_figures import SAME_START_S, Estimate, GroupPair
+from roost_formats.report.figures import SAME_START_S, Estimate, GroupPair
 
 
 def test_an_estimate_that_no_job_shows_has_no_value() -> None:

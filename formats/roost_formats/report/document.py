@@ -1,11 +1,11 @@
-"""What `roostctl report --json` prints."""
+"""What `roostctl report --json` prints, and roostd's page shows."""
 
+import math
 from typing import TypedDict
 
-from roostctl.documents.values import finite
-from roostctl.report_figures import Estimate, GroupFigures, GroupPair, ReportFigures
+from roost_formats.report.figures import Estimate, GroupFigures, GroupPair, ReportFigures
 
-_DIGITS = 6
+_DIGITS, _DECIMALS = 6, 3
 
 
 class EstimateDocument(TypedDict):
@@ -21,7 +21,7 @@ class GroupDocument(TypedDict):
 
     job_count: int
     started_count: int
-    gpu_hours: float | None
+    gpu_hours: float
     chosen_count: int
     same_frac: EstimateDocument
     real_link_frac: EstimateDocument
@@ -107,7 +107,7 @@ def _group(found: GroupFigures | None) -> GroupDocument | None:
     return {
         "job_count": found.job_count,
         "started_count": found.started_count,
-        "gpu_hours": finite(found.gpu_hours),
+        "gpu_hours": round(found.gpu_hours, _DECIMALS),
         "chosen_count": found.chosen_count,
         "same_frac": _estimate(found.same_frac),
         "real_link_frac": _estimate(found.real_link_frac),
@@ -128,4 +128,4 @@ def _estimate(found: Estimate) -> EstimateDocument:
 
 
 def _digits(value: float | None) -> float | None:
-    return None if value is None else finite(value, _DIGITS)
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{_DIGITS}g}")

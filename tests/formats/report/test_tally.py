@@ -1,11 +1,11 @@
 """Sums of a report, against cases worked by hand."""
 
 import pytest
-from tests.cli.past import past_job
+from tests.formats.report.past import past_job
 
 from roost_engine.domain.model import NodeName, NodeShare
-from roostctl.report_figures import Estimate, GroupFigures
-from roostctl.report_tally import tally
+from roost_formats.report.figures import Estimate, GroupFigures
+from roost_formats.report.tally import tally
 
 SAME = (NodeShare(NodeName("n1"), (0, 1)),)
 
