@@ -113,6 +113,7 @@ class SlurmWatch:
         self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
+        self.clock_was_set = asyncio.Event()  # leases have other lengths than they were given
         state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
@@ -176,6 +177,7 @@ class SlurmWatch:
             _log.warning("wall_clock_set", step_s=round(step_s, 3))
             self._view = replace(self._view, reads={})
             self._schedule.add((0.0,))
+            self.clock_was_set.set()
 
     def poll_nodes(self) -> None:
         """Read the nodes at the next poll, now: the state of one has changed."""
