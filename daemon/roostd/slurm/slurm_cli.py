@@ -7,7 +7,7 @@ most one per interval; callers that ask at the same time share it.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -354,11 +354,12 @@ class SlurmCli:
     async def _answer_to(self, argv: Argv) -> str:
         return await self._run(argv)
 
-    async def _all_details(self) -> dict[int, JobDetail]:
-        return await self._shown(commands.show_jobs())
+    async def _all_details(self, wanted: Collection[int]) -> dict[int, JobDetail]:
+        text = await self._run(commands.show_jobs())
+        return await asyncio.to_thread(self._shown, text, wanted)
 
-    async def _shown(self, argv: Argv) -> dict[int, JobDetail]:
-        found = parse_jobs(await self._run(argv))
+    def _shown(self, text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
+        found = parse_jobs(text, wanted)
         return {number: self._as_seen(detail) for number, detail in found.items()}
 
     def _as_seen(self, record: _Record) -> _Record:
@@ -369,7 +370,7 @@ class SlurmCli:
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Read one job's details; None when the job is gone, or its record is forged."""
         try:
-            jobs = await self._shown(commands.show_job(job_id))
+            jobs = self._shown(await self._run(commands.show_job(job_id)))
         except SlurmRefused as error:
             if only_gone(error):
                 return None
