@@ -162,6 +162,10 @@ class Applier:
                     self._renewed.update(due)
                     self._metrics.lease_renewals.inc(len(due))
 
+    def forget_leases(self) -> None:
+        """Have the next call of `renew` renew all of them: the wall clock was set."""
+        self._lease_plan = LeasePlan()
+
     async def renew_first(self, leased: Iterable[JobId]) -> None:
         """Give the jobs a lease of full length that have their first, short one.
 

@@ -54,6 +54,7 @@ from roostd.ops.stall_watch import StallWatch
 from roostd.page.server import serve_page
 from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
+from roostd.slurm.lease_plan import RENEWALS
 from roostd.slurm.port import SlurmPort
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
@@ -367,7 +368,11 @@ class Daemon:
     async def _renew_leases(self) -> None:
         while True:
             await self.applier.renew(self.watch.leased())
-            await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.state.config.slurm.lease_s / RENEWALS):
+                    await self.watch.clock_was_set.wait()
+                self.watch.clock_was_set.clear()
+                self.applier.forget_leases()
 
     async def _renew_first_leases(self) -> None:
         while True:

@@ -62,8 +62,13 @@ class LeasedJobs:
         self._found_pinned = frozenset(pinned)
         self._adopt(pinned, eligible)
 
-    def sort(self, snapshot: QueueSnapshot, view: QueueView) -> None:
-        """Separate the leases to renew from those of jobs that Roost will not place."""
+    def sort(
+        self, snapshot: QueueSnapshot, view: QueueView
+    ) -> tuple[Sequence[JobId], Sequence[JobId]]:
+        """Separate the leases to renew from those of jobs that Roost will not place.
+
+        Changes nothing, and may run in a thread.
+        """
         leased, needless = list[tuple[int, JobId]](), list[JobId]()
         before = self._needless.union(self.job_ids)
         for job in snapshot.jobs:
@@ -75,8 +80,11 @@ class LeasedJobs:
                 elif self._is_needless(snapshot, job, job_id, before):
                     needless.append(job_id)
         leased.sort(key=itemgetter(0))
-        self.job_ids = tuple(job_id for _, job_id in leased)
-        self._needless = frozenset(needless)
+        return [job_id for _, job_id in leased], needless
+
+    def note(self, leased: Sequence[JobId], needless: Sequence[JobId]) -> None:
+        """Apply what `sort` has found."""
+        self.job_ids, self._needless = tuple(leased), frozenset(needless)
         self._release(needless)
 
     def _is_needless(

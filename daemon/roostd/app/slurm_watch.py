@@ -19,7 +19,7 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
 from roostd.app.leased_jobs import LeasedJobs
-from roostd.app.operator_view import OperatorView
+from roostd.app.operator_view import OperatorView, Shown
 from roostd.app.poll_schedule import PollSchedule
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
@@ -50,6 +50,23 @@ class WaitingJob:
     spec: JobSpec
     job: QueuedJob
     detail: JobDetail
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one snapshot of the queue means.
+
+    Attributes:
+        view: the queue in the engine's terms.
+        shown: what operators may ask.
+        leases: the leased jobs that Roost may place, and those that it will not.
+        events: since the view before.
+    """
+
+    view: QueueView
+    shown: Shown
+    leases: tuple[Sequence[JobId], Sequence[JobId]]
+    events: tuple[Event, ...]
 
 
 class SlurmWatch:
@@ -96,6 +113,7 @@ class SlurmWatch:
         self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
+        self.clock_was_set = asyncio.Event()  # leases have other lengths than they were given
         state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
@@ -159,6 +177,7 @@ class SlurmWatch:
             _log.warning("wall_clock_set", step_s=round(step_s, 3))
             self._view = replace(self._view, reads={})
             self._schedule.add((0.0,))
+            self.clock_was_set.set()
 
     def poll_nodes(self) -> None:
         """Read the nodes at the next poll, now: the state of one has changed."""
@@ -265,13 +284,14 @@ class SlurmWatch:
         at_s = self._state.clock.now_s()
         if is_first:
             self._leased.find_pins(self._snapshot)
-        before = await self._read_beside(self._reader, at_s)
+        await asyncio.sleep(0)
+        look = await self._read_beside(self._reader, at_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
             self._emit(self._quotas)
         self._note_shares(rules, at_s)
-        for event in diff(before, self._view, at_s):
+        for event in look.events:
             self._emit(since_submission(event) if is_first else event)
 
     def _with_nodes(self, rules: SiteRules) -> SiteRules:
@@ -310,44 +330,51 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
-    async def _read_beside(self, reader: JobReader, at_s: float) -> QueueView:
-        """Do as `_read`, a long queue in a thread, and return the view before."""
+    async def _read_beside(self, reader: JobReader, at_s: float) -> "_Look":
+        """Do as `_read`, a long queue in a thread."""
 
-        def read() -> tuple[QueueView, float]:
+        def look() -> tuple[_Look, float]:
             began_s = time.thread_time()
-            found = self._viewed(reader, before, at_s)
-            return found, time.thread_time() - began_s
+            return self._look(reader, at_s), time.thread_time() - began_s
 
         while True:
             before = self._view
             is_long = len(self._snapshot.jobs) > _LONG_QUEUE
-            found, cost_s = await asyncio.to_thread(read) if is_long else read()
+            found, cost_s = await asyncio.to_thread(look) if is_long else look()
             if self._view is before:  # else a fresh engine was told of the queue meanwhile
                 break
         began_s = time.thread_time()
-        self._show(found, reader)
+        self._show(found)
         self._schedule.pause_after(cost_s + time.thread_time() - began_s)
-        return before
+        return found
 
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
-        self._show(self._viewed(reader, self._view, at_s), reader)
+        self._show(self._look(reader, at_s))
 
-    def _viewed(self, reader: JobReader, before: QueueView, at_s: float) -> QueueView:
+    def _look(self, reader: JobReader, at_s: float) -> "_Look":
+        """Read the snapshot; changes nothing."""
+        snapshot, before = self._snapshot, self._view
         gpu_nodes = {node.spec.name for node in self._nodes}
-        return view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
+        found = view(snapshot, reader, gpu_nodes, before, at_s, self._site)
+        return _Look(
+            view=found,
+            shown=self._operator_view.read(snapshot, found, reader, before),
+            leases=self._leased.sort(snapshot, found),
+            events=diff(before, found, at_s),
+        )
 
-    def _show(self, found: QueueView, reader: JobReader) -> None:
-        """Update the daemon's state from a view."""
-        before, self._view = self._view, found
+    def _show(self, look: "_Look") -> None:
+        """Update the daemon's state from a look."""
+        before, self._view = self._view, look.view
         self._note_hand_overs(before)
-        self._operator_view.update(self._snapshot, self._view, reader, before)
+        self._operator_view.show(look.shown)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
         self._state.held_back_count = len(held_back)
         self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
-        self._leased.sort(self._snapshot, self._view)
+        self._leased.note(*look.leases)
 
     def _settings_of_reads(self) -> tuple[object, ...]:
         """Return the settings on which the readings of jobs rest.

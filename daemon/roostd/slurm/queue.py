@@ -151,13 +151,13 @@ class DetailCache:
         known: (key, details) by record number; the details are read again when the key changes.
 
     Args:
-        show_all: reads every job's details.
+        show_all: reads the details of these jobs, by one list of all jobs.
         show_one: reads one job's details; None when the job is gone, or its record is forged.
     """
 
     def __init__(
         self,
-        show_all: Callable[[], Awaitable[dict[int, JobDetail]]],
+        show_all: Callable[[Collection[int]], Awaitable[dict[int, JobDetail]]],
         show_one: Callable[[str], Awaitable[JobDetail | None]],
     ) -> None:
         self._show_all, self._show_one = show_all, show_one
@@ -173,7 +173,7 @@ class DetailCache:
         missing += self._aged_limits(jobs, missing)
         found: dict[int, JobDetail] = {}
         if len(missing) > _BULK_COUNT:
-            found = await self._show_all()
+            found = await self._show_all(frozenset(missing))
         # Where a forged record spoils the list of all jobs, the jobs that it imitates are read one
         # by one. The forged ones stay unreadable and come last: otherwise a dozen of them would use
         # up the single reads of every poll.

@@ -369,7 +369,7 @@ async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
 
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
-    monkeypatch.setattr(site.watch, "_show", lambda found, reader: _work(0.05))
+    monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
     await site.look()
     site.watch.poll()
     began_s = time.monotonic()

@@ -1,6 +1,6 @@
 """What a dump of the queue does not tell: details are asked for once, users' begins are found."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from roost_engine.domain.model import JobId
@@ -39,7 +39,7 @@ class Controller:
         self.asked: list[str] = []
         self.cache = DetailCache(self._show_all, self._show_one)
 
-    async def _show_all(self) -> dict[int, JobDetail]:
+    async def _show_all(self, wanted: Collection[int]) -> dict[int, JobDetail]:
         self.asked.append("all")
         return {
             number: one
