@@ -30,7 +30,6 @@ from roost_engine.policies import (
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time import RunTimeState
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed import SpeedPredictor, SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
@@ -406,7 +405,6 @@ def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge
         others = replace(
             found.predictors,
             speed=SpeedState(stretches=found.predictors.speed.stretches),
-            run_time=RunTimeState(),
             history=HistoryState(),
         )
         return replace(found, predictors=others)

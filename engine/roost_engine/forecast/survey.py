@@ -24,8 +24,8 @@ from roost_engine.forecast.snapshot import (
 from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.placement.tightest_shapes import TightestShapes, tightest
-from roost_engine.prediction.run_time import done_s
 from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.service import done_s
 from roost_engine.preemption.rules import DisplaceBy, WithMigration
 from roost_engine.queue.group import Demand, demand_of
 from roost_engine.queue.orders import OrderByValue, attained_service
