@@ -31,6 +31,9 @@ Array = NDArray[np.float32]
 
 PRICE = 2.0  # heuristic points for a log slowdown of 1 of as many GPUs as the newcomer has
 _ROUNDED_TO = 1e-5
+# A pair that turned out bad is made only where every other place has one too: more than all
+# heuristic points together.
+_BAD_PAIR = 20.0
 
 
 class Interference(Protocol):
@@ -179,6 +182,8 @@ class NeighbourScore:
         if self._is_corrected(question.job):
             for each, (_, node, mask) in enumerate(occupied):
                 mean[each] = self._corrected(question, node, mask, float(mean[each]))
+                if self._is_bad(question, node, mask):
+                    mean[each] += _BAD_PAIR
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
         lost, caused, of = mean[:count], mean[count:] * rows.gpus[row], parts.candidate[at]
@@ -204,16 +209,28 @@ class NeighbourScore:
             mean: predicted.
             only: beside this job alone; None: beside all jobs on the node.
         """
+        assert question.job is not None
+        beside = self._beside(question, node, mask, only)
+        return max(mean + self.corrections.of(kind_of(question.job), beside), 0.0)
+
+    def _is_bad(self, question: ScoreQuestion, node: int, mask: int) -> bool:
+        """Return whether a newcomer would be part of a pair that turned out bad."""
+        assert question.job is not None
+        beside = self._beside(question, node, mask)
+        return self.corrections.is_bad(kind_of(question.job), beside)
+
+    def _beside(
+        self, question: ScoreQuestion, node: int, mask: int, only: JobId | None = None
+    ) -> list[tuple[str, str]]:
+        """Return the kinds of the jobs on a node, or of one, and what each shares with a set."""
         residents = self.around.residents(question.cluster, node)
         levels = self.around.level(question.cluster, node, residents, mask)
         specs = [(question.spec_of(job_id), job_id) for job_id in residents.jobs]
-        beside = [
+        return [
             (kind_of(spec), LEVELS[level])
             for (spec, job_id), level in zip(specs, levels.tolist(), strict=True)
             if spec is not None and only in (None, job_id)
         ]
-        assert question.job is not None
-        return max(mean + self.corrections.of(kind_of(question.job), beside), 0.0)
 
     def _own(self, question: ScoreQuestion, parts: Parts, at: NDArray[np.int64]) -> Array:
         """Return the newcomer's vector on some parts: float32 [part, width]."""
