@@ -28,6 +28,7 @@ from roost_engine.domain.events import (
     LoadSeen,
     NodeLost,
     NodeSeen,
+    PairsSeen,
     PlacementRefused,
     PreemptionRefused,
     QuotasSeen,
@@ -285,6 +286,8 @@ class Engine:
             case SharesSeen():
                 if self.policies.predictors is not None:
                     self.policies.predictors.users.apply_shares(event.shares)
+            case PairsSeen():
+                self._scorer.correct(event.pairs)
             case _:
                 assert_never(event)
 

@@ -13,6 +13,7 @@ from typing import TypeAlias, assert_never
 from roost_engine.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobSpec
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
@@ -52,7 +53,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind

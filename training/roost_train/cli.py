@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.errors import JournalError, PolicyError
 from roost_formats.models import onnx_telemetry
+from roost_formats.models.interference import SHIPPED_INTERFERENCE
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
 from roost_sim.traces.formats import Format, load_trace
@@ -28,14 +29,14 @@ _DEFAULT_WORLDS, _DEFAULT_JOBS, _DEFAULT_GRAPH_STEPS = 60, 500, 4000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code is 0, 1 (readings differ) or 2 (it could not run)."""
+    """Run the command; the exit code is 0, 1 (readings differ, refit refused) or 2 (no run)."""
     arguments = _parser().parse_args(argv)
     try:
         onnx_telemetry.switch_off()  # before the import
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, SimError, OSError) as error:
+    except (TrainError, PolicyError, JournalError, SimError, OSError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     return code
@@ -160,8 +161,17 @@ def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
 
 
 def _add_interference(interference: argparse.ArgumentParser) -> None:
+    source = interference.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, metavar="DIR", help="folder of the public tables")
+    source.add_argument(
+        "--journal", type=Path, metavar="FILE", help="refit to the speeds that a site's jobs report"
+    )
     interference.add_argument(
-        "--data", type=Path, metavar="DIR", required=True, help="folder of the public tables"
+        "--model",
+        type=Path,
+        metavar="FILE",
+        default=SHIPPED_INTERFERENCE,
+        help="with --journal: the model in service (default: the one that ships with Roost)",
     )
     interference.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the model's two files"
@@ -173,8 +183,14 @@ def _add_interference(interference: argparse.ArgumentParser) -> None:
 
 def _interference(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.interference_command import run
+    from roost_train.interference_command import run, run_refit
 
+    if arguments.journal is not None:
+        text, code = run_refit(
+            arguments.journal, arguments.model, arguments.out, as_json=arguments.json
+        )
+        print(text)
+        return code
     print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
     return 0
 

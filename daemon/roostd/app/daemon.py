@@ -32,6 +32,7 @@ from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
 from roostd.app.mode_desk import ModeDesk
 from roostd.app.node_opt_in import NodeOptIn
+from roostd.app.pair_teller import PairTeller
 from roostd.app.past_jobs import PastJobs
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
@@ -200,6 +201,7 @@ class Daemon:
         self._links = LinkMeter(self.state, self._emit)
         learned_path = config.paths.state_dir / "interference.json"
         self._interference = InterferenceKeeper(self.state, learned_path)
+        self._pairs = PairTeller(self.state, lambda: self._engines.plugins, self._emit)
         waste_path = config.paths.state_dir / "waste.json"
         self._waste = WasteMeter(self.state, waste_path, self.metrics.wasted)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
@@ -402,6 +404,7 @@ class Daemon:
             self._links.poll()
             self._waste.poll()
             self._interference.poll()
+            self._pairs.poll()
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.topology import LinkMatrix
 
 LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_bytes_per_s")
@@ -288,6 +289,19 @@ class SharesSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairsSeen:
+    """What reports of progress change of predicted losses of pairs of kinds, from now on.
+
+    Attributes:
+        pairs: those that have changed since the last such event or the run's beginning; one with a
+            mean of 0 is forgotten.
+    """
+
+    at_s: float
+    pairs: tuple[PairCorrection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -313,5 +327,6 @@ Event: TypeAlias = (
     | TimerPinned
     | QuotasSeen
     | SharesSeen
+    | PairsSeen
     | Tick
 )

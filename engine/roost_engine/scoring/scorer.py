@@ -1,6 +1,6 @@
 """Chooses among candidates by the score policy, or by the heuristic where that fails."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 
@@ -14,6 +14,7 @@ from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.placement.candidates import Candidates, Listing
 from roost_engine.placement.options import (
     GangOption,
@@ -129,6 +130,11 @@ class Scorer:
         except Exception:  # noqa: BLE001  the placement is decided; only its explanation suffers
             return ""
         return "" if found is None else found.in_words
+
+    def correct(self, pairs: Iterable[PairCorrection]) -> None:
+        """Tell a score of neighbours what progress has taught; others read nothing of it."""
+        if isinstance(self._within, NeighbourScore):
+            self._within.corrections.apply(pairs)
 
     def _is_candidate(self, job: JobSpec | None) -> bool:
         assert isinstance(self.policy, CanaryScore)
