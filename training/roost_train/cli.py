@@ -6,8 +6,10 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +18,15 @@ from roost_formats.models import onnx_telemetry
 from roost_formats.models.interference import SHIPPED_INTERFERENCE
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
+from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from roost_train.rollout_engine import RolloutEngine
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
@@ -82,6 +88,20 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="improve this selector.onnx, its manifest beside it, instead of a warm start",
+    )
+    selector.add_argument(
+        "--engine",
+        choices=("process", "ray"),
+        default="process",
+        help="where episodes are played: in this process (default), or on a Ray cluster",
+    )
+    selector.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help='of a Ray cluster, or "auto"; without it Ray is started here',
+    )
+    selector.add_argument(
+        "--processes", type=int, metavar="N", help="cores for that Ray; default: all of them"
     )
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=_selector)
@@ -303,22 +323,23 @@ def _selector(arguments: argparse.Namespace) -> int:
     trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
     clusters = tuple(load_cluster(name) for name in arguments.cluster)
     config = read_config(arguments.config)
-    training = SelectorTraining(
-        trace,
-        clusters,
-        config,
-        arguments.out,
-        lambda line: print(line, file=sys.stderr),
-        arguments.start,
-    )
-    bar = ProgressBar(max(config.iterations, 1), sys.stderr)
-    try:
-        path = training.run(lambda done, total: bar(done))
-    except KeyboardInterrupt:
-        print(
-            f"roost-train: stopped; the same command continues in {arguments.out}", file=sys.stderr
+    with _rollouts(arguments) as rollouts:
+        training = SelectorTraining(
+            trace,
+            clusters,
+            config,
+            arguments.out,
+            lambda line: print(line, file=sys.stderr),
+            arguments.start,
+            rollouts,
         )
-        return 2
+        bar = ProgressBar(max(config.iterations, 1), sys.stderr)
+        try:
+            path = training.run(lambda done, total: bar(done))
+        except KeyboardInterrupt:
+            continues = f"the same command continues in {arguments.out}"
+            print(f"roost-train: stopped; {continues}", file=sys.stderr)
+            return 2
     result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
     if arguments.json:
         print(json.dumps(result))
@@ -326,6 +347,26 @@ def _selector(arguments: argparse.Namespace) -> int:
         print(f"model: {path}")
         print(f"report: {arguments.out / 'report.html'}")
     return 0
+
+
+def _rollouts(arguments: argparse.Namespace) -> "AbstractContextManager[RolloutEngine]":
+    """Return where episodes are played.
+
+    Raises:
+        TrainError: options that do not go together.
+        SimError: Ray is not installed, or no cluster is at the address.
+    """
+    from roost_train.ray_rollouts import RayRollouts
+    from roost_train.rollout_engine import InProcess
+
+    count = arguments.processes
+    if arguments.engine == "ray":
+        if count is not None and count < 1:
+            raise TrainError(f"--processes {count}: want 1 or more")
+        return RayRollouts(arguments.ray_address, count or core_count())
+    if arguments.ray_address is not None or count is not None:
+        raise TrainError("--ray-address and --processes go with --engine ray")
+    return nullcontext(InProcess())
 
 
 def _load(arguments: argparse.Namespace) -> Trace:
