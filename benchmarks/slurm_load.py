@@ -7,6 +7,7 @@ load on the machine slows both.
 """
 
 import argparse
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +21,6 @@ from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import HookPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
-LEASE_S = 60
 _SETTLE_S = 30.0  # first leases are renewed once
 _TURN = 50  # submissions to one cluster before the other's turn
 _SUBMIT_S = 3_600.0
@@ -31,15 +31,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000, help="waiting jobs")
     parser.add_argument("--burst", type=int, default=1_000, help="submissions of the burst")
     parser.add_argument("--seconds", type=float, default=60.0, help="of rest that are measured")
+    parser.add_argument("--lease", type=int, default=60, help="slurm.lease_s, in seconds")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    figures = measure(options.jobs, options.burst, options.seconds)
+    figures = measure(options.jobs, options.burst, options.seconds, options.lease)
     _harness.report(figures, as_json=options.json)
 
 
-def measure(job_count: int, burst_count: int, seconds: float) -> dict[str, object]:
+def measure(job_count: int, burst_count: int, seconds: float, lease_s: int) -> dict[str, object]:
     """Return the figures of both clusters."""
-    with Stack(lease_s=LEASE_S) as stack:
+    with Stack(lease_s=lease_s) as stack:
         alike = replace(
             stack.slurm.plan, job_submit_lua=None, cli_filter_lua=None, hooks=HookPlan()
         )
@@ -50,18 +51,20 @@ def measure(job_count: int, burst_count: int, seconds: float) -> dict[str, objec
             time.sleep(min(_SETTLE_S, seconds))
             figures = _at_rest(clusters, stack, seconds)
             figures |= _burst(clusters, burst_count)
-    return {"jobs": job_count, "burst": burst_count, "seconds": seconds, **figures}
+    return {"jobs": job_count, "burst": burst_count, "lease_s": lease_s, **figures}
 
 
 def _at_rest(clusters: dict[str, LocalSlurm], stack: Stack, seconds: float) -> dict[str, object]:
     """Return the CPU use of each slurmctld, and of roostd, while no job is submitted."""
     pids = {name: cluster.controller_pid for name, cluster in clusters.items()}
     pids["roostd"] = stack.roostd_pid
+    update_count = _update_count(stack.slurm)
     used_s, began_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
     time.sleep(seconds)
     took_s = time.monotonic() - began_s
     percent = {name: 100.0 * (cpu_s(pid) - used_s[name]) / took_s for name, pid in pids.items()}
     figures: dict[str, object] = {f"{name}_cpu_percent": value for name, value in percent.items()}
+    figures["updates_per_s"] = (_update_count(stack.slurm) - update_count) / took_s
     return figures | {"added_cpu_percent": percent["roost"] - percent["plain"]}
 
 
@@ -99,6 +102,12 @@ def _submit(cluster: LocalSlurm, count: int) -> float:
         timeout=_SUBMIT_S,
     )
     return time.monotonic() - began_s
+
+
+def _update_count(cluster: LocalSlurm) -> int:
+    """Return how many updates of jobs slurmctld has been asked for."""
+    match = re.search(r"REQUEST_UPDATE_JOB\s.*count:(\d+)", cluster.run("sdiag"))
+    return int(match[1]) if match else 0
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from roost_slurm.shipped import read_shipped
 from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan, NodePlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 10.0
 _POLL_S = 0.05
 

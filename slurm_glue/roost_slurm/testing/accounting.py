@@ -128,6 +128,7 @@ class LocalAccounting:
             "mariadb-install-db",
             *_DATABASE_OPTIONS,
             f"--datadir={self._home}/data",
+            f"--tmpdir={self._home}",
             "--auth-root-authentication-method=socket",
             "--skip-test-db",
         )
@@ -139,6 +140,7 @@ class LocalAccounting:
             "mariadbd",
             *_DATABASE_OPTIONS,
             f"--datadir={self._home}/data",
+            f"--tmpdir={self._home}",
             f"--socket={self._socket}",
             f"--port={self._database_port}",
             f"--pid-file={self._home}/pid",
@@ -160,6 +162,7 @@ class LocalAccounting:
             "SlurmUser=slurm",
             "DebugLevel=info",
             f"LogFile={self._folder.log}/slurmdbd.log",
+            f"ArchiveDir={self._folder.log}",  # it must be writable, though nothing is archived
             f"PidFile={self._folder.root}/pids/slurmdbd.pid",
             "StorageType=accounting_storage/mysql",
             "StorageHost=127.0.0.1",

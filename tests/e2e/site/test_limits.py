@@ -8,7 +8,6 @@ from tests.e2e.site.bed import (
     ALICE,
     BOB,
     CPU_COUNT,
-    SOON_S,
     assert_runs,
     cleared_afterwards,
     jobs,
@@ -25,13 +24,14 @@ from roost_slurm.testing.cluster_plan import PartitionPlan
 from roost_slurm.testing.local_slurm import LocalSlurmFailed
 from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
 BLOCKED_COUNT = 10  # of two GPUs each: more than the cluster has
 SHARE_CPUS = 4  # of each node, for all jobs of the partition "share" together, or "sockets"
 SOCKETS = 2
 MINUTES = 30  # of a GPU, for the running jobs of a user until their time limits
-HAND_OVER_S = 10.0
+PINNED_S = 6.0  # by then Roost has pinned a job that fits
+HAND_OVER_S = 30.0  # longer than SOON_S: no test passes because of it
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_jobs_that_wait_for_a_licence_leave_their_gpus_to_others(stack: Stack) -
     other = stack.slurm.submit("--gres=gpu:4")
     assert_runs(stack, other)
     stack.slurm.run("scancel", holder)
-    assert_runs(stack, blocked[0], within_s=15.0)
+    assert_runs(stack, blocked[0])
 
 
 def test_jobs_of_a_partition_that_is_down_leave_their_gpus_to_others(stack: Stack) -> None:
@@ -104,7 +104,7 @@ def test_jobs_of_a_partition_that_is_down_leave_their_gpus_to_others(stack: Stac
     other = stack.slurm.submit("--gres=gpu:4")
     assert_runs(stack, other)
     stack.slurm.run("scontrol", "update", "partitionname=side", "state=up")
-    assert_runs(stack, blocked[0], within_s=15.0)
+    assert_runs(stack, blocked[0])
 
 
 def test_jobs_beyond_the_node_limit_of_their_partition_leave_their_gpus_to_others(
@@ -172,7 +172,7 @@ def test_gpus_in_a_reservation_are_left_to_the_jobs_of_it(stack: Stack) -> None:
     beside = [stack.slurm.submit("--gres=gpu:2", "-t", "10") for _ in range(3)]
     assert_runs(stack, *beside[:2])
     assert {gpu for job_id in beside[:2] for gpu in gpus_of(stack, job_id)} <= set(range(3, 8))
-    time.sleep(SOON_S)
+    time.sleep(PINNED_S)
     assert stack.slurm.state(beside[2]) == "PENDING"
     stack.slurm.run("scancel", beside[2])
     before = stack.slurm.submit("--gres=gpu:4", "-t", "1")  # ends before the window
