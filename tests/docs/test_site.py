@@ -9,7 +9,7 @@ from roostctl.main import cli
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md"))
-GUIDES = ("index.md", "users.md", "troubleshooting.md")
+GUIDES = ("index.md", "users.md", "troubleshooting.md", "operations.md")
 
 
 def listed() -> set[str]:
