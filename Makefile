@@ -9,7 +9,7 @@ TORCH  ?= torch==2.13.0
 PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test check lint types imports units proto proto-check compose-test deb crash-test fuzz bench clean
+.PHONY: help setup demo docs test check lint types imports units proto proto-check images compose-test deb crash-test fuzz bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -32,7 +32,7 @@ demo: $(BIN)/.roost ## run 20 jobs on a throw-away Slurm cluster of 32 fake GPUs
 	@$(BIN)/roost-demo
 
 test: $(BIN)/.roost-dev ## install what the tests need and run all of them, on real Slurm where it can be
-	@$(BIN)/python -m pytest -n 4 --dist loadfile
+	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder
 
 check: lint types imports proto-check test ## everything that must hold before a commit
 
@@ -71,17 +71,25 @@ proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
 proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
 	@git diff --exit-code -- proto
 
+images: $(BIN)/.roost ## build the container images of compose-test; the engine must run (deploy/compose/engine.sh up)
+	@deploy/compose/build.sh bookworm slurm systemd clean & bookworm=$$!; \
+	 deploy/compose/build.sh trixie slurm systemd site clean & trixie=$$!; \
+	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
+
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
 	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 2 --dist loadfile -m compose tests/e2e
 
 KILLS ?= 500
 SEED ?= 1
+CRASH_OPTIONS ?= # --control: the same kills of a Slurm without Roost
 crash-test: $(BIN)/.roost-dev ## kill roostd, slurmctld, probes and slurmd KILLS=500 times, and check every job
-	@$(BIN)/python -m tests.crash.crash_run --kills $(KILLS) --seed $(SEED)
+	@$(BIN)/python -m tests.crash.crash_run --kills $(KILLS) --seed $(SEED) $(CRASH_OPTIONS)
 
 SECONDS ?= 60
-fuzz: $(BIN)/.roost-dev ## feed made-up input to every parser and service for SECONDS=60
+fuzz: $(BIN)/.roost-dev ## feed made-up input to every parser and service for SECONDS=60, then the same by coverage
 	@$(BIN)/python -m tests.fuzz.fuzz --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python -m pip install --quiet --group fuzz || echo "atheris does not install here"
+	@$(BIN)/python -m tests.fuzz.guided --seconds $(SECONDS)
 
 deb: $(BIN)/.roost-dev ## Debian packages for bookworm and trixie, in dist/
 	@deploy/compose/engine.sh with deploy/debian/build.sh bookworm trixie

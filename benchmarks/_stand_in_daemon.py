@@ -270,8 +270,10 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it
     # All probes are on this machine here, so what each host may do is what all nodes may.
     from roostd.ops.files import raise_file_limit
+    from roostd.ops.grpc_environment import prepare_grpc
     from roostd.rpc import peers
 
+    prepare_grpc()
     raise_file_limit()
     everyone = float(options.node_count + 200)
     vars(peers).update(HELLO_BURST_COUNT=everyone, MOST_SILENT_STREAMS=int(everyone))

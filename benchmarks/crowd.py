@@ -74,6 +74,7 @@ async def measure(job_count: int, repeats: int) -> dict[str, float]:
         await crowd.submit(job_count)
         figures = await dumps(job_count)
         figures["look_ms"] = await median_ms(crowd.watch.first_poll, repeats)
+        figures["look_turn_ms"] = await longest_turn_ms(crowd.watch.first_poll, repeats)
         crowd.release_many()
         figures["renew_ms"] = await median_ms(crowd.renew, repeats)
         crowd.slurm.requeue_some(REQUEUED_COUNT)
@@ -210,6 +211,26 @@ async def median_ms(work: Callable[[], Any], repeats: int) -> float:
         await work()
         took_ms.append((time.process_time() - began_s) * 1e3)
     return statistics.median(took_ms)
+
+
+async def longest_turn_ms(work: Callable[[], Any], repeats: int) -> float:
+    """Return the most CPU time that the loop's own thread spent in one turn, in milliseconds."""
+    longest_ms, began_s = 0.0, time.thread_time()
+    is_over = False
+
+    async def note() -> None:
+        nonlocal longest_ms, began_s
+        while not is_over:
+            now_s = time.thread_time()
+            longest_ms, began_s = max(longest_ms, (now_s - began_s) * 1e3), now_s
+            await asyncio.sleep(0)
+
+    noting = asyncio.create_task(note())
+    for _ in range(repeats):
+        await work()
+    is_over = True
+    await noting
+    return longest_ms
 
 
 if __name__ == "__main__":

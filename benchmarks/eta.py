@@ -1,8 +1,9 @@
 """How well `roostctl eta` is calibrated: forecasts during a simulation against what then happens.
 
 At random moments of a simulation the queue is played forward as roostd does it, from what the
-engine knows then; later the starts and ends are known. A moment counts in the half of the trace in
-which it lies: numbers of the method may be chosen on the first half, and the second is reported.
+engine knows then; later the starts and ends are known. Each forecast is also corrected by how wrong
+the earlier ones were, as roostd does it: figures of a `raw_` name are without that. A moment counts
+in the half of the trace in which it lies. A job that is stopped counts with its next start.
 With `--waiting` the time for a queue of so many jobs is measured instead. Times are seconds of a
 core.
 """
@@ -12,7 +13,9 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
+from math import inf
 from pathlib import Path
 
 import _harness
@@ -22,9 +25,10 @@ from roost_engine.domain.events import Event, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog
+from roost_engine.forecast.calibration import Calibration
 from roost_engine.forecast.forecast import Forecast, ForecastConfig, forecast, plays
 from roost_engine.forecast.snapshot import Snapshot
-from roost_engine.forecast.survey import survey
+from roost_engine.forecast.survey import started_s, survey
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.runs.simulation import Run, simulate
@@ -40,19 +44,29 @@ SOON_S = 60.0
 
 @dataclass(slots=True)
 class Observer:
-    """Takes snapshots of an engine at given moments.
+    """Takes snapshots of an engine at given moments, and makes a forecast of each.
 
     Attributes:
         moments_s: engine times, ascending.
         reads_limits: whether time limits tell something about run times.
+        draws: plays of each forecast; 0: only snapshots are taken.
         snapshots: receives what was found.
-        survey_s: receives how long each took.
+        forecasts, corrected: receive what the plays say, and what roostd would say.
+        starts_s: receive when the jobs of each snapshot started next.
+        survey_s, forecast_s: receive how long each took.
     """
 
     moments_s: Sequence[float]
     reads_limits: bool
+    draws: int
     snapshots: list[Snapshot] = field(default_factory=list)
+    forecasts: list[Forecast] = field(default_factory=list)
+    corrected: list[Forecast] = field(default_factory=list)
+    starts_s: list[dict[JobId, float]] = field(default_factory=list)
     survey_s: list[float] = field(default_factory=list)
+    forecast_s: list[float] = field(default_factory=list)
+    _calibration: Calibration = field(default_factory=Calibration)
+    _awaited: list[tuple[int, JobId]] = field(default_factory=list)
 
     def events(self, engine: Engine) -> Iterator[Event]:
         """Yield a Tick at each moment and each poll; see Run.outside."""
@@ -64,10 +78,36 @@ class Observer:
             yield Tick(at_s=at_s)
             for _ in log.observe(engine, at_s):
                 pass
+            self._note_starts(engine)
             if at_s in due:
                 began_s = time.process_time()
                 self.snapshots.append(complete(engine, log, at_s))
                 self.survey_s.append(time.process_time() - began_s)
+                if self.draws:
+                    self._forecast(self.snapshots[-1])
+
+    def _forecast(self, snapshot: Snapshot) -> None:
+        number, began_s = len(self.forecasts), time.process_time()
+        found = forecast_of(snapshot, ForecastConfig(), self.draws, number)
+        self.corrected.append(self._calibration.correct(found))
+        self._calibration.note(found)
+        self.forecast_s.append(time.process_time() - began_s)
+        self.forecasts.append(found)
+        self.starts_s.append({})
+        self._awaited += [(number, job.job_id) for job in snapshot.waiting]
+
+    def _note_starts(self, engine: Engine) -> None:
+        """Note which jobs have started; none starts and is stopped again between two polls."""
+        self._calibration.settle(partial(started_s, engine))
+        awaited, self._awaited = self._awaited, []
+        for number, job_id in awaited:
+            found_s = started_s(engine, job_id)
+            if found_s is None:
+                continue
+            if found_s < inf:
+                self.starts_s[number][job_id] = found_s
+            else:
+                self._awaited.append((number, job_id))
 
 
 def complete(engine: Engine, log: ArrivalLog, at_s: float) -> Snapshot:
@@ -144,19 +184,25 @@ class Tally:
 
 def calibrate(options: argparse.Namespace) -> dict[str, object]:
     """Return the figures of both halves."""
-    observer, times, half_s = observed(options)
-    config = ForecastConfig()
-    halves = {"first": Tally(), "second": Tally()}
-    took_s = list[float]()
-    for number, snapshot in enumerate(observer.snapshots):
-        began_s = time.process_time()
-        found = forecast_of(snapshot, config, options.draws, number)
-        took_s.append(time.process_time() - began_s)
-        halves["first" if snapshot.at_s < half_s else "second"].add(snapshot, found, times)
+    observer, ends_s, half_s = observed(options)
+    took_s = observer.forecast_s
     figures = dict[str, object]()
-    for name, tally in halves.items():
-        if tally.inside:
-            figures |= {f"{name}_{key}": value for key, value in tally.figures().items()}
+    for prefix, forecasts in (("", observer.corrected), ("raw_", observer.forecasts)):
+        tallies = {"first_": Tally(), "second_": Tally(), "": Tally()}
+        for snapshot, found, starts_s in zip(
+            observer.snapshots, forecasts, observer.starts_s, strict=True
+        ):
+            times = {
+                job_id: (start_s, ends_s[job_id])
+                for job_id, start_s in starts_s.items()
+                if job_id in ends_s
+            }
+            for half in ("first_" if snapshot.at_s < half_s else "second_", ""):
+                tallies[half].add(snapshot, found, times)
+        for half, tally in tallies.items():
+            if tally.inside:
+                found_here = tally.figures().items()
+                figures |= {f"{prefix}{half}{key}": value for key, value in found_here}
     waiting = [len(snapshot.waiting) for snapshot in observer.snapshots]
     return figures | {
         "waiting_median": float(np.median(waiting)),
@@ -168,10 +214,8 @@ def calibrate(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def observed(
-    options: argparse.Namespace,
-) -> tuple[Observer, dict[JobId, tuple[float, float]], float]:
-    """Simulate; returns the snapshots, start and end of each job, and the middle of the trace."""
+def observed(options: argparse.Namespace) -> tuple[Observer, dict[JobId, float], float]:
+    """Simulate; returns what was seen, the end of each job, and the middle of the trace."""
     cluster = load_cluster(options.cluster)
     if options.trace is None:
         trace = generate(HELIOS, options.jobs, options.seed)
@@ -183,18 +227,15 @@ def observed(
     generator = np.random.default_rng(options.seed)
     moments = generator.uniform(QUIET_FRAC, 1.0 - QUIET_FRAC, options.moments) * span_s
     has_limits = not bool(np.isnan(trace.time_limit_s).any())
-    observer = Observer(sorted(moments.tolist()), has_limits)
+    draws = options.draws if options.waiting is None else 0
+    observer = Observer(sorted(moments.tolist()), has_limits, draws)
     policy = find_policy(options.policy)
     run = Run(
         trace=trace, cluster=cluster, policy=policy, seed=options.seed, outside=observer.events
     )
     report = simulate(run)
-    times = {
-        job.job_id: (job.started_s, job.ended_s)
-        for job in report.outcome.jobs
-        if job.started_s is not None and job.ended_s is not None
-    }
-    return observer, times, span_s / 2
+    ends_s = {job.job_id: job.ended_s for job in report.outcome.jobs if job.ended_s is not None}
+    return observer, ends_s, span_s / 2
 
 
 def timed(options: argparse.Namespace) -> dict[str, object]:

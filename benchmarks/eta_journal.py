@@ -2,14 +2,17 @@
 
 The journal's events are given to an engine like the one that wrote them; at random moments the
 queue is played forward from what that engine knows, and the starts and ends that the journal holds
-are what the forecasts are compared with. Without `--journal` a journal is written first: the jobs
-of a trace, simulated with a stack of roostd at full speed.
+are what the forecasts are compared with. Figures of a `raw_` name are of the plays alone, the
+others of what roostd makes of them by the errors of earlier ones. Without `--journal` a journal is
+written first: the jobs of a trace, simulated with a stack of roostd at full speed.
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
+from math import inf
 from pathlib import Path
 
 import _harness
@@ -21,6 +24,7 @@ from roost_engine.domain.events import Event, JobEnded, JobStarted
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.forecast.arrival_log import ArrivalLog
+from roost_engine.forecast.calibration import Calibration
 from roost_engine.forecast.forecast import ForecastConfig
 from roost_engine.forecast.snapshot import Snapshot
 from roost_engine.plugins import Plugins
@@ -129,25 +133,32 @@ def replayed(
 
 def calibrate(options: argparse.Namespace, path: Path) -> dict[str, object]:
     """Return the figures of all runs of a journal."""
-    tally, waiting = Tally(), list[int]()
+    tally, raw, waiting = Tally(), Tally(), list[int]()
     with Recording(path) as recording:
-        for snapshot, times in _moments(recording, options):
-            waiting.append(len(snapshot.waiting))
-            found = forecast_of(snapshot, ForecastConfig(), options.draws, len(waiting))
-            tally.add(snapshot, found, times)
+        for run in recording.runs:
+            if not run.step_count:
+                continue
+            snapshots, times = replayed(recording, run, options.moments, options.seed)
+            calibration = Calibration()
+            for snapshot in snapshots:
+                waiting.append(len(snapshot.waiting))
+                found = forecast_of(snapshot, ForecastConfig(), options.draws, len(waiting))
+                calibration.settle(partial(_started_s, times, snapshot.at_s))
+                tally.add(snapshot, calibration.correct(found), times)
+                raw.add(snapshot, found, times)
+                calibration.note(found)
     if not tally.inside:
         raise SystemExit("no job waits at any of the moments")
-    return {**tally.figures(), "moments": len(waiting), "waiting_most": max(waiting)}
+    before = {f"raw_{name}": value for name, value in raw.figures().items()}
+    return {**tally.figures(), **before, "moments": len(waiting), "waiting_most": max(waiting)}
 
 
-def _moments(
-    recording: Recording, options: argparse.Namespace
-) -> Iterator[tuple[Snapshot, dict[JobId, tuple[float, float]]]]:
-    for run in recording.runs:
-        if run.step_count:
-            snapshots, times = replayed(recording, run, options.moments, options.seed)
-            for snapshot in snapshots:
-                yield snapshot, times
+def _started_s(times: dict[JobId, tuple[float, float]], at_s: float, job_id: JobId) -> float | None:
+    """Return when a job started, as it is known at a time; see Calibration.settle."""
+    if job_id not in times:
+        return None
+    start_s = times[job_id][0]
+    return start_s if start_s <= at_s else inf
 
 
 def main(arguments: Iterable[str] | None = None) -> int:

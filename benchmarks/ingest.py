@@ -18,6 +18,7 @@ from _stand_in_daemon import StandInDaemon, cpu_s, rss_mb
 
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb
+from roostd.ops.files import raise_file_limit
 
 GPU_COUNT, INTERVAL_S = 8, 1.0
 SENDER_COUNT = 2
@@ -102,6 +103,7 @@ async def ask(address: str, seconds: float) -> list[float]:
 
 def send_all(address: str, nodes: range, stop: Event, counts: "multiprocessing.Queue[int]") -> None:
     """Be the probes of some nodes until told to stop; then say how many samples were sent."""
+    raise_file_limit()
     counts.put(asyncio.run(_send_all(address, nodes, stop)))
     time.sleep(60.0)  # the streams stay open until roostd has read everything
 
@@ -121,9 +123,9 @@ async def _send_all(address: str, nodes: range, stop: Event) -> int:
 async def _send(
     address: str, node: int, stop: Event, turns: asyncio.Semaphore, sent: list[int], place: int
 ) -> None:
-    channel = grpc.aio.insecure_channel(address, _OPTIONS)
-    call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
-    async with turns:
+    async with turns:  # roostd ends a stream that does not say Hello soon
+        channel = grpc.aio.insecure_channel(address, _OPTIONS)
+        call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
         await call.write(pb.ProbeMessage(hello=greeting(f"n{node}")))
         await call.read()
     message = pb.ProbeMessage(sample=load())

@@ -1,8 +1,14 @@
-"""What it costs to score candidates with interference: the model's batch, and the whole score."""
+"""What it costs to score candidates with interference: the model's batch, and the whole score.
+
+Measured of the score, with 64 candidates and a job on every node: a decision like the one before
+(`neighbours`), one after a job on one node has changed (`one_node_changed`), and one of which
+nothing is stored (`all_new`).
+"""
 
 import argparse
 import sys
 from functools import partial
+from itertools import count
 
 import _harness
 import numpy as np
@@ -10,38 +16,59 @@ import numpy as np
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
+from roost_engine.placement.candidates import Listing
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.policies import ScoreQuestion
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.prediction.interference_model import Cases
 from roost_engine.prediction.interference_vector import WIDTH
+from roost_engine.scoring.graph_jobs import typical
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.testing.builders import job, node
 from roost_formats.models.interference import load_interference
 
-CANDIDATE_COUNT = 64  # of the model alone: as newcomer and as joined, 128 cases
+CANDIDATE_COUNT = 64
 NODE_COUNT = 64
+FLAT = LinkMatrix.uniform(8, Link(Level.SYSTEM))
+_HELD = ((0, 1), (2, 3), (4, 5), (0, 2), (1, 4), (3, 6))
 
 
-def question() -> ScoreQuestion:
-    """Return a decision of 80 candidates on PCIe nodes of 8 GPUs with a job of two GPUs on each."""
-    cluster = Cluster()
+def _link(a: int, b: int) -> Link:
+    if a // 2 == b // 2:
+        return Link(Level.SINGLE_SWITCH)
+    return Link(Level.NUMA_NODE if a // 4 == b // 4 else Level.SYSTEM)
+
+
+def cluster() -> Cluster:
+    """Return nodes of 8 PCIe GPUs with a job on each; half of them have switches and sockets."""
+    rows = [[None if a == b else _link(a, b) for b in range(8)] for a in range(8)]
+    links, found = LinkMatrix(tuple(map(tuple, rows))), Cluster()
     for number in range(NODE_COUNT):
-        name = f"n{number:02d}"
-        cluster.apply_node(node(name, 8, cpu_count=64))
-        cluster.apply_topology(NodeName(name), LinkMatrix.uniform(8, Link(Level.SYSTEM)), ())
-        held = NodeShare(NodeName(name), (0, 1), 1, 0)
-        cluster.hold(JobId(f"on{number}"), [held])
-    spec = job("1", gpus=3)
-    candidates = WideSearch().propose(cluster, spec, 0, 0.0)
-    listing = candidates.listing()
+        name = NodeName(f"n{number:02d}")
+        found.apply_node(node(name, 8, cpu_count=64))
+        is_flat = number % 2 == 0
+        found.apply_topology(name, FLAT if is_flat else links, ())
+        _hold(found, number, 0)
+    return found
+
+
+def _hold(found: Cluster, number: int, cpu_count: int) -> None:
+    name, held = NodeName(f"n{number:02d}"), _HELD[number // 2 % len(_HELD)]
+    found.hold(JobId(f"on{number}"), [NodeShare(name, held, 1 + cpu_count, 0)])
+
+
+def question(found: Cluster) -> ScoreQuestion:
+    """Return a decision of 64 candidates for a job of two GPUs."""
+    spec = job("1", gpus=2)
+    candidates = WideSearch().propose(found, spec, 0, 0.0)
+    listing = Listing(*(column[:CANDIDATE_COUNT] for column in candidates.listing()))
     return ScoreQuestion(
         candidates=candidates,
         listing=listing,
         features=candidates.features_of(listing),
         job=spec,
-        cluster=cluster,
+        cluster=found,
         spec_of=lambda job_id: None,
     )
 
@@ -59,7 +86,17 @@ def main() -> int:
     rng = np.random.default_rng(0)
     for level in ("switch", "socket", "nic"):
         cases.level(level)[:] = rng.random((len(cases.own), WIDTH))
-    asked, score = question(), NeighbourScore(InterferenceEstimates(model))
+    nodes, score = cluster(), NeighbourScore(InterferenceEstimates(model))
+    asked, times = question(nodes), count()
+
+    def after_a_change() -> None:
+        _hold(nodes, 0, next(times) % 2)
+        score.score_within(asked)
+
+    def all_new() -> None:
+        score.expect(typical)
+        score.score_within(asked)
+
     figures: dict[str, object] = {
         "policy": model.name,
         "candidates": len(asked.features),
@@ -67,6 +104,8 @@ def main() -> int:
     for name, call in (
         ("model_128_cases", partial(model.slowdowns, cases)),
         ("neighbours", partial(score.score_within, asked)),
+        ("one_node_changed", after_a_change),
+        ("all_new", all_new),
         ("heuristic", partial(HeuristicScore().score, asked.features)),
     ):
         seconds = _harness.timings_s(call, options.calls)

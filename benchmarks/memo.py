@@ -11,12 +11,11 @@ import _harness
 
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Knowledge, Plugins
-from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SeenRuns
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind
-from roost_engine.testing.builders import job, waiting
+from roost_engine.testing.builders import job
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal
 from roost_formats.journal.records import Memo, RunHead
@@ -48,7 +47,6 @@ def teach(known: Predictors, first: int, count: int) -> None:
         spec = replace(job(f"{number}", user_id=number % _USERS), name=name)
         known.history.begin(spec, 0.0, 1.0, float(number))
         known.history.add(spec, 300.0, number + 300.0)
-        known.run_time.add(waiting(spec), TimerClass.of(1, 0.0), 300.0, number + 300.0)
         known.speed.tables()["speed"][f"{spec.user_id} 1 {name}"] = SeenRuns(run_count=1)
 
 

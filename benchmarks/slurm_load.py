@@ -1,23 +1,29 @@
 """What Roost costs slurmctld: CPU time with a crowd of waiting jobs, and a burst of submissions.
 
 Two real clusters run side by side on the loopback interface, alike but for Roost. Both get the same
-waiting jobs; the CPU time of each slurmctld is measured while nothing else happens, and then
-while jobs are submitted as fast as one client can.
+waiting jobs, each a job of its own; the CPU time of each slurmctld is measured while nothing else
+happens. Then one client submits jobs as fast as it can, to the two clusters in turns, so that other
+load on the machine slows both.
 """
 
 import argparse
 import subprocess
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import _harness
 from _stand_in_daemon import cpu_s
 
 from roost_demo.stack import Stack
-from roost_slurm.testing.cluster_plan import ClusterPlan
+from roost_slurm.testing.cluster_plan import HookPlan
 from roost_slurm.testing.local_slurm import LocalSlurm
 
 LEASE_S = 60
-_ARRAY = 1_000  # tasks of an array; slurm.conf's MaxArraySize is 1,001
+_SETTLE_S = 30.0  # first leases are renewed once
+_TURN = 50  # submissions to one cluster before the other's turn
+_SUBMIT_S = 3_600.0
 
 
 def main() -> None:
@@ -33,40 +39,55 @@ def main() -> None:
 
 def measure(job_count: int, burst_count: int, seconds: float) -> dict[str, object]:
     """Return the figures of both clusters."""
-    with Stack(lease_s=LEASE_S) as stack, LocalSlurm(ClusterPlan.uniform()) as plain:
-        clusters = {"plain": plain, "roost": stack.slurm}
-        for cluster in clusters.values():
-            _fill(cluster, job_count)
-        figures: dict[str, object] = {"jobs": job_count, "burst": burst_count}
-        used_s = {name: cpu_s(cluster.controller_pid) for name, cluster in clusters.items()}
-        time.sleep(seconds)
-        for name, cluster in clusters.items():
-            percent = 100.0 * (cpu_s(cluster.controller_pid) - used_s[name]) / seconds
-            figures[f"{name}_cpu_percent"] = percent
-        bursts = {name: _burst_s(cluster, burst_count) for name, cluster in clusters.items()}
-    plain_percent, roost_percent = figures["plain_cpu_percent"], figures["roost_cpu_percent"]
-    assert isinstance(plain_percent, float)
-    assert isinstance(roost_percent, float)
-    return figures | {
-        "added_cpu_percent": roost_percent - plain_percent,
-        "plain_burst_s": bursts["plain"],
-        "roost_burst_s": bursts["roost"],
-        "burst_ratio": bursts["roost"] / bursts["plain"],
-    }
+    with Stack(lease_s=LEASE_S) as stack:
+        alike = replace(
+            stack.slurm.plan, job_submit_lua=None, cli_filter_lua=None, hooks=HookPlan()
+        )
+        with LocalSlurm(alike) as plain:
+            clusters = {"plain": plain, "roost": stack.slurm}
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(lambda one: _fill(one, job_count), clusters.values()))
+            time.sleep(min(_SETTLE_S, seconds))
+            figures = _at_rest(clusters, stack, seconds)
+            figures |= _burst(clusters, burst_count)
+    return {"jobs": job_count, "burst": burst_count, "seconds": seconds, **figures}
+
+
+def _at_rest(clusters: dict[str, LocalSlurm], stack: Stack, seconds: float) -> dict[str, object]:
+    """Return the CPU use of each slurmctld, and of roostd, while no job is submitted."""
+    pids = {name: cluster.controller_pid for name, cluster in clusters.items()}
+    pids["roostd"] = stack.roostd_pid
+    used_s, began_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+    time.sleep(seconds)
+    took_s = time.monotonic() - began_s
+    percent = {name: 100.0 * (cpu_s(pid) - used_s[name]) / took_s for name, pid in pids.items()}
+    figures: dict[str, object] = {f"{name}_cpu_percent": value for name, value in percent.items()}
+    return figures | {"added_cpu_percent": percent["roost"] - percent["plain"]}
 
 
 def _fill(cluster: LocalSlurm, job_count: int) -> None:
-    """Submit jobs that fill the GPUs, and then the crowd, as arrays that are quick to submit."""
+    """Submit jobs that fill the GPUs, and then the crowd."""
     for node in cluster.plan.nodes:
-        cluster.submit(f"--gres=gpu:{node.gpu_count}", script="sleep 3600")
-    while job_count > 0:
-        size = min(job_count, _ARRAY)
-        cluster.submit(f"--array=1-{size}", "--gres=gpu:4", script="sleep 1")
-        job_count -= size
+        cluster.submit(f"--gres=gpu:{node.gpu_count}", script="sleep 36000")
+    _submit(cluster, job_count)
 
 
-def _burst_s(cluster: LocalSlurm, count: int) -> float:
-    """Return how long a client takes to submit so many jobs, one after the other."""
+def _burst(clusters: dict[str, LocalSlurm], count: int) -> dict[str, object]:
+    """Return how long a client takes to submit so many jobs, one after the other, to each."""
+    took_s = dict.fromkeys(clusters, 0.0)
+    for begin in range(0, count, _TURN):
+        for name, cluster in clusters.items():
+            took_s[name] += _submit(cluster, min(_TURN, count - begin))
+        print(f"{begin + _TURN} of {count}: {took_s}", file=sys.stderr)
+    return {
+        "plain_burst_s": took_s["plain"],
+        "roost_burst_s": took_s["roost"],
+        "burst_ratio": took_s["roost"] / took_s["plain"],
+    }
+
+
+def _submit(cluster: LocalSlurm, count: int) -> float:
+    """Submit jobs one after the other, and return the seconds that it took."""
     script = "for i in $(seq $0); do sbatch -Q --gres=gpu:4 --wrap true || exit 1; done"
     began_s = time.monotonic()
     subprocess.run(
@@ -75,6 +96,7 @@ def _burst_s(cluster: LocalSlurm, count: int) -> float:
         cwd=cluster.folder.root / "work",
         check=True,
         stdout=subprocess.DEVNULL,
+        timeout=_SUBMIT_S,
     )
     return time.monotonic() - began_s
 

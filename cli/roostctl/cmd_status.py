@@ -115,7 +115,7 @@ def _beyond_slurm(status: pb.Status) -> Iterator[tuple[str, Cell]]:
 def _slurm(status: pb.Status) -> Text:
     text = Text(or_absent(status.slurm_version))
     if status.slurm_fault:
-        text.append(f" does not answer: {safe_text(status.slurm_fault)}", "red")
+        text.append(f", fault: {safe_text(status.slurm_fault)}", "red")
     return text
 
 

@@ -15,6 +15,7 @@ from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
+from roostd.ops.grpc_environment import prepare_grpc
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG, EXIT_LOCKED = 0, 1, 2, 3
 
@@ -110,7 +111,7 @@ def _with_source(loaded: LoadedConfig, key: tuple[str, str], fault: str) -> str:
 def _serve(loaded: LoadedConfig, file: Path | None, flags: Sequence[str]) -> int:
     # Imported here: `check-config` needs neither grpc nor onnxruntime, and starts ten times faster.
     # gRPC reads its log level when it is imported; its messages repeat Roost's errors less clearly.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    prepare_grpc()
     from roostd.app.daemon import serve
     from roostd.ops.folders import StateFolderInUse
 

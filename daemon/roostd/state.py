@@ -103,6 +103,7 @@ class DaemonState:
         owners: of every job in Slurm's queue, and of ended jobs that the engine remembers.
         unmanaged: jobs that ask for GPUs and that Roost does not place; also while they run.
         unmanaged_reasons: why, for every waiting job that Roost does not place, CPU jobs too.
+        owner_fault: why another roostd steers the cluster; empty: none does.
         held_back_count: waiting jobs that one of Slurm's own rules holds back.
         settle_until_s: engine time before which each requeued job that waits must not start.
         comments: what users state about their jobs in `--comment`, for jobs with such a comment.
@@ -151,6 +152,7 @@ class DaemonState:
     owners: dict[JobId, Owner] = field(default_factory=dict)
     unmanaged: dict[JobId, UnmanagedJob] = field(default_factory=dict)
     unmanaged_reasons: Mapping[JobId, str] = field(default_factory=dict)
+    owner_fault: str = ""
     held_back_count: int = 0
     settle_until_s: Mapping[JobId, float] = field(default_factory=dict)
     comments: dict[JobId, JobComment] = field(default_factory=dict)

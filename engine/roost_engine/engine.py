@@ -12,8 +12,7 @@ from math import inf
 from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
-from roost_engine.domain.actions import Action, Decision, Place, WakeAt
+from roost_engine.domain.actions import Action, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
@@ -29,6 +28,7 @@ from roost_engine.domain.events import (
     LoadSeen,
     NodeLost,
     NodeSeen,
+    PairsSeen,
     PlacementRefused,
     PreemptionRefused,
     QuotasSeen,
@@ -38,19 +38,16 @@ from roost_engine.domain.events import (
     TimerPinned,
     TopologySeen,
 )
-from roost_engine.domain.lazy import Lazy
-from roost_engine.domain.model import JobId, JobSpec, Placement
-from roost_engine.job_record import JobRecord, KnownJob, shares_of
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
-from roost_engine.placement.eligibility import could_ever_fit, why_never
-from roost_engine.placement.reservation import Reservation, reserve
 from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, GateVerdict, Offer, QueueView, SortKey
+from roost_engine.policies import GateVerdict, Offer, QueueView, SortKey
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.promises import Promises
-from roost_engine.queue.group import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
+from roost_engine.queue_pass import PassPolicies, QueuePass
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.slots import (
@@ -63,7 +60,7 @@ from roost_engine.slots import (
 )
 from roost_engine.standing_pins import StandingPins
 from roost_engine.table_invariants import check_invariants
-from roost_engine.wait_reports import report_capacity, report_group, report_wait
+from roost_engine.wait_reports import report_group
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
 
@@ -80,8 +77,7 @@ class Engine:
         slot = None if predictors is None else PredictorSlot(predictors, self._faults)
         self._run_times = None if slot is None else slot.run_times_name
         self._table = JobTable(config, self._order, self._gate, slot, policies.ends)
-        self._promises = Promises(self._table, policies.ends, slot)
-        self.cluster = self._table.cluster
+        self.cluster, self._free = self._table.cluster, self._table.cluster.free
         self._scorer = Scorer(policies.score, self._faults, self.cluster, self._table.spec_of)
         self._team: Team | None = None
         if config.agents > 1:
@@ -95,8 +91,15 @@ class Engine:
         self._standing = StandingPins(
             self._table, policies.candidates, self._scorer, self._ask_gate, self._released.add
         )
+        self._pass = QueuePass(
+            self._table,
+            PassPolicies(policies.candidates, self._gate, self._ask_gate, self._scorer),
+            self._standing,
+            self._released,
+            Promises(self._table, policies.ends, slot),
+            self._team,
+        )
         self._announced_s = inf
-        self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
 
     # -- what adapters may read -----------------------------------------------------------
 
@@ -182,6 +185,10 @@ class Engine:
         """Return when jobs that hold resources end by their time limits, in order of time."""
         return self._table.ends(at_s)
 
+    def quota_left(self, quota: str) -> float:
+        """Return what a quota of Slurm's has left for further jobs; inf: it has no limit."""
+        return self._table.quotas.left(quota)
+
     def outlook(self, job_id: JobId, at_s: float) -> Outlook:
         """Return where a job under Roost is in the queue, and what is expected of it.
 
@@ -196,7 +203,7 @@ class Engine:
     def step(self, event: Event) -> tuple[Action, ...]:
         """Apply one event and return the actions that must follow."""
         actions: list[Action] = []
-        table, at_s = self._table, event.at_s
+        table, queue, at_s = self._table, self._table.queue, event.at_s
         if self._released.is_active:
             self._released.note(event)
         self._apply(event, actions)
@@ -204,22 +211,24 @@ class Engine:
             self._released.advance(at_s)
         if table.alarms and table.alarms[0][0] <= at_s:
             self._ring_alarms(at_s, actions)
-        if table.queue.limited:
+        if queue.limited:
             self._hand_over(at_s, actions)
-        if table.clearing or self._preemption.has_migrations:
+        if table.clearing or (self._preempt.migrates and self._preemption.has_migrations):
             self._preemption.advance(at_s, actions)
         if self._standing.is_final and (fixed := self._standing.final_head()) is not None:
-            self._has_cleared(fixed, at_s, actions)
+            self._pass.place_if_cleared(fixed, at_s, actions)
         if self._team is not None:
             self._share_out(self._team, event)
-        if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-            self._pass(at_s, actions)
-        for job_id, group in table.queue.end_pass():
-            report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
+        if queue.is_stirred or self._free.freed:
+            if queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+                self._pass.run(at_s, actions)
+            for job_id, group in queue.end_pass():
+                report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:
-            self._preemption.consider(self._reserved, at_s, actions)
+            self._preemption.consider(self._pass.reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
-        actions += self._faults.take()
+        if self._faults.pending:
+            actions += self._faults.take()
         return tuple(actions)
 
     def _apply(self, event: Event, actions: list[Action]) -> None:
@@ -230,6 +239,7 @@ class Engine:
                 if (started := self._table.start(event)) is not None:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
                 self._table.displace(event, actions)
+                self._standing.note_start()
             case JobEnded():
                 self._table.end(event)
             case Tick():
@@ -276,6 +286,8 @@ class Engine:
             case SharesSeen():
                 if self.policies.predictors is not None:
                     self.policies.predictors.users.apply_shares(event.shares)
+            case PairsSeen():
+                self._scorer.correct(event.pairs)
             case _:
                 assert_never(event)
 
@@ -294,184 +306,7 @@ class Engine:
         for job in moved:
             queue.add(table.jobs[job.job_id], event.at_s)
 
-    # -- a pass ----------------------------------------------------------------------------
-
-    def _pass(self, at_s: float, actions: list[Action]) -> None:
-        """Offer GPUs to the queued jobs in order."""
-        table, queue = self._table, self._table.queue
-        impatient_s = at_s - self.config.patience_s
-        standing, placed_count, try_count = self._standing, self.decision_count, 0
-        cleared, reservation = standing.begin_pass(at_s, actions)
-        cleared |= self._released.nodes
-        reserved = cleared if reservation is None else cleared | reservation.nodes
-        self._reserved = reserved
-        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
-            record = table.jobs[job_id]
-            is_fixed = standing.is_final and record.standing is not None
-            if is_fixed or not self._is_blocked(group, reserved, placed_count):
-                if try_count == self.config.window_count:
-                    queue.postpone()
-                    return
-                try_count += 1
-                if self._try(job_id, record, group, at_s, reserved, actions):
-                    continue
-            if standing.is_head(record, at_s) and reservation is None:
-                reservation = standing.pin_head(record, at_s, actions)
-            is_impatient = record.queued_s <= impatient_s
-            if is_impatient and self.config.passing is Passing.NOBODY:
-                self._reserved, reservation = EVERY_NODE, None
-                break
-            if is_impatient and reservation is None:
-                reservation = self._reserve(record.spec, at_s)
-            if reservation is None:
-                continue
-            self._reserved = reserved = cleared | reservation.nodes
-            if queue.is_settled(reserved):
-                break
-        if reservation is not None:
-            self._promises.note(reservation, at_s, actions)
-            self._backfill(reservation, cleared, at_s, actions)
-        standing.end_pass(at_s, actions)
-
-    def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
-        """Whether a try would find no capacity, also after what this pass has placed."""
-        if group.is_blocked(reserved):
-            return True
-        if group.last_failure is None or self.decision_count == placed_count:
-            return False
-        group.refresh_hints(self.cluster, self.policies.candidates)
-        return group.is_blocked(reserved)
-
-    def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
-        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
-        return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
-
-    def _backfill(
-        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
-    ) -> None:
-        """Place jobs on reserved nodes that will have ended before the reservation starts.
-
-        Args:
-            reservation: which nodes, and from when.
-            closed: nodes that are reserved for others.
-            at_s: engine time.
-            actions: receives what follows.
-        """
-        for group, job_id in self._table.queue.blocked_by_reservation(self.config.window_count):
-            record = self._table.jobs[job_id]
-            if self._promises.may_pass(record, reservation, at_s):
-                found = group.last_failure
-                assert found is not None
-                is_done = self._try(job_id, record, group, at_s, closed, actions)
-                self._promises.note_passed(record, reservation, at_s)
-                if is_done and group.last_failure is None:
-                    # The nodes could hold more jobs of this group. The reservation still blocks
-                    # them, but for those that also end in time: they are offered next.
-                    group.last_failure = found
-                    group.refresh_hints(self.cluster, self.policies.candidates)
-
-    def _try(
-        self,
-        job_id: JobId,
-        record: JobRecord,
-        group: Group,
-        at_s: float,
-        reserved: NodeSet,
-        actions: list[Action],
-    ) -> bool:
-        """Place, defer or release one job, or find that its group has no capacity.
-
-        Returns:
-            Whether the job needs no more tries in this pass; if not, capacity is missing.
-        """
-        job, earlier = record.spec, group.last_failure
-        limit = self._table.quotas.exhausted_by(job)
-        if limit:
-            self._table.queue.limit(group, limit, at_s)
-            report_group(record, group, self.config.hand_over_s, actions)
-            return True
-        group.forget()
-        if record.standing is not None:
-            if self._has_cleared(record, at_s, actions):
-                return True
-            if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
-                self._table.queue.defer(job_id)
-                return True
-        full, limit = self._full_nodes(job)
-        candidates = self.policies.candidates.propose(self.cluster, job, reserved | full, at_s)
-        if candidates:
-            self._offer(job_id, record, candidates, at_s, actions)
-            if earlier is not None and group.job_ids:
-                group.restore_failure(earlier, self.cluster, self.policies.candidates)
-            return True
-        if full and self.policies.candidates.propose(self.cluster, job, reserved, at_s):
-            # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
-            group.note_failure(candidates, limit)
-            report_group(record, group, self.config.hand_over_s, actions)
-            return True
-        if not len(self.cluster) or could_ever_fit(self.cluster, job):
-            group.note_failure(candidates)
-            report_capacity(record, candidates, actions)
-            return False
-        never = f"no placement could ever hold it in partition {job.partition}"
-        self._table.release_to_slurm(
-            job_id, record, f"{never}: {why_never(self.cluster, job)}", at_s, actions
-        )
-        return True
-
-    def _full_nodes(self, job: JobSpec) -> tuple[NodeSet, str]:
-        """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
-        if not job.node_quotas:
-            return NO_NODES, ""
-        index_of, full = self.cluster.index_of, self._table.quotas.full_nodes(job)
-        nodes = node_set(index_of[name] for name in full if name in index_of)
-        return nodes, next(iter(full.values()), "")
-
-    def _has_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
-        """Place a job where it is pinned already, if its GPUs there are free now."""
-        pin = record.standing
-        assert pin is not None
-        if not self.cluster.has_free(shares_of(pin.placement)):
-            return False
-        self._place(record, pin.placement, pin.decision, at_s, actions)
-        return True
-
-    def _offer(
-        self,
-        job_id: JobId,
-        record: JobRecord,
-        candidates: Candidates,
-        at_s: float,
-        actions: list[Action],
-    ) -> None:
-        if not self._gate.is_open:
-            verdict = self._ask_gate(record, candidates, at_s)
-            if isinstance(verdict, Defer):
-                record.note_declined(candidates.tier, at_s)
-                self._table.alarm(verdict.until_s, job_id)
-                self._table.queue.defer(job_id)
-                report_wait(record, verdict.reason, verdict.until_s, actions)
-                return
-        placement, decision = self._scorer.choose(candidates, at_s, record.spec)
-        record.last_try = candidates
-        self._place(record, placement, decision, at_s, actions)
-
-    def _place(
-        self,
-        record: JobRecord,
-        placement: Placement,
-        decision: Lazy[Decision],
-        at_s: float,
-        actions: list[Action],
-    ) -> None:
-        job_id = record.job_id
-        record.decision, record.placement = decision, placement
-        if record.is_binding:
-            self._table.unqueue(job_id)
-            self._table.begin_placing(job_id, record, placement, at_s)
-        else:
-            self._table.queue.remove(job_id)
-        actions.append(Place(job_id=job_id, placement=placement, decision=decision))
+    # -- the gate --------------------------------------------------------------------------
 
     def _ask_gate(self, record: JobRecord, candidates: Candidates, at_s: float) -> GateVerdict:
         offer = Offer(
@@ -519,11 +354,15 @@ class Engine:
 
     def _announce_alarm(self, at_s: float, actions: list[Action]) -> None:
         table, alarms = self._table, self._table.alarms
-        while alarms and not table.is_awaited(*alarms[0]):
-            heappop(alarms)
         if self._announced_s <= at_s:
             self._announced_s = inf
-        next_s = alarms[0][0] if alarms else inf
+        next_s = inf
+        while alarms:
+            next_s, job_id = alarms[0]
+            if table.is_awaited(next_s, job_id):
+                break
+            heappop(alarms)
+            next_s = inf
         if table.queue.limited:
             next_s = min(next_s, table.queue.next_hand_over_s(self.config.hand_over_s))
         if self._released.is_active:

@@ -43,9 +43,8 @@ class ShapeByShape:
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
-        return hints_in(
-            cluster, job, nodes, same_gpus=not (self.any_gpus and may_have_any_gpus(job))
-        )
+        same_gpus = not (self.any_gpus and may_have_any_gpus(job))
+        return hints_in(cluster, job, nodes, same_gpus)
 
 
 class PriorityOrder:

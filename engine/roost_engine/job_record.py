@@ -105,7 +105,7 @@ class ObservedJob:
 
     Attributes:
         shares: what Slurm allocated.
-        preempt_class: see events.JobStarted.
+        preempt_class, spared_until_s: see events.JobStarted.
         reason: why it was withdrawn from Roost, for a human; "" where it never was under Roost.
         started_s: engine time of its start, or at which it was first observed.
     """
@@ -114,6 +114,7 @@ class ObservedJob:
     state: JobState = JobState.RUNNING
     shares: tuple[NodeShare, ...] = ()
     preempt_class: str = ""
+    spared_until_s: float = 0.0
     reason: str = ""
     started_s: float
     ended_s: float | None = None
@@ -143,7 +144,7 @@ class JobRecord:
         earlier_pins: chosen earlier in this wait, the newest last: Slurm starts the job there if
             its GPUs come free before the update that replaces the pin.
         shares: what Slurm allocated.
-        preempt_class: see events.JobStarted.
+        preempt_class, spared_until_s: see events.JobStarted.
         started_s: of the present run.
         earlier_run_s: seconds it ran before it was stopped, all runs together.
         earlier_run_s_by_tier: the same by tier, without runs that Slurm started on its own.
@@ -174,6 +175,7 @@ class JobRecord:
     earlier_pins: tuple[Pin, ...] = ()
     shares: tuple[NodeShare, ...] = ()
     preempt_class: str = ""
+    spared_until_s: float = 0.0
     refusal_count: int = 0
     not_before_s: float = 0.0
     start_deadline_s: float = 0.0
@@ -373,11 +375,12 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
 
     Each node of a scattered placement gives CPUs and memory in proportion to its GPUs.
     """
-    shape, size = placement.shape, placement.shape.gpus_per_node
+    shape = placement.shape
     if not placement.indices_by_node:
         cpus, memory_bytes = shape.cpus_per_node, shape.memory_per_node_bytes
         indices = placement.gpu_indices
         return tuple([NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes])
+    size = shape.gpus_per_node
     return tuple(
         NodeShare(
             node,

@@ -174,13 +174,18 @@ class JobTable:
 
     def unqueue(self, job_id: JobId) -> None:
         """Take a job out of whatever state it is in."""
-        self.waiting.pop(job_id, None)
-        self.clearing.pop(job_id, None)
-        self.placing.pop(job_id, None)
-        self.running.pop(job_id, None)
-        self.stopping.pop(job_id, None)
-        self.queue.remove(job_id)
-        self._release_quotas(job_id)
+        if job_id in self.waiting:
+            del self.waiting[job_id]
+            self.queue.remove(job_id)  # only jobs that wait are queued
+        elif job_id in self.placing:
+            del self.placing[job_id]
+        elif job_id in self.running:
+            del self.running[job_id]
+        else:
+            self.stopping.pop(job_id, None)
+            self.clearing.pop(job_id, None)
+        if self.quotas.release(job_id):
+            self.queue.lift_limits(self.quotas)
 
     def withdraw(self, event: JobWithdrawn) -> None:
         """Stop placing a job that is no longer under Roost."""
@@ -220,7 +225,7 @@ class JobTable:
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
-        record.preempt_class = event.preempt_class
+        record.preempt_class, record.spared_until_s = event.preempt_class, event.spared_until_s
         if record.started_s is not None:
             return None
         record.started_s = since_s
@@ -263,7 +268,7 @@ class JobTable:
         self.cluster.hold(job_id, event.shares)
         self._outcomes.note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
-        job.preempt_class = event.preempt_class
+        job.preempt_class, job.spared_until_s = event.preempt_class, event.spared_until_s
         if event.end_s is not None:
             self._run_ends.add(job_id, event.end_s)
 
@@ -368,10 +373,6 @@ class JobTable:
         record.safe_until_s = at_s + self.config.stop_timeout_s
         self.alarm(record.safe_until_s, job_id)
         actions.append(Preempt(job_id=job_id, reason=reason, for_job=for_job))
-
-    def _release_quotas(self, job_id: JobId) -> None:
-        if self.quotas.release(job_id):
-            self.queue.lift_limits(self.quotas)
 
     def release_to_slurm(
         self, job_id: JobId, record: JobRecord, reason: str, at_s: float, actions: list[Action]

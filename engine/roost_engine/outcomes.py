@@ -6,7 +6,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import UNKNOWN_USER, JobId, NodeShare
 from roost_engine.domain.tier import Tier
-from roost_engine.job_record import WAITS, JobRecord, JobState
+from roost_engine.job_record import WAITS, JobRecord, JobState, Pin
 from roost_engine.policies import RunEnded, WaitEnded
 from roost_engine.slots import GateSlot, PredictorSlot
 
@@ -37,12 +37,16 @@ class Outcomes:
 
         Slurm starts a job by itself where it was pinned, also while the engine moves it elsewhere.
         """
-        is_pinned = record.is_binding and record.state in WAITS
-        met = record.pin_met_by(event.shares) if is_pinned else None
+        state = record.state
+        met: Pin | None = None
+        if state is JobState.PLACING and event.shares is self._cluster.shares(record.job_id):
+            pass  # the very shares that are held for its placement
+        elif state in WAITS and record.is_binding:
+            met = record.pin_met_by(event.shares)
         if met is not None:
             record.placement, record.decision = met
             self._note_wait(record, met[0].tier, event.at_s)
-        elif record.state is JobState.PLACING:
+        elif state is JobState.PLACING:
             assert record.placement is not None
             self._note_wait(record, record.placement.tier, event.at_s)
         else:

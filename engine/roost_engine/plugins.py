@@ -13,6 +13,7 @@ from typing import TypeAlias, assert_never
 from roost_engine.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobSpec
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
@@ -30,7 +31,6 @@ from roost_engine.policies import (
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
-from roost_engine.prediction.run_time import RunTimeState
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend
 from roost_engine.prediction.speed import SpeedPredictor, SpeedState, SpeedTable
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
@@ -53,7 +53,7 @@ from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_serv
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
@@ -406,7 +406,6 @@ def knowledge_without_tables(policies: Policies, before: Knowledge) -> Knowledge
         others = replace(
             found.predictors,
             speed=SpeedState(stretches=found.predictors.speed.stretches),
-            run_time=RunTimeState(),
             history=HistoryState(),
         )
         return replace(found, predictors=others)

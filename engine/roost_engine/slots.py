@@ -70,11 +70,12 @@ class FaultLog:
 
     Attributes:
         counts: by slot, since the engine began.
+        pending: by slot, what the next take() returns, without the questions.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._pending: dict[str, PolicyFailed] = {}
+        self.pending: dict[str, PolicyFailed] = {}
         self._questions: dict[str, list[tuple[int, int]]] = {}
 
     def note(self, slot: str, policy: str, question: int, error: Exception) -> None:
@@ -92,17 +93,17 @@ class FaultLog:
             stretches[-1] = (stretches[-1][0], stretches[-1][1] + 1)
         elif len(stretches) < _MOST_STRETCHES:
             stretches.append((question, 1))
-        if slot not in self._pending:
+        if slot not in self.pending:
             reason = str(error) if isinstance(error, PolicyError) else f"{error!r}"
-            self._pending[slot] = PolicyFailed(
+            self.pending[slot] = PolicyFailed(
                 slot=slot, policy=policy, reason=reason[:_LONGEST_REASON]
             )
 
     def take(self) -> Sequence[PolicyFailed]:
         """Return what is to be reported since this was last asked."""
-        if not self._pending:
+        if not self.pending:
             return ()
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
         questions, self._questions = self._questions, {}
         return tuple(
             replace(failed, questions=tuple(questions[slot])) for slot, failed in pending.items()
@@ -285,26 +286,28 @@ class PredictorSlot(_Slot):
 
 
 class PreemptionSlot(_Slot):
-    """Which running jobs are stopped, and for which waiting job."""
+    """Which running jobs are stopped, and for which waiting job.
+
+    Attributes:
+        stops_none: whether it is the heuristic, which need not be asked.
+        migrates: whether the policy also migrates running jobs.
+        renews_leases, serves_deferred: see policies.PreemptPolicy and policies.ServesDeferred.
+    """
 
     def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
         super().__init__("preemption", policy, faults)
         self._policy, self._heuristic = policy, NoPreemption()
-        self.stops_none = type(policy) is NoPreemption  # it need not be asked
+        self.stops_none = type(policy) is NoPreemption
         # By the class: an isinstance would read `renews_leases`, which may fail.
         self._judge = cast(JudgingPreemption, policy) if _can(policy, "approve") else None
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
+        self.migrates = self._mover is not None
         self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
         self.renews_leases = self.ask(lambda: bool(policy.renews_leases), lambda: False)
         # Policies that never heard of it are not asked: each question counts.
         self.serves_deferred = hasattr(type(policy), "serves_deferred") and self.ask(
             lambda: bool(cast(ServesDeferred, policy).serves_deferred), lambda: False
         )
-
-    @property
-    def migrates(self) -> bool:
-        """Whether the policy also migrates running jobs."""
-        return self._mover is not None
 
     def lease_s(self, job: JobRecord) -> float:
         """Return for how many seconds a started job is safe; inf if the policy fails."""

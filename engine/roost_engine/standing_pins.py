@@ -22,6 +22,7 @@ from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import Reservation
 from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
 from roost_engine.preemption.displacement import find_capacity, holders
+from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.wait_reports import report_wait
 
@@ -51,9 +52,11 @@ class StandingPins:
         self._is_head_found = False
         self._next: tuple[float, JobId] = (inf, JobId(""))  # may be pinned first, and when
         self._alarmed = self._next  # an alarm rings for it
+        self._not_overtaken: JobId | None = None  # would be pinned if it were
         self._unplaceable: tuple[JobId, int] | None = None  # had no place, by freed_count
         self._preemptors: dict[JobId, None] = {}
-        self._failures: dict[JobId, int] = {}  # preemptors without enough victims, by freed_count
+        # Preemptors without enough victims: by freed_count, and until Slurm spares one job fewer.
+        self._failures: dict[JobId, tuple[int, float]] = {}
 
     def begin_pass(self, at_s: float, actions: list[Action]) -> tuple[NodeSet, Reservation | None]:
         """Begin a pass.
@@ -63,10 +66,14 @@ class StandingPins:
             pin is final: it has one until it starts, whichever job is the first in order by then.
         """
         self._is_head_found, self._next = False, (inf, JobId(""))
-        self._preemptors = {
-            job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
-        }
-        return self._cleared_nodes(), self._final(at_s, actions) if self.is_final else None
+        self._not_overtaken = None
+        cleared = NO_NODES
+        if self._preemptors:
+            self._preemptors = {
+                job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
+            }
+            cleared = self._cleared_nodes()
+        return cleared, self._final(at_s, actions) if self.is_final else None
 
     def final_head(self) -> JobRecord | None:
         """Return the job that waits by a final pin, if there is one."""
@@ -90,8 +97,8 @@ class StandingPins:
             return False
         if self.final_head() is not None:
             return False  # one final pin at a time
-        config = self._table.config
-        if config.standing_pin_if_overtaken and self._table.observed_start_s <= record.queued_s:
+        if not self._is_overtaken(record):
+            self._not_overtaken = self._not_overtaken or record.job_id
             return False
         due_s = record.queued_s + self._after_s
         if at_s < due_s:
@@ -99,6 +106,23 @@ class StandingPins:
             return False
         self._is_head_found = True
         return True
+
+    def note_start(self) -> None:
+        """Examine a job again that would be pinned, now that a job outside Roost has passed it."""
+        if self._not_overtaken is None:
+            return
+        record = self._table.jobs.get(self._not_overtaken)
+        if record is not None and record.state is JobState.WAITING:
+            if not self._is_overtaken(record):
+                return
+            self._table.alarm(record.queued_s + self._after_s, record.job_id)
+        self._not_overtaken = None
+
+    def _is_overtaken(self, record: JobRecord) -> bool:
+        """Return whether a job may be pinned by what Slurm has started since it began to wait."""
+        config = self._table.config
+        is_any_right = not config.standing_pin_if_overtaken
+        return is_any_right or self._table.observed_start_s > record.queued_s
 
     def pin_head(self, record: JobRecord, at_s: float, actions: list[Action]) -> Reservation | None:
         """Pin the first job in order without capacity to the GPUs where it runs soonest.
@@ -178,8 +202,8 @@ class StandingPins:
             if self._next != self._alarmed and self._next[0] < inf:
                 self._alarmed = self._next
                 self._table.alarm(*self._next)
-        blocked = self._table.queue.blocked_preemptors(PREEMPTOR_COUNT)
-        for job_id in blocked:
+        queue = self._table.queue
+        for job_id in queue.blocked_preemptors(PREEMPTOR_COUNT) if queue.has_preemptors else ():
             self._preempt(job_id, self._table.jobs[job_id], at_s, actions)
 
     def give_up(self, job_id: JobId, at_s: float, actions: list[Action]) -> bool:
@@ -255,17 +279,27 @@ class StandingPins:
         self, job_id: JobId, record: JobRecord, at_s: float, actions: list[Action]
     ) -> None:
         """Let Slurm preempt for a job: on chosen GPUs where it can be pinned, else on any."""
-        freed_count = self._table.cluster.freed_count
-        if record.standing is not None or self._failures.get(job_id) == freed_count:
+        pin, freed_count = record.standing, self._table.cluster.freed_count
+        if pin is not None and (self.is_final or pin.is_preempting):
             return
-        ids = self._victims(record)
+        failed_count, retry_s = self._failures.get(job_id, (-1, inf))
+        if failed_count == freed_count and at_s < retry_s:
+            return
+        is_handed_over = not self.is_on or self.is_final  # then Slurm waits for those it spares
+        until_s = inf if is_handed_over else at_s
+        ids, more_s = slurm_victims(self._table, record.spec, self._cleared_nodes(), until_s)
+        if pin is not None:  # Slurm may be about to stop these already
+            awaited = pin.awaited
+            ids.sort(key=lambda victim: victim not in awaited)
         found = self._find(record, ids, at_s)
         if found is None:
             if len(self._failures) > self._table.config.window_count:
                 self._failures.clear()
-            self._failures[job_id] = freed_count
+            self._failures[job_id] = freed_count, more_s
+            if more_s not in (inf, retry_s):
+                self._table.alarm(more_s, job_id)
             return
-        if not self.is_on or self.is_final:
+        if is_handed_over:
             why = "Slurm may stop other jobs for it"
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
             self._note_released(job_id, at_s)
@@ -274,22 +308,10 @@ class StandingPins:
         give_up_s = at_s + self._table.config.stop_timeout_s
         pin = self._choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
+        if self._head == job_id:
+            self._head = None  # it keeps its pin, whichever job is the first by then
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
-
-    def _victims(self, record: JobRecord) -> list[JobId]:
-        """Return the jobs that Slurm may stop for a job, the youngest first."""
-        table, classes = self._table, record.spec.preempts
-        taken = self._cleared_nodes()
-        found = [
-            (one.started_s or 0.0, job_id)
-            for known in (table.jobs, table.observed)
-            for job_id, one in known.items()
-            if one.preempt_class in classes
-            and one.state is JobState.RUNNING
-            and not self._nodes_of(job_id) & taken
-        ]
-        return [job_id for _, job_id in sorted(found, reverse=True)]
 
     def _find(
         self, record: JobRecord, ids: Sequence[JobId], at_s: float
@@ -393,14 +415,6 @@ class StandingPins:
             for placement in placements
             for name in placement.nodes
             if name in index_of
-        )
-
-    def _nodes_of(self, job_id: JobId) -> NodeSet:
-        cluster = self._table.cluster
-        return node_set(
-            cluster.index_of[share.node]
-            for share in cluster.shares(job_id)
-            if share.node in cluster.index_of
         )
 
 

@@ -6,7 +6,7 @@ from roost_engine.job_table import JobTable
 
 
 def check_invariants(table: JobTable) -> None:
-    """Raise AssertionError where the state contradicts ittable."""
+    """Raise AssertionError where the state contradicts itself."""
     table.cluster.check_invariants()
     claimed: dict[tuple[str, int], JobId] = {}
     for job_id in table.placing:

@@ -20,7 +20,7 @@ local function read_heartbeat()
   if math.abs(os.time() - at) > FRESH_S or lease < 1 or lease > LONGEST_LEASE_S then return nil end
   local function list(key) return text:match("\n" .. key .. " ([^\n]*)") or "" end
   return {lease = lease, on = set_of(list("enforce")), off = set_of(list("except")), models = list("models"),
-    accounts = set_of(list("accounts")), qos = set_of(list("qos"))}
+    accounts = set_of(list("accounts")), qos = set_of(list("qos")), owner = list("owner"):gsub("^%x", " owner=%0")}
 end
 
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
@@ -62,11 +62,11 @@ local function may_hold(job, partition, beat)
     or (job.het_job_offset or NO_VAL) ~= NO_VAL or job.immediate == 1 or job.cron_job == true)
 end
 
-local function hold(job, lease_s)
+local function hold(job, beat)
   local now, begin = os.time(), tonumber(job.begin_time) or 0
   local asked = begin > now and begin < NO_VAL
-  job.admin_comment = asked and string.format("roost:lease begin=%d", begin) or "roost:lease"
-  job.begin_time = math.max(asked and begin or 0, now + lease_s)
+  job.admin_comment = "roost:lease" .. beat.owner .. (asked and (" begin=%d"):format(begin) or "")
+  job.begin_time = math.max(asked and begin or 0, now + beat.lease)
 end
 
 local function submit(job, partitions, uid)
@@ -76,7 +76,7 @@ local function submit(job, partitions, uid)
   local models = MODELS .. "," .. (beat and beat.models or "")
   local asks, typed = translate(job, set_of(models), job.features or "")
   if not asks or typed or asked then return end
-  if held then hold(job, beat.lease) end
+  if held then hold(job, beat) end
   local spool = beat and io.open(SPOOL, "a")
   if not spool then return end
   -- The partition is the user's text, unchecked so far: it must not forge another line.

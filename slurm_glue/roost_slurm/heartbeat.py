@@ -6,12 +6,16 @@
     models a100,h100
     accounts vision
     qos
+    owner 1f2e3d4c
 
 `enforce` names partitions, or "*" for all but those of `except`. `models` are GPU models that
 users may write as a type (`gpu:a100:2`). Only jobs of these `accounts` and `qos` get a lease; an
-empty list means all. The file is replaced as a whole: a reader never gets half of it.
+empty list means all. `owner` tells the machine and the folder of this file: job_submit.lua reads
+one file, and writes its owner into each lease. The file is replaced as a whole: a reader never
+gets half of it.
 """
 
+import hashlib
 import os
 import re
 import tempfile
@@ -24,6 +28,7 @@ LONGEST_LEASE_S = 86_400
 EVERY_PARTITION = "*"
 
 _FIRST_LINE = re.compile(r"roost 1 (\d{1,15}) (\d{1,5})")
+_OWNER = re.compile(r"[0-9a-f]{1,16}")
 _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
@@ -42,12 +47,15 @@ class Heartbeat:
     models: tuple[str, ...] = ()
     accounts: tuple[str, ...] = ()
     qos: tuple[str, ...] = ()
+    owner: str = ""
 
     def __post_init__(self) -> None:
         if not 1 <= self.lease_s <= LONGEST_LEASE_S:
             raise HeartbeatError(f"lease of {self.lease_s} s; want 1 to {LONGEST_LEASE_S}")
         if self.at_epoch_s < 0:
             raise HeartbeatError(f"time {self.at_epoch_s} lies before the epoch")
+        if self.owner and not _OWNER.fullmatch(self.owner):
+            raise HeartbeatError(f"{self.owner!r} is no owner")
         named = (*self.enforce, *self.excepted, *self.models, *self.accounts, *self.qos)
         for name in named:
             if name != EVERY_PARTITION and not is_name(name):
@@ -70,6 +78,8 @@ def render(beat: Heartbeat) -> str:
         HeartbeatError: too many names to fit in 4 KiB.
     """
     lines = [f"roost 1 {beat.at_epoch_s} {beat.lease_s}"]
+    if beat.owner:
+        lines.append(f"owner {beat.owner}")
     lines += [
         f"{key} {','.join(names)}"
         for key, names in (
@@ -96,7 +106,8 @@ def parse(text: str) -> Heartbeat:
     match = _FIRST_LINE.fullmatch(first)
     if match is None:
         raise HeartbeatError(f"first line {first[:80]!r}; want `roost 1 EPOCH LEASE`")
-    lists = {key: _names(value) for key, _, value in (line.partition(" ") for line in rest)}
+    values = {key: value for key, _, value in (line.partition(" ") for line in rest)}
+    lists = {key: _names(value) for key, value in values.items()}
     return Heartbeat(
         at_epoch_s=int(match[1]),
         lease_s=int(match[2]),
@@ -105,7 +116,13 @@ def parse(text: str) -> Heartbeat:
         models=lists.get("models", ()),
         accounts=lists.get("accounts", ()),
         qos=lists.get("qos", ()),
+        owner=values.get("owner", ""),
     )
+
+
+def owner_of(folder: Path, host: str) -> str:
+    """Return the owner of the heartbeat in a folder of a host."""
+    return hashlib.sha256(f"{host}:{folder.resolve()}".encode()).hexdigest()[:8]
 
 
 def write(path: Path, beat: Heartbeat) -> None:

@@ -4,10 +4,13 @@ slurmctld's own `scontrol show assoc_mgr` leaves these out. The answer comes fro
 missing on a site that runs without, and while slurmdbd is away.
 """
 
+import contextlib
 from dataclasses import dataclass
 from math import isfinite
 
-FIELDS = ("Name", "Preempt", "PreemptMode", "Flags", "LimitFactor")
+from roost_slurm.squeue import parse_limit
+
+FIELDS = ("Name", "Preempt", "PreemptMode", "Flags", "LimitFactor", "PreemptExemptTime")
 
 # Flags of a QoS, as sacctmgr prints them.
 OVER_PARTITION_QOS = "OverPartQOS"  # its limits come before those of the partition's QoS
@@ -24,6 +27,8 @@ class QosTraits:
         preempt_modes: how its own jobs are preempted, lower case: "cluster", "requeue", "cancel",
             "suspend", "within", several at once.
         limit_factor: multiplies the TRES limits of associations for its jobs; None: 1.
+        preempt_exempt_s: for so long its jobs run before they may be preempted; None: it says
+            nothing.
     """
 
     name: str
@@ -31,6 +36,7 @@ class QosTraits:
     preempt_modes: frozenset[str] = frozenset({"cluster"})
     flags: frozenset[str] = frozenset()
     limit_factor: float | None = None
+    preempt_exempt_s: float | None = None
 
 
 def parse_qos(text: str) -> dict[str, QosTraits]:
@@ -40,13 +46,14 @@ def parse_qos(text: str) -> dict[str, QosTraits]:
         values = line.split("|")
         if len(values) != len(FIELDS) or not values[0]:
             continue
-        name, preempts, modes, flags, factor = values
+        name, preempts, modes, flags, factor, exempt = values
         found[name] = QosTraits(
             name=name,
             preempts=_words(preempts),
             preempt_modes=_words(modes.lower()) or frozenset({"cluster"}),
             flags=_words(flags),
             limit_factor=_number(factor),
+            preempt_exempt_s=_duration(exempt),
         )
     return found
 
@@ -61,3 +68,9 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if isfinite(number) else None
+
+
+def _duration(text: str) -> float | None:
+    with contextlib.suppress(ValueError):
+        return parse_limit(text)
+    return None

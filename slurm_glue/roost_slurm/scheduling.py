@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import dataclass
 
 from roost_slurm.limits import whole_number
+from roost_slurm.squeue import parse_limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,7 @@ class Scheduling:
         enforced: AccountingStorageEnforce: "associations", "limits", "qos", "safe", ...
         preempt_type: "preempt/none", "preempt/qos" or "preempt/partition_prio".
         preempt_modes: of PreemptMode, upper case: "REQUEUE", "CANCEL", "SUSPEND", "GANG", "OFF".
+        preempt_exempt_s: for so long a job runs before it may be preempted, unless its QoS says so.
         priority_type: "priority/multifactor" or "priority/basic".
         age_weight, fair_share_weight: the most that these add to a priority; None: unknown.
         suspend_time_s: idle time after which nodes are powered down; None: never.
@@ -25,6 +27,7 @@ class Scheduling:
     enforced: frozenset[str] = frozenset()
     preempt_type: str = "preempt/none"
     preempt_modes: frozenset[str] = frozenset({"OFF"})
+    preempt_exempt_s: float = 0.0
     priority_type: str = ""
     priority_flags: frozenset[str] = frozenset()
     age_weight: int | None = None
@@ -53,6 +56,7 @@ def parse_scheduling(text: str) -> Scheduling:
         enforced=_words(row.get("AccountingStorageEnforce", "").lower()),
         preempt_type=row.get("PreemptType", "(null)").replace("(null)", "preempt/none"),
         preempt_modes=_words(row.get("PreemptMode", "OFF").upper()),
+        preempt_exempt_s=_duration(row.get("PreemptExemptTime", "")),
         priority_type=row.get("PriorityType", ""),
         priority_flags=_words(row.get("PriorityFlags", "")),
         age_weight=_whole(row.get("PriorityWeightAge", "")),
@@ -82,3 +86,9 @@ def _seconds(text: str) -> float | None:
     with contextlib.suppress(ValueError):
         return float(whole_number(number))
     return None
+
+
+def _duration(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        return parse_limit(text) or 0.0
+    return 0.0

@@ -1,4 +1,4 @@
-"""The admin comment that marks a job as managed by Roost: `roost:lease begin=1800000000 was=...`.
+"""The admin comment that marks a job as managed by Roost: `roost:lease owner=1f begin=5 was=...`.
 
 job_submit.lua writes it at submission; users can read but not change it. A pin adds the request
 that it replaced, in the same call that replaces it, so that an operator can restore it by hand.
@@ -15,6 +15,7 @@ LEASE = "roost:lease"
 ADVICE = "roost:advice"
 ETA = "roost:eta"
 LET_GO = "roost:let-go"  # not a lease: released to Slurm for good
+OTHERS = "roost:other"  # in place of LEASE in a lease of another roostd; never written to Slurm
 _ETA = re.compile(rf"(?<!\S){ETA}\[[^\[\]]*\]")
 
 
@@ -23,15 +24,19 @@ class Stamp:
     """What Roost's admin comment says of a job.
 
     Attributes:
+        owner: whose heartbeat job_submit.lua had read, see heartbeat.Heartbeat; empty: not known.
         begin_epoch_s: the user's own --begin, LAST_EPOCH_S at most; None: the user gave none.
         was: the fields that a pin replaced, as (name, value): ("TresPerJob", "gres:gpu:2").
     """
 
+    owner: str = ""
     begin_epoch_s: int | None = None
     was: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         words = [LEASE]
+        if self.owner:
+            words.append(f"owner={self.owner}")
         if self.begin_epoch_s is not None:
             words.append(f"begin={self.begin_epoch_s}")
         if self.was:
@@ -56,9 +61,25 @@ def parse_stamp(admin_comment: str) -> Stamp | None:
     values = dict(word.partition("=")[::2] for word in words)
     was = values.get("was", "")
     return Stamp(
+        owner=values.get("owner", ""),
         begin_epoch_s=_begin_epoch_s(values.get("begin", "")),
         was=tuple((name, value) for name, _, value in _pairs(was)),
     )
+
+
+def seen_by(owner: str, admin_comment: str) -> str:
+    """Return an admin comment as this roostd may read it: another one's lease is none.
+
+    A lease without an owner counts as its own: an earlier job_submit.lua has written it.
+
+    Args:
+        owner: of this roostd; empty: every lease is its own.
+        admin_comment: as Slurm has it.
+    """
+    stamp = parse_stamp(admin_comment) if owner else None
+    if stamp is None or stamp.owner in ("", owner):
+        return admin_comment
+    return OTHERS + admin_comment.removeprefix(LEASE)
 
 
 def advice(admin_comment: str, text: str) -> str:

@@ -4,6 +4,9 @@
 Slurm on the loopback interface, so it needs root, Slurm and munge. The seed decides which part is
 killed, when, and what is submitted; the machine's timing does the rest.
 
+`--control` kills slurmctld and slurmd of a Slurm without Roost, with the same jobs: what it reports
+is what Slurm itself does.
+
 Checked: no job is lost, each runs once to its end on as many GPUs as it asked for, no GPU is given
 to two jobs at one time, and no job is held longer than its lease after roostd has died.
 """
@@ -16,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -24,6 +27,7 @@ from typing import get_args
 from tests.e2e.ledger import Outcome, assert_none_twice, job_states, outcomes, submit
 
 from roost_demo.stack import NodeKind, Stack, StackFailed
+from roost_slurm.testing.cluster_plan import ClusterPlan, HookPlan
 from roost_slurm.testing.local_slurm import LocalSlurmFailed, LocalSlurmUnavailable
 from roostd.ops.failpoint import FailPoint
 
@@ -54,6 +58,8 @@ class Report:
         completed_count: jobs that ran to their end, on the right number of GPUs.
         launch_lost_count: jobs whose slurmd or slurmctld was ended between their start and their
             first process. Slurm shows them as running for minutes; the run cancels them.
+        end_lost_count: jobs whose script has ended, and of whose end slurmctld does not know, since
+            its slurmd or slurmctld was ended. The run cancels them too.
         without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
@@ -64,6 +70,7 @@ class Report:
     job_count: int = 0
     completed_count: int = 0
     launch_lost_count: int = 0
+    end_lost_count: int = 0
     without_gpus_count: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -75,23 +82,31 @@ class CrashRun:
         stack: the running Roost.
         seed: of everything that is drawn.
         say: told of each kill.
+        is_control: whether only Slurm's daemons are killed, as for a stack without Roost.
     """
 
-    def __init__(self, stack: Stack, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, stack: Stack, seed: int, say: Callable[[str], None], *, is_control: bool = False
+    ) -> None:
         self._stack, self._random, self._say = stack, random.Random(seed), say
         self._asked: dict[str, int] = {}  # GPUs of each job that is not over
         self._over: dict[str, Outcome] = {}
         self._slurm_killed_s: float | None = None
-        self._in_prolog_since_s: dict[str, float] = {}
+        self._unchanged_since_s: dict[tuple[str, str], float] = {}
         self._restarts_s: list[float] = []  # of slurmctld, by the wall clock
         self.report = Report(seed)
         self._weighted: tuple[tuple[Callable[[], str], int], ...] = (
-            (self._kill_roostd, 4),
-            (self._kill_roostd_at_fail_point, 4),
-            (self._kill_probe, 2),
+            *(() if is_control else self._kills_of_roost()),
             (self._kill_slurmd, 1),
             (self._restart_slurmctld, 1),
             (self._kill_slurmctld, 1),
+        )
+
+    def _kills_of_roost(self) -> tuple[tuple[Callable[[], str], int], ...]:
+        return (
+            (self._kill_roostd, 4),
+            (self._kill_roostd_at_fail_point, 4),
+            (self._kill_probe, 2),
         )
 
     def kill_one(self) -> None:
@@ -206,7 +221,7 @@ class CrashRun:
         states = job_states(self._stack.slurm)
         if not states:
             return  # slurmctld does not answer yet
-        self._cancel_lost_launches()
+        self._cancel_lost()
         ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
         for job_id in [job_id for job_id in self._asked if job_id not in states]:
             self._complain(f"job {job_id} is lost: Slurm does not know it")
@@ -231,24 +246,28 @@ class CrashRun:
     def _began_after_restart(self, outcome: Outcome) -> bool:
         return any(at_s <= outcome.began_s <= at_s + _RESTARTED_S for at_s in self._restarts_s)
 
-    def _cancel_lost_launches(self) -> None:
+    def _cancel_lost(self) -> None:
+        """Cancel jobs that Slurm shows as running though they never began, or have ended."""
         killed_s = self._slurm_killed_s
         if killed_s is None or time.monotonic() < killed_s + _LAUNCH_S:
             return
-        shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A %r", check=False)
-        for job_id, reason in (line.split(maxsplit=1) for line in shown.splitlines()):
-            if reason == "Prolog" and job_id in self._asked:
-                has_begun = "began" in self._stack.slurm.output(job_id)
-                if has_begun or self._prolog_since(job_id) < _LAUNCH_S:
-                    continue
-                self._stack.slurm.run("scancel", job_id, check=False)
-                del self._asked[job_id]
-                self.report.launch_lost_count += 1
+        shown = self._stack.slurm.run("squeue", "-h", "-t", "RUNNING", "-o", "%A", check=False)
+        for job_id in shown.split():
+            if job_id not in self._asked:
+                continue
+            output = self._stack.slurm.output(job_id)
+            stage = "ended" if "\nended" in output else "began" if "began" in output else "none"
+            if stage == "began" or self._unchanged_s(job_id, stage) < _LAUNCH_S:
+                continue
+            self._stack.slurm.run("scancel", job_id, check=False)
+            del self._asked[job_id]
+            self.report.end_lost_count += stage == "ended"
+            self.report.launch_lost_count += stage == "none"
 
-    def _prolog_since(self, job_id: str) -> float:
-        """Return for how long this run has seen a job begin, seconds."""
+    def _unchanged_s(self, job_id: str, stage: str) -> float:
+        """Return for how long this run has seen a running job at that stage, seconds."""
         now_s = time.monotonic()
-        return now_s - self._in_prolog_since_s.setdefault(job_id, now_s)
+        return now_s - self._unchanged_since_s.setdefault((job_id, stage), now_s)
 
     def _check_leases(self) -> None:
         """While roostd is dead: no job may be held longer than a lease from now on."""
@@ -275,15 +294,32 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-def crash(kill_count: int, seed: int, seconds: float | None, say: Callable[[str], None]) -> Report:
+def crash(
+    kill_count: int,
+    seed: int,
+    seconds: float | None,
+    say: Callable[[str], None],
+    *,
+    is_control: bool = False,
+) -> Report:
     """Run so many kills, or kills for so many seconds, and return what was found.
+
+    Args:
+        kill_count: the most kills.
+        seed: of everything that is drawn.
+        seconds: after which there are no more kills; None: no limit.
+        say: told of each kill.
+        is_control: whether to leave Roost out.
 
     Raises:
         LocalSlurmUnavailable: there is no Slurm here.
         StackFailed, LocalSlurmFailed: a part does not come back; that is a finding too.
     """
-    with Stack(NODES, lease_s=LEASE_S) as stack:
-        run = CrashRun(stack, seed, say)
+    amend = _without_roost if is_control else lambda plan: plan
+    with Stack(NODES, lease_s=LEASE_S, amend_plan=amend) as stack:
+        if is_control:
+            stack.stop_roostd()
+        run = CrashRun(stack, seed, say, is_control=is_control)
         end_s = time.monotonic() + seconds if seconds is not None else float("inf")
         for _ in range(kill_count):
             if time.monotonic() >= end_s:
@@ -292,12 +328,17 @@ def crash(kill_count: int, seed: int, seconds: float | None, say: Callable[[str]
         return run.finish()
 
 
+def _without_roost(plan: ClusterPlan) -> ClusterPlan:
+    return replace(plan, job_submit_lua=None, cli_filter_lua=None, hooks=HookPlan())
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command: 0 no promise was broken, 1 some were, 2 it cannot run here."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500, help="default %(default)s")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, help="stop after so long")
+    parser.add_argument("--control", action="store_true", help="a Slurm without Roost")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     args = parser.parse_args(argv)
     began_s, count = time.monotonic(), 0
@@ -309,7 +350,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"[{count}/{args.kills}, {took_s:.0f} s] {text}", file=sys.stderr, flush=True)
 
     try:
-        report = crash(args.kills, args.seed, args.seconds, say)
+        report = crash(args.kills, args.seed, args.seconds, say, is_control=args.control)
     except LocalSlurmUnavailable as error:
         print(f"crash-test: {error}", file=sys.stderr)
         return 2
@@ -330,6 +371,8 @@ def _print(report: Report) -> None:
     print(f"{report.completed_count} of {report.job_count} jobs completed as they asked.")
     if report.launch_lost_count:
         print(f"{report.launch_lost_count} launches were lost with slurmd or slurmctld.")
+    if report.end_lost_count:
+        print(f"The ends of {report.end_lost_count} jobs were lost with slurmd or slurmctld.")
     if report.without_gpus_count:
         print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:

@@ -18,7 +18,7 @@ def test_a_few_kills_break_no_promise() -> None:
         missing(str(error))
     assert report.problems == []
     assert report.kills.total() > 0
-    slurms_own = report.launch_lost_count + report.without_gpus_count
+    slurms_own = report.launch_lost_count + report.end_lost_count + report.without_gpus_count
     assert report.completed_count + slurms_own == report.job_count > 0
 
 

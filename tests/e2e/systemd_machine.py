@@ -85,7 +85,7 @@ class SystemdMachine:
         """What a unit has logged."""
         return self.run("journalctl", "--unit", unit, "--output=cat", "--no-pager")
 
-    def wait_until(self, fact: Callable[[], bool], complaint: str, timeout_s: float = 20.0) -> None:
+    def wait_until(self, fact: Callable[[], bool], complaint: str, timeout_s: float = 60.0) -> None:
         """Poll until something holds.
 
         Raises:

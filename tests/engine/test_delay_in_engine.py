@@ -25,7 +25,7 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins import Policies, delay_policies
-from roost_engine.prediction.run_time import RunTimeState
+from roost_engine.prediction.history import HistoryState
 from roost_engine.preemption.rules import LasMovesConfig, las_moves
 from roost_engine.testing.builders import EngineHarness, job, node, preempted, share
 from roost_engine.testing.fakes import ScriptedGate
@@ -132,9 +132,9 @@ def test_the_gate_learns_each_run_once_with_its_reported_speed(
     harness.feed(SpeedSeen(at_s=0.0, job_id=JobId("1"), speed_frac=0.5))
     harness.advance(100.0)
     harness.end("1")
-    runs = gate.predictors.state().run_time
-    sums = dict(runs.kinds)["all"]
-    assert (sum(sums.ended), sum(sums.spent_s), runs.running) == (1.0, 50.0, ())
+    known = gate.predictors.state().history
+    assert (known.last_s[0, 0], known.running) == (50.0, ())
+    assert known.ended[0].sum() == pytest.approx(1.0)
 
 
 def test_the_gate_learns_nothing_from_jobs_that_never_ran(make_harness: HarnessFactory) -> None:
@@ -144,7 +144,7 @@ def test_the_gate_learns_nothing_from_jobs_that_never_ran(make_harness: HarnessF
     harness.queue(job("1"))
     harness.feed(JobEnded(at_s=5.0, job_id=JobId("1")))
     harness.end("2")  # Slurm placed this job itself: its request is unknown
-    assert gate.predictors.state().run_time == RunTimeState()
+    assert gate.predictors.state().history == HistoryState()
 
 
 class _Day:

@@ -9,31 +9,25 @@ from numpy.typing import NDArray
 from tests.engine.conftest import HarnessFactory
 from tests.engine.engine_questions import change, decision, impatient, withdraw
 
-from roost_engine.cluster.cluster import Cluster
-from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Place, Wait, WakeAt
 from roost_engine.domain.errors import UnknownJob
-from roost_engine.domain.events import Event, JobQueued, LoadSeen, NodeLost, NodeSeen, Tick
-from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.domain.events import Event, JobQueued, LoadSeen, Tick
+from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import EngineConfig
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState, ObservedJob
-from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins import Policies
 from roost_engine.policies import Defer, ScorePolicy
 from roost_engine.testing.builders import (
-    GIB,
     EngineHarness,
     bridges,
     job,
-    let_go,
     node,
     placed,
     shape,
     share,
     waits,
 )
-from roost_engine.testing.fakes import FailingScore, FakeScore, FixedOrder, ScriptedGate, WrongScore
+from roost_engine.testing.fakes import FailingScore, FakeScore, ScriptedGate, WrongScore
 
 # -- placing -----------------------------------------------------------------------------------
 
@@ -149,135 +143,12 @@ def test_a_wait_is_announced_once(make_harness: HarnessFactory) -> None:
     assert harness.end("2") == ()
 
 
-def test_a_second_job_of_the_same_kind_waits_without_being_tried(
-    make_harness: HarnessFactory,
-) -> None:
-    harness = make_harness([node("a")], bridges())
-    harness.run(job("1", gpus=8))
-    harness.queue(job("2", gpus=4))
-    told = waits(harness.queue(job("3", gpus=4)))["3"]
-    assert told.exclusions.get() == (("too few free GPUs", 1),)
-
-
-def test_serves_by_priority_then_age(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a", 1)])
-    harness.run(job("1"))
-    harness.queue(job("2"), job("3", priority=5), job("4", priority=5, submit_s=1.0))
-    served = []
-    for ended in ("1", "3", "4"):
-        started = list(placed(harness.end(ended)))
-        harness.start()
-        served += started
-    assert served == ["3", "4", "2"]
-
-
-def test_serves_by_the_order_policy(make_harness: HarnessFactory) -> None:
-    order = FixedOrder("4", "2", "3")
-    harness = make_harness([node("a", 1)], policies=Policies(order=order))
-    harness.run(job("1"))
-    harness.queue(job("2", priority=9), job("3"), job("4"))
-    assert list(placed(harness.end("1"))) == ["4"]
-    assert order.call_count > 0
-
-
-def test_a_small_job_passes_a_big_one_that_waits(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a")], bridges())
-    harness.run(job("1", gpus=6))
-    harness.queue(job("2", gpus=8))
-    assert "3" in placed(harness.queue(job("3", gpus=2)))
-
-
-def test_one_end_serves_several_jobs(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a")], bridges())
-    harness.run(job("1", gpus=8))
-    harness.queue(job("2", gpus=4), job("3", gpus=4), job("4", gpus=2))
-    assert list(placed(harness.end("1"))) == ["2", "3"]
-    assert harness.state("4") is JobState.WAITING
-
-
-def test_a_pass_tries_as_many_jobs_as_the_window_and_the_next_pass_continues(
-    make_harness: HarnessFactory,
-) -> None:
-    harness = make_harness([node("a")], bridges(), config=EngineConfig(window_count=2))
-    harness.run(job("1", gpus=8))
-    harness.queue(job("2", gpus=1), job("3", gpus=2), job("4", gpus=3))
-    assert list(placed(harness.end("1"))) == ["2", "3"]
-    assert list(placed(harness.feed(Tick(at_s=0.0)))) == ["4"]
-
-
-class CountedTries(ShapeByShape):
-    """Roost's own candidates; records the jobs for which they were listed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tried: list[JobId] = []
-
-    def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
-        self.tried.append(job.job_id)
-        return super().propose(cluster, job, reserved, at_s)
-
-
-def test_a_job_of_a_group_that_no_longer_fits_is_not_tried(make_harness: HarnessFactory) -> None:
-    tries = CountedTries()
-    harness = make_harness([node("a")], bridges(), policies=Policies(candidates=tries))
-    harness.run(job("1", gpus=8))
-    harness.queue(job("2", gpus=8), job("3", gpus=8), job("4", gpus=4))
-    tries.tried.clear()
-    assert list(placed(harness.end("1"))) == ["2"]
-    assert tries.tried == ["2"]
-    assert list(waits(harness.queue(job("5", gpus=8)))) == ["5"]
-    assert tries.tried == ["2"]
-    assert list(placed(harness.end("2"))) == ["3"]
-    assert list(placed(harness.end("3"))) == ["4"]
-
-
 def test_load_alone_starts_no_pass(make_harness: HarnessFactory) -> None:
     harness = make_harness([node("a")], bridges())
     harness.run(job("1", gpus=8))
     harness.queue(job("2", gpus=4))
     load = np.zeros((8, 4), dtype=np.float32)
     assert harness.feed(LoadSeen(at_s=1.0, name=NodeName("a"), load=load)) == ()
-
-
-# -- jobs that could never fit -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        (job("1", gpus=9), "1 has too few GPUs"),
-        (
-            job("1", gpus=1, nodes=2),
-            "no placement could ever hold it in partition main: too few nodes",
-        ),
-        (job("1", features=["b200"]), "1 lacks feature b200"),
-        (job("1", partition="nowhere"), "partition nowhere: no nodes"),
-        (job("1", required=["ghost"]), "1 not in the job's node list"),
-        (job("1", shape(1, memory_bytes=513 * GIB)), "1 has too little memory"),
-    ],
-)
-def test_releases_a_job_that_could_never_fit(
-    make_harness: HarnessFactory, spec: JobSpec, why: str
-) -> None:
-    harness = make_harness([node("a")], bridges())
-    assert why in let_go(harness.queue(spec))["1"]
-    assert harness.state("1") is JobState.LET_GO
-    assert harness.engine.waiting() == ()
-
-
-def test_no_job_is_released_before_the_first_node_is_reported(make_harness: HarnessFactory) -> None:
-    harness = make_harness()
-    assert "1" in waits(harness.queue(job("1", gpus=4)))
-    assert "1" in placed(harness.feed(NodeSeen(at_s=1.0, node=node("a"))))
-
-
-def test_releases_jobs_when_the_last_fitting_node_is_lost(make_harness: HarnessFactory) -> None:
-    harness = make_harness([node("a"), node("b", 4)], bridges())
-    harness.run(job("1", gpus=8))
-    harness.queue(job("2", gpus=8), job("3", gpus=8), job("4", gpus=4), job("5", gpus=4))
-    actions = harness.feed(NodeLost(at_s=1.0, name=NodeName("a")))
-    assert sorted(let_go(actions)) == ["2", "3"]
-    assert harness.state("5") is JobState.WAITING
 
 
 def test_the_memo_of_the_cluster_is_bounded(make_harness: HarnessFactory) -> None:

@@ -19,7 +19,16 @@ from roost_engine.engine import EngineConfig
 from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState
 from roost_engine.plugins import Policies
-from roost_engine.testing.builders import EngineHarness, bridges, job, let_go, node, placed, share
+from roost_engine.testing.builders import (
+    EngineHarness,
+    bridges,
+    job,
+    let_go,
+    node,
+    placed,
+    shape,
+    share,
+)
 
 ON = EngineConfig(standing_pins=True, standing_pin_after_s=0.0, stop_timeout_s=60.0)
 
@@ -238,13 +247,16 @@ def preemptor(job_id: str, gpus: int = 2) -> JobSpec:
     return replace(job(job_id, gpus=gpus), preempts=("qos:low",))
 
 
-def start_low(harness: EngineHarness, job_id: str, node_name: str, *gpus: int) -> None:
-    """Have Slurm start a job that it may stop, and that Roost has not placed."""
+def start_low(
+    harness: EngineHarness, job_id: str, node_name: str, *gpus: int, spared_until_s: float = 0.0
+) -> None:
+    """Have Slurm start a job that it may stop from some time on, and that Roost has not placed."""
     event = JobStarted(
         at_s=harness.now_s,
         job_id=JobId(job_id),
         shares=(share(node_name, *gpus),),
         preempt_class="qos:low",
+        spared_until_s=spared_until_s,
     )
     harness.feed(event)
 
@@ -269,6 +281,57 @@ def test_no_job_is_preempted_where_the_victims_do_not_suffice(
     harness.start_elsewhere("1", share("a", 0, 1))
     start_low(harness, "2", "a", 2, 3)
     assert not any(pin.is_preempting for pin in pins(harness.queue(preemptor("3", 4))).values())
+
+
+def test_jobs_that_slurm_still_spares_are_no_victims(make_harness: HarnessFactory) -> None:
+    harness = make_harness([node("a", 4), node("b", 4)], bridges(4), config=ON)
+    start_low(harness, "1", "a", 0, 1, 2, 3)
+    harness.advance(1.0)
+    start_low(harness, "2", "b", 0, 1, 2, 3, spared_until_s=30.0)  # the younger one
+    pin = pins(harness.queue(preemptor("3", 4)))["3"]
+    assert (pin.is_preempting, pin.placement.nodes) == (True, ("a",))
+
+
+def test_a_job_preempts_as_soon_as_slurm_spares_enough_jobs_no_more(
+    make_harness: HarnessFactory,
+) -> None:
+    harness = make_harness([node("a", 4), node("b", 4)], bridges(4), config=ON)
+    start_low(harness, "1", "a", 0, 1, 2, 3, spared_until_s=30.0)
+    start_low(harness, "2", "b", 0, 1, spared_until_s=20.0)
+    start_low(harness, "4", "b", 2, 3, spared_until_s=25.0)
+    before = (*harness.queue(preemptor("3", 4)), *harness.advance(24.9))
+    assert not any(pin.is_preempting for pin in pins(before).values())
+    pin = pins(harness.advance(25.0))["3"]
+    assert (pin.is_preempting, pin.placement.nodes) == (True, ("b",))
+    assert "did not stop" in let_go(harness.advance(85.0))["3"]
+
+
+def test_a_job_keeps_to_the_jobs_for_whose_gpus_it_waits(make_harness: HarnessFactory) -> None:
+    """Slurm may be stopping them by then: with others, it would stop twice as many."""
+    harness = make_harness([node("a", 4), node("b", 4)], bridges(4), config=ON)
+    for job_id, name, end_s in (("1", "a", 50.0), ("2", "b", 60.0)):
+        event = JobStarted(
+            at_s=harness.now_s,
+            job_id=JobId(job_id),
+            shares=(share(name, 0, 1, 2, 3),),
+            end_s=end_s,
+            preempt_class="qos:low",
+            spared_until_s=30.0,
+        )
+        harness.feed(event)
+    first = pins(harness.queue(preemptor("3", 4)))["3"]
+    assert (first.is_preempting, first.placement.nodes) == (False, ("a",))
+    second = pins(harness.advance(30.0))["3"]
+    assert (second.is_preempting, second.placement.nodes) == (True, ("a",))
+
+
+def test_a_job_that_slurm_spares_does_not_keep_one_that_preempts_from_slurm(
+    make_harness: HarnessFactory,
+) -> None:
+    """Where pins are final: Slurm counts the time by itself."""
+    harness = make_harness([node("a", 4)], bridges(4), config=FINAL)
+    start_low(harness, "1", "a", 0, 1, 2, 3, spared_until_s=30.0)
+    assert "2" in let_go(harness.queue(preemptor("2")))
 
 
 def test_two_jobs_that_preempt_get_different_victims(make_harness: HarnessFactory) -> None:
@@ -392,8 +455,7 @@ def test_a_final_pin_may_depend_on_jobs_outside_roost(make_harness: HarnessFacto
     run(harness, "1", 8, 100.0)
     harness.queue(job("3", gpus=8))
     assert not pins(harness.advance(20.0))
-    harness.start_elsewhere("9", share("a", cpu_count=8))
-    assert "3" in pins(harness.queue(job("4", gpus=2)))
+    assert "3" in pins(harness.start_elsewhere("9", share("a", cpu_count=8)))
 
 
 def test_slurm_may_choose_the_gpus_of_a_pinned_gang(make_harness: HarnessFactory) -> None:
@@ -457,3 +519,34 @@ def test_only_the_newest_pins_of_a_job_are_remembered(two_full_nodes: EngineHarn
         two_full_nodes.refuse("3", "node busy")
         two_full_nodes.advance(two_full_nodes.now_s + 400.0)
     assert len(two_full_nodes.engine.record(JobId("3")).earlier_pins) <= 4
+
+
+def whole_node(job_id: str) -> JobSpec:
+    """A job that needs all GPUs and all 4 CPUs of a node."""
+    return job(job_id, shape(8, cpus_per_node=4))
+
+
+def test_a_job_that_is_overtaken_later_is_pinned_though_nothing_else_changes(
+    make_harness: HarnessFactory,
+) -> None:
+    """Jobs that hold CPUs alone come and go: they free nothing that a pass would wait for."""
+    config = replace(FINAL, standing_pin_if_overtaken=True)
+    harness = make_harness([node("a", cpu_count=4)], bridges(), config=config)
+    only_cpus = replace(share("a"), cpu_count=1)
+    harness.start_elsewhere("1", only_cpus)
+    assert not pins(harness.queue(whole_node("2")))
+    assert not pins(harness.advance(20.0))
+    assert pins(harness.start_elsewhere("3", only_cpus))["2"].placement.nodes == ("a",)
+
+
+def test_a_job_that_is_overtaken_at_once_is_pinned_after_its_wait(
+    make_harness: HarnessFactory,
+) -> None:
+    config = replace(FINAL, standing_pin_if_overtaken=True)
+    harness = make_harness([node("a", cpu_count=4)], bridges(), config=config)
+    only_cpus = replace(share("a"), cpu_count=1)
+    harness.start_elsewhere("1", only_cpus)
+    harness.queue(whole_node("2"))
+    harness.advance(1.0)
+    assert not pins(harness.start_elsewhere("3", only_cpus))
+    assert "2" in pins(harness.advance(10.0))

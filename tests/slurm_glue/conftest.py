@@ -30,6 +30,7 @@ class Runtime:
         age_s: int = 0,
         accounts: tuple[str, ...] = (),
         qos: tuple[str, ...] = (),
+        owner: str = "",
     ) -> None:
         """Write a heartbeat."""
         beat = Heartbeat(
@@ -40,6 +41,7 @@ class Runtime:
             models=models,
             accounts=accounts,
             qos=qos,
+            owner=owner,
         )
         heartbeat.write(self.heartbeat_file, beat)
 

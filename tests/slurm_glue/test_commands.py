@@ -77,7 +77,9 @@ def test_questions_about_a_sites_rules() -> None:
     assert commands.show_assoc_mgr()[-1] == "flags=assoc,qos"
     assert commands.show_partitions() == ("scontrol", "-a", "-o", "show", "partitions")
     assert commands.show_qos()[0] == "sacctmgr"
-    assert commands.show_qos()[-1] == "format=Name,Preempt,PreemptMode,Flags,LimitFactor"
+    assert commands.show_qos()[-1] == (
+        "format=Name,Preempt,PreemptMode,Flags,LimitFactor,PreemptExemptTime"
+    )
 
 
 def test_unpin_puts_the_request_back_where_the_release_can() -> None:

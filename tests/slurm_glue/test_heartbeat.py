@@ -21,6 +21,7 @@ BEATS = st.builds(
     models=NAMES,
     accounts=NAMES,
     qos=NAMES,
+    owner=st.from_regex(r"[0-9a-f]{0,16}", fullmatch=True),
 )
 
 
@@ -83,3 +84,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="heartbeat"):
         heartbeat.write(target, Heartbeat(at_epoch_s=1, lease_s=1))
     assert os.listdir(tmp_path) == ["heartbeat"]
+
+
+def test_the_owner_is_the_folder_of_a_machine(tmp_path: Path) -> None:
+    owner = heartbeat.owner_of(tmp_path, "ctl")
+    assert heartbeat.owner_of(tmp_path / "x" / "..", "ctl") == owner
+    others = {heartbeat.owner_of(tmp_path / "x", "ctl"), heartbeat.owner_of(tmp_path, "login")}
+    assert owner not in others
+    beat = Heartbeat(at_epoch_s=1_800_000_000, lease_s=30, owner=owner)
+    assert f"\nowner {owner}\n" in heartbeat.render(beat)
+    with pytest.raises(HeartbeatError):
+        Heartbeat(at_epoch_s=0, lease_s=1, owner="roost")

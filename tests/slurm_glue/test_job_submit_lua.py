@@ -84,6 +84,16 @@ def test_holds_every_way_to_ask_for_gpus(
     assert changed == {}
 
 
+def test_a_lease_names_the_owner_of_the_heartbeat(runtime: Runtime) -> None:
+    runtime.beat(owner="1f2e3d4c")
+    slurmctld = Slurmctld(runtime.script())
+    held = changes(slurmctld, {"tres_per_node": "gres:gpu:1"})
+    assert held["admin_comment"] == "roost:lease owner=1f2e3d4c"
+    begin = int(time.time()) + 600
+    later = changes(slurmctld, {"tres_per_node": "gres:gpu:1", "begin_time": begin})
+    assert later["admin_comment"] == f"roost:lease owner=1f2e3d4c begin={begin}"
+
+
 @pytest.mark.parametrize(
     "job",
     [

@@ -39,6 +39,13 @@ def test_power_saving_and_gang_scheduling_are_read() -> None:
     assert parse_scheduling("") == Scheduling()
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("00:00:00", 0.0), ("00:05:30", 330.0), ("NONE", 0.0), ("?", 0.0)]
+)
+def test_for_how_long_jobs_are_spared_is_read(text: str, seconds: float) -> None:
+    assert parse_scheduling(f"PreemptExemptTime = {text}\n").preempt_exempt_s == seconds
+
+
 @pytest.mark.parametrize("text", ["", "(null)", "-1", "1e9", "9" * 30, "٣"])
 def test_a_weight_that_is_no_number_is_unknown(text: str) -> None:
     assert parse_scheduling(f"PriorityWeightAge = {text}\n").age_weight is None

@@ -3,7 +3,7 @@
 import pytest
 
 from roost_slurm.limits import LAST_EPOCH_S
-from roost_slurm.stamp import LET_GO, Stamp, advice, parse_stamp, with_eta
+from roost_slurm.stamp import LET_GO, Stamp, advice, parse_stamp, seen_by, with_eta
 
 WAS = (("TresPerJob", "gres:gpu:2"), ("Features", ""))
 
@@ -13,6 +13,7 @@ WAS = (("TresPerJob", "gres:gpu:2"), ("Features", ""))
     [
         (Stamp(), "roost:lease"),
         (Stamp(begin_epoch_s=1_800_000_000), "roost:lease begin=1800000000"),
+        (Stamp(owner="1f", begin_epoch_s=5), "roost:lease owner=1f begin=5"),
         (Stamp(was=WAS), "roost:lease was=TresPerJob:gres:gpu:2;Features:"),
         (
             Stamp(begin_epoch_s=0, was=WAS),
@@ -73,3 +74,11 @@ def test_a_forecast_leaves_the_words_of_others() -> None:
     assert with_eta("charge to 17", "x") == "charge to 17 roost:eta[x]"
     assert with_eta("charge roost:eta[x] to 17", r"y\1") == r"charge roost:eta[y\1] to 17"
     assert with_eta("no-roost:eta[x]", "y") == "no-roost:eta[x] roost:eta[y]"
+
+
+def test_the_lease_of_another_roostd_is_none() -> None:
+    mine, old = "roost:lease owner=1f begin=5", "roost:lease begin=5"
+    assert [seen_by("1f", text) for text in (mine, old, "", "mine")] == [mine, old, "", "mine"]
+    assert seen_by("", mine) == mine
+    assert seen_by("2e", mine) == "roost:other owner=1f begin=5"
+    assert parse_stamp(seen_by("2e", mine)) is None

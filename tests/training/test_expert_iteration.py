@@ -11,12 +11,12 @@ from tests.training.burst import best_s, fresh_net, net_that_prefers_long_jobs, 
 from tests.training.environments.small_episodes import episodes
 from tests.training.test_decisions import decision
 
+from roost_train.decisions import Trial
 from roost_train.errors import TrainError
 from roost_train.expert_iteration import (
     ExpertIteration,
     ExpertParameters,
     Follow,
-    Trial,
     spread_of,
     target_of,
 )

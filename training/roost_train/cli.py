@@ -6,20 +6,27 @@ import json
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roost_engine.domain.errors import PolicyError
+from roost_engine.domain.errors import JournalError, PolicyError
 from roost_formats.models import onnx_telemetry
+from roost_formats.models.interference import SHIPPED_INTERFERENCE
 from roost_sim.clusters.cluster_file import load_cluster
 from roost_sim.errors import SimError
+from roost_sim.sweeps.process_engine import core_count
 from roost_sim.traces.formats import Format, load_trace
 from roost_sim.traces.trace import Trace
 from roost_slurm.version_option import ShowVersion
 from roost_train.errors import MissingLibrary, TrainError
 from roost_train.progress import ProgressBar
+
+if TYPE_CHECKING:
+    from roost_train.rollout_engine import RolloutEngine
 
 _DEFAULT_STEPS = 2500
 _DEFAULT_EPOCHS = 30
@@ -28,14 +35,14 @@ _DEFAULT_WORLDS, _DEFAULT_JOBS, _DEFAULT_GRAPH_STEPS = 60, 500, 4000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code is 0, 1 (readings differ) or 2 (it could not run)."""
+    """Run the command; the exit code is 0, 1 (readings differ, refit refused) or 2 (no run)."""
     arguments = _parser().parse_args(argv)
     try:
         onnx_telemetry.switch_off()  # before the import
         for name in ("torch", "onnx", "onnxruntime"):
             _need(name)
         code: int = arguments.command(arguments)
-    except (TrainError, PolicyError, SimError, OSError) as error:
+    except (TrainError, PolicyError, JournalError, SimError, OSError) as error:
         print(f"roost-train: {error}", file=sys.stderr)
         return 2
     return code
@@ -81,6 +88,20 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="improve this selector.onnx, its manifest beside it, instead of a warm start",
+    )
+    selector.add_argument(
+        "--engine",
+        choices=("process", "ray"),
+        default="process",
+        help="where episodes are played: in this process (default), or on a Ray cluster",
+    )
+    selector.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help='of a Ray cluster, or "auto"; without it Ray is started here',
+    )
+    selector.add_argument(
+        "--processes", type=int, metavar="N", help="cores for that Ray; default: all of them"
     )
     selector.add_argument("--json", action="store_true", help="the result as JSON")
     selector.set_defaults(command=_selector)
@@ -160,8 +181,17 @@ def _add_runtimes(runtimes: argparse.ArgumentParser) -> None:
 
 
 def _add_interference(interference: argparse.ArgumentParser) -> None:
+    source = interference.add_mutually_exclusive_group(required=True)
+    source.add_argument("--data", type=Path, metavar="DIR", help="folder of the public tables")
+    source.add_argument(
+        "--journal", type=Path, metavar="FILE", help="refit to the speeds that a site's jobs report"
+    )
     interference.add_argument(
-        "--data", type=Path, metavar="DIR", required=True, help="folder of the public tables"
+        "--model",
+        type=Path,
+        metavar="FILE",
+        default=SHIPPED_INTERFERENCE,
+        help="with --journal: the model in service (default: the one that ships with Roost)",
     )
     interference.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the model's two files"
@@ -173,8 +203,14 @@ def _add_interference(interference: argparse.ArgumentParser) -> None:
 
 def _interference(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.interference_command import run
+    from roost_train.interference_command import run, run_refit
 
+    if arguments.journal is not None:
+        text, code = run_refit(
+            arguments.journal, arguments.model, arguments.out, as_json=arguments.json
+        )
+        print(text)
+        return code
     print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
     return 0
 
@@ -287,22 +323,23 @@ def _selector(arguments: argparse.Namespace) -> int:
     trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
     clusters = tuple(load_cluster(name) for name in arguments.cluster)
     config = read_config(arguments.config)
-    training = SelectorTraining(
-        trace,
-        clusters,
-        config,
-        arguments.out,
-        lambda line: print(line, file=sys.stderr),
-        arguments.start,
-    )
-    bar = ProgressBar(max(config.iterations, 1), sys.stderr)
-    try:
-        path = training.run(lambda done, total: bar(done))
-    except KeyboardInterrupt:
-        print(
-            f"roost-train: stopped; the same command continues in {arguments.out}", file=sys.stderr
+    with _rollouts(arguments) as rollouts:
+        training = SelectorTraining(
+            trace,
+            clusters,
+            config,
+            arguments.out,
+            lambda line: print(line, file=sys.stderr),
+            arguments.start,
+            rollouts,
         )
-        return 2
+        bar = ProgressBar(max(config.iterations, 1), sys.stderr)
+        try:
+            path = training.run(lambda done, total: bar(done))
+        except KeyboardInterrupt:
+            continues = f"the same command continues in {arguments.out}"
+            print(f"roost-train: stopped; {continues}", file=sys.stderr)
+            return 2
     result = {"version": 1, "model": str(path), "best": training.best(), **training.about}
     if arguments.json:
         print(json.dumps(result))
@@ -310,6 +347,26 @@ def _selector(arguments: argparse.Namespace) -> int:
         print(f"model: {path}")
         print(f"report: {arguments.out / 'report.html'}")
     return 0
+
+
+def _rollouts(arguments: argparse.Namespace) -> "AbstractContextManager[RolloutEngine]":
+    """Return where episodes are played.
+
+    Raises:
+        TrainError: options that do not go together.
+        SimError: Ray is not installed, or no cluster is at the address.
+    """
+    from roost_train.ray_rollouts import RayRollouts
+    from roost_train.rollout_engine import InProcess
+
+    count = arguments.processes
+    if arguments.engine == "ray":
+        if count is not None and count < 1:
+            raise TrainError(f"--processes {count}: want 1 or more")
+        return RayRollouts(arguments.ray_address, count or core_count())
+    if arguments.ray_address is not None or count is not None:
+        raise TrainError("--ray-address and --processes go with --engine ray")
+    return nullcontext(InProcess())
 
 
 def _load(arguments: argparse.Namespace) -> Trace:

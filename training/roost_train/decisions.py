@@ -44,6 +44,23 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """A decision at which candidates were tried.
+
+    Attributes:
+        decision: its action is the candidate that came out best.
+        probabilities: [job + 1], of each action by the policy that played.
+        candidates: int [candidate], actions, the likeliest first.
+        outcomes: [candidate], reward until the horizon.
+    """
+
+    decision: Decision
+    probabilities: NDArray[np.float64]
+    candidates: NDArray[np.intp]
+    outcomes: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class DecisionBatch:
     """Decisions as tensors; lines behind the last job of a decision are 0 and masked.
 

@@ -29,12 +29,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from roost_train.decisions import Decision, DecisionBatch, batches
+from roost_train.decisions import Decision, DecisionBatch, Trial, batches
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.paused_run import PausedRun
 from roost_train.errors import TrainError
 from roost_train.improvement import Lesson
-from roost_train.rollout import Decider, Trajectory
+from roost_train.rollout_engine import Player, Rollout
 from roost_train.run_ahead import Ahead
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_net import masked_logs
@@ -87,23 +87,6 @@ class ExpertParameters:
     explore_frac: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """A decision at which candidates were tried.
-
-    Attributes:
-        decision: its action is the candidate that came out best.
-        probabilities: [job + 1], of each action by the policy that played.
-        candidates: int [candidate], actions, the likeliest first.
-        outcomes: [candidate], reward until the horizon.
-    """
-
-    decision: Decision
-    probabilities: NDArray[np.float64]
-    candidates: NDArray[np.intp]
-    outcomes: NDArray[np.float64]
-
-
 def target_of(trial: Trial, scale: float) -> NDArray[np.float64]:
     """Return the target of a decision, [job + 1]; it sums to 1.
 
@@ -130,12 +113,10 @@ class ExpertIteration:
     def __init__(self, net: PolicyNet, parameters: ExpertParameters) -> None:
         self.net, self.parameters = net, parameters
         self._optimiser = torch.optim.Adam(net.parameters(), lr=parameters.rate)
-        self._player = _TryingPlayer(net, parameters, 0)
 
-    def player(self, draw_seed: int) -> Decider:
+    def player(self, draw_seed: int) -> Player:
         """See improvement.Learner: actions are drawn, and some decisions are tried."""
-        self._player = _TryingPlayer(self.net, self.parameters, draw_seed)
-        return self._player
+        return _TryingPlayer(self.net, self.parameters, draw_seed)
 
     def state(self) -> dict[str, Any]:
         """See improvement.Learner."""
@@ -145,15 +126,13 @@ class ExpertIteration:
         """See improvement.Learner."""
         self._optimiser.load_state_dict(state["optimiser"])
 
-    def learn(
-        self, played: Sequence[Trajectory], generator: torch.Generator, done_count: int
-    ) -> Lesson:
+    def learn(self, played: Rollout, generator: torch.Generator, done_count: int) -> Lesson:
         """See improvement.Learner.
 
         Raises:
             TrainError: no decision was tried.
         """
-        trials = self._player.trials
+        trials = played.trials
         if not trials:
             raise TrainError("no decision was tried: take more episodes or a larger sampled_frac")
         scale = self.parameters.temperature * spread_of(trials)
@@ -212,7 +191,7 @@ def _lines(part: Sequence[Decision], values: dict[int, NDArray[np.float64]]) -> 
 
 
 class _TryingPlayer:
-    """A rollout.Decider that draws actions, and tries candidates at some decisions."""
+    """A rollout_engine.Player that draws actions, and tries candidates at some decisions."""
 
     def __init__(self, net: PolicyNet, parameters: ExpertParameters, draw_seed: int) -> None:
         self._agent = SelectorAgent(net, draw_seed, parameters.explore_frac)

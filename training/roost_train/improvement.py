@@ -6,7 +6,7 @@ interrupted training continues to the same weights. Episodes of an iteration dep
 iteration, and a checkpoint holds everything else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +18,7 @@ import torch
 from roost_train.checkpoint import read_checkpoint, write_checkpoint
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
-from roost_train.rollout import Decider, Trajectory, play
+from roost_train.rollout_engine import InProcess, Player, Rollout, RolloutEngine
 from roost_train.slot_net import PolicyNet
 
 _SEEDS_PER_ITERATION = 10_000  # far apart, so that no episode comes twice
@@ -98,20 +98,18 @@ class Learner(Protocol):
     def parameters(self) -> ImprovementParameters:
         """Everything that decides how the training comes out, beside net and episodes."""
 
-    def player(self, draw_seed: int) -> Decider:
-        """Return the decider for the episodes of an iteration.
+    def player(self, draw_seed: int) -> Player:
+        """Return what decides in the episodes of an iteration.
 
         Args:
             draw_seed: of whatever it draws.
         """
 
-    def learn(
-        self, played: Sequence[Trajectory], generator: torch.Generator, done_count: int
-    ) -> Lesson:
+    def learn(self, played: Rollout, generator: torch.Generator, done_count: int) -> Lesson:
         """Change the net by what the player has just played.
 
         Args:
-            played: episodes with decisions.
+            played: episodes with decisions, and what the player tried.
             generator: for whatever is drawn.
             done_count: iterations before this one.
         """
@@ -129,11 +127,15 @@ class Improvement:
     Args:
         learner: the method, with the net; the net is changed in place.
         episodes: what is played.
+        rollouts: where it is played.
     """
 
-    def __init__(self, learner: Learner, episodes: Episodes) -> None:
+    def __init__(
+        self, learner: Learner, episodes: Episodes, rollouts: RolloutEngine | None = None
+    ) -> None:
         torch.set_num_threads(1)  # several sum in another order, and are slower for so small a net
         self.learner, self.episodes = learner, episodes
+        self._rollouts = rollouts or InProcess()
         self.done: list[Iteration] = []
 
     @property
@@ -155,17 +157,18 @@ class Improvement:
         first = parameters.first_episode + (number - 1) * _SEEDS_PER_ITERATION
         seeds = range(first, first + parameters.episode_count)
         self.net.eval()
-        played = play(self.episodes, seeds, self.learner.player(draw_seed), after)
-        played = [one for one in played if one.decisions]
-        if not played:
+        player = self.learner.player(draw_seed)
+        played = self._rollouts.collect(self.episodes, seeds, player, after)
+        played.trajectories = [one for one in played.trajectories if one.decisions]
+        if not played.trajectories:
             raise TrainError("no episode had a decision: take more jobs or a higher load")
         generator = torch.Generator().manual_seed(draw_seed)
         lesson = self.learner.learn(played, generator, len(self.done))
         self.done.append(
             Iteration(
                 number=number,
-                mean_jct_s=float(np.mean([one.mean_jct_s for one in played])),
-                decision_count=sum(len(one.decisions) for one in played),
+                mean_jct_s=float(np.mean([one.mean_jct_s for one in played.trajectories])),
+                decision_count=sum(len(one.decisions) for one in played.trajectories),
                 **asdict(lesson),
             )
         )

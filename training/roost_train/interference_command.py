@@ -1,4 +1,7 @@
-"""The command `roost-train interference`: figures of every predictor, and the model's two files."""
+"""The command `roost-train interference`: figures of every predictor, and the model's two files.
+
+With a journal, the model in service is refitted to what the site's own jobs reported.
+"""
 
 import json
 import shlex
@@ -6,7 +9,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from roost_formats.models.interference import load_onnx_interference
+from roost_train.interference_journal import read_reports
 from roost_train.interference_pairs import read_pairs
+from roost_train.interference_refit import as_text, refit, write_refit
 from roost_train.interference_training import (
     as_table,
     compare,
@@ -49,3 +55,40 @@ def run(data: Path, folder: Path | None, seed: int, *, as_json: bool) -> str:
     if path is not None:
         lines.append(f"model: {path}")
     return "\n".join(lines)
+
+
+def run_refit(journal: Path, model: Path, folder: Path | None, *, as_json: bool) -> tuple[str, int]:
+    """Refit a model to a journal; write it only where it predicts the last week better.
+
+    Args:
+        journal: of roostd.
+        model: in service, which the new one would replace.
+        folder: for the new model; None: figures alone.
+        as_json: whether the result is a JSON object.
+
+    Returns:
+        What is to be printed, and the exit code: 0, the new model is better; 1, it is not.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        TooFewJobs: it has too few reports.
+        ModelError: the model is of another form.
+        PolicyError: the daemon would refuse the model.
+        OSError: a file cannot be read or written.
+    """
+    in_service = load_onnx_interference(model, lambda: 0.0)
+    words = ["roost-train", "interference", "--journal", journal.name, "--model", model.name]
+    found = refit(model, read_reports(journal, in_service), shlex.join(words))
+    figures, path = found.figures, None
+    if figures.is_better and folder is not None:
+        path = write_refit(found, folder)
+    code = 0 if figures.is_better else 1
+    if as_json:
+        body = {"version": 1, **asdict(figures), "is_better": figures.is_better}
+        return json.dumps({**body, "model": None if path is None else str(path)}), code
+    if not figures.is_better:
+        return (
+            f"{as_text(figures)}\nrefused: the last week is not predicted better, {model} stays",
+            code,
+        )
+    return as_text(figures) + ("" if path is None else f"\nmodel: {path}"), code

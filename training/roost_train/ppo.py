@@ -21,7 +21,8 @@ from roost_train.advantages import advantages, discounts
 from roost_train.decisions import Decision, DecisionBatch, batches
 from roost_train.exploration import played_logs
 from roost_train.improvement import Lesson
-from roost_train.rollout import Decider, Trajectory
+from roost_train.rollout import Trajectory
+from roost_train.rollout_engine import Player, Rollout
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_net import masked_logs
 from roost_train.slot_net import PolicyNet
@@ -99,7 +100,7 @@ class Ppo:
         )
         self._spread = 0.0  # of the returns so far; rewards are divided by it
 
-    def player(self, draw_seed: int) -> Decider:
+    def player(self, draw_seed: int) -> Player:
         """See improvement.Learner: actions are drawn from the policy."""
         return SelectorAgent(self.net, draw_seed, self.parameters.explore_frac)
 
@@ -119,14 +120,12 @@ class Ppo:
         self._critic_optimiser.load_state_dict(state["critic_optimiser"])
         self._spread = state["spread"]
 
-    def learn(
-        self, played: Sequence[Trajectory], generator: torch.Generator, done_count: int
-    ) -> Lesson:
+    def learn(self, played: Rollout, generator: torch.Generator, done_count: int) -> Lesson:
         """See improvement.Learner."""
-        decisions = [decision for one in played for decision in one.decisions]
+        decisions = [decision for one in played.trajectories for decision in one.decisions]
         place_of = {id(decision): place for place, decision in enumerate(decisions)}
         old_logs, values = self._judge(decisions)
-        gains, returns = self._gains(played, values)
+        gains, returns = self._gains(played.trajectories, values)
         spread = float(np.std(returns))
         explained_frac = 1.0 - float(np.var(returns - values)) / max(spread**2, _LEAST_SPREAD)
         scaled = torch.from_numpy((gains - gains.mean()) / (gains.std() + _LEAST_SPREAD))

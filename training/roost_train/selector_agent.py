@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from roost_train.decisions import Decision, DecisionBatch
+from roost_train.decisions import Decision, DecisionBatch, Trial
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.exploration import forced_action
 from roost_train.selector_net import masked_logs
@@ -16,7 +16,7 @@ _ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
 
 
 class SelectorAgent:
-    """A rollout.Decider.
+    """A rollout_engine.Player.
 
     Each episode has draws of its own, so that its actions do not depend on those played beside it.
 
@@ -26,6 +26,8 @@ class SelectorAgent:
             position.
         explore_frac: how often a draw is replaced by the action that mends a bad state.
     """
+
+    trials: Sequence[Trial] = ()
 
     def __init__(
         self, net: PolicyNet, draw_seed: int | None = None, explore_frac: float = 0.0

@@ -33,7 +33,7 @@ from roost_train.expert_iteration import ExpertIteration
 from roost_train.imitation import ImitationFigures, imitate, judge
 from roost_train.improvement import Improvement, Learner, Method
 from roost_train.ppo import Ppo
-from roost_train.rollout import play, teacher
+from roost_train.rollout_engine import InProcess, Player, RolloutEngine, Teacher
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_config import SelectorConfig, as_document
 from roost_train.selector_net import SelectorNet
@@ -75,6 +75,7 @@ class SelectorTraining:
         folder: where the files are; made if it is missing.
         tell: called with a line for people.
         start: a selector's model file, from which the improvement begins; None: a warm start.
+        rollouts: where episodes are played; it makes no difference to what comes out.
 
     Raises:
         TrainError: the folder holds another training.
@@ -88,7 +89,9 @@ class SelectorTraining:
         folder: Path,
         tell: Callable[[str], None] = lambda line: None,
         start: Path | None = None,
+        rollouts: RolloutEngine | None = None,
     ) -> None:
+        self._rollouts = rollouts or InProcess()
         self.config, self.folder, self._tell = config, folder, tell
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
@@ -164,14 +167,22 @@ class SelectorTraining:
                 learner = ExpertIteration(net, self.config.expert)
             case _:
                 assert_never(self.config.improvement)
-        return Improvement(learner, self.episodes)
+        return Improvement(learner, self.episodes, self._rollouts)
 
     def _judge(self, net: SelectorNet) -> ImitationFigures:
         return judge(net, self._teachers(self._seeds))
 
     def _teachers(self, seeds: range) -> list[Decision]:
-        played = play(self.episodes, seeds, teacher)
-        return [decision for one in played for decision in one.decisions]
+        return self._decisions(seeds, Teacher())
+
+    def _decisions(self, seeds: range, player: Player) -> list[Decision]:
+        played = self._rollouts.collect(self.episodes, seeds, player, _no_meter)
+        return [decision for one in played.trajectories for decision in one.decisions]
+
+    def _mean_jcts_s(self, player: Player) -> list[float]:
+        """Return the mean completion time of each episode of validation."""
+        played = self._rollouts.collect(self.episodes, self._seeds, player, _no_meter)
+        return [one.mean_jct_s for one in played.trajectories]
 
     def _validate(self, net: SelectorNet, iteration: int, save_best: Callable[[], None]) -> None:
         """Compare with the teacher on the episodes of validation; keep the best."""
@@ -186,10 +197,9 @@ class SelectorTraining:
     def validation(self, net: SelectorNet, iteration: int) -> Validation:
         """Play the episodes of validation."""
         if not self._of_teacher:
-            played = play(self.episodes, self._seeds, teacher)
-            self._of_teacher = [one.mean_jct_s for one in played]
+            self._of_teacher = self._mean_jcts_s(Teacher())
         net.eval()
-        own = [one.mean_jct_s for one in play(self.episodes, self._seeds, SelectorAgent(net))]
+        own = self._mean_jcts_s(SelectorAgent(net))
         ratios = np.array(own) / np.array(self._of_teacher)
         return Validation(
             iteration=iteration,
@@ -202,8 +212,7 @@ class SelectorTraining:
 
     def _release(self) -> Path:
         net = net_of(read_checkpoint(self.folder / "best.pt"))
-        played = play(self.episodes, self._seeds[:4], SelectorAgent(net))
-        saved = [decision for one in played for decision in one.decisions]
+        saved = self._decisions(self._seeds[:4], SelectorAgent(net))
         step = max(len(saved) // _SAVED_COUNT, 1)
         path = write_selector(net, saved[::step], {**self.about, "best": self.best()}, self.folder)
         self._report()
@@ -252,6 +261,10 @@ class SelectorTraining:
         kinds = ("imitation", "iteration", "validation")
         lines = {kind: self._lines(kind) for kind in kinds}
         write_training_report(self.folder / "report.html", self.about, lines)
+
+
+def _no_meter(done_count: int) -> None:
+    """Episodes beside the improvement have no progress bar."""
 
 
 def _replace(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from roostd.app.wait_reasons import WaitReasons
 from roostd.config.config import Mode
 from roostd.ops import failpoint
 from roostd.ops.metrics import Metrics
+from roostd.slurm.lease_plan import LeasePlan
 from roostd.slurm.port import JobNotWaiting, NodeClosed, SlurmPort
 from roostd.state import DaemonState
 
@@ -68,6 +69,7 @@ class Applier:
         self._credentials = OldCredentials(state)
         self._released: set[JobId] = set()  # by a LetGo of the engine
         self._renewed: set[JobId] = set()  # have a lease of full length, as far as is known
+        self._lease_plan = LeasePlan()
         self._ended_leases: set[JobId] = set()  # by release_needless
         self._is_draining = False
 
@@ -132,15 +134,15 @@ class Applier:
             self._credentials.note(job_id, self._state.engine.find(job_id))
 
     async def renew(self, leased: Iterable[JobId]) -> None:
-        """Renew the leases of all waiting jobs, in one call.
+        """Renew the leases of all waiting jobs that are due: see LeasePlan.
 
         A job that waits with a pin that the engine does not want gets its own request back, and its
         lease with it.
 
         Args:
-            leased: jobs that only their lease keeps from starting, by the last poll.
+            leased: jobs that only their lease keeps from starting, by the last poll; those that
+                Slurm would start first before the others.
         """
-        lease_s = round(self._state.config.slurm.lease_s)
         async with self._gate:
             waiting = [job_id for job_id in leased if self._is_waiting(job_id)]
             for job_id in waiting:
@@ -151,10 +153,18 @@ class Applier:
             if not job_ids:
                 return
             self._eligible.difference_update(job_ids)
+            lease_s, now_s = self._state.config.slurm.lease_s, time.monotonic()
+            self._renewed.intersection_update(job_ids)
             with self._logging_failures("renew"):
-                await self._slurm.renew(job_ids, lease_s)
-                self._renewed = set(job_ids)
-                self._metrics.lease_renewals.inc(len(job_ids))
+                for length_s, due in self._lease_plan.due(job_ids, lease_s, now_s):
+                    await self._slurm.renew(due, length_s)
+                    self._lease_plan.note(due, length_s, now_s)
+                    self._renewed.update(due)
+                    self._metrics.lease_renewals.inc(len(due))
+
+    def forget_leases(self) -> None:
+        """Have the next call of `renew` renew all of them: the wall clock was set."""
+        self._lease_plan = LeasePlan()
 
     async def renew_first(self, leased: Iterable[JobId]) -> None:
         """Give the jobs a lease of full length that have their first, short one.

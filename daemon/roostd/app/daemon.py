@@ -21,6 +21,7 @@ from roostd.app.applier import Applier
 from roostd.app.earlier_waits import read_waits
 from roostd.app.engine_runs import EngineRuns, read_speeds
 from roostd.app.eta_comments import EtaComments
+from roostd.app.forecast_errors import ForecastErrors
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
@@ -31,6 +32,7 @@ from roostd.app.link_meter import LinkMeter
 from roostd.app.loop import DecisionLoop
 from roostd.app.mode_desk import ModeDesk
 from roostd.app.node_opt_in import NodeOptIn
+from roostd.app.pair_teller import PairTeller
 from roostd.app.past_jobs import PastJobs
 from roostd.app.policy_desk import PolicyDesk
 from roostd.app.policy_evaluator import ProcessEvaluator
@@ -44,7 +46,7 @@ from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.files import raise_file_limit
 from roostd.ops.folders import SPOOL_FOLDER, locked, make_folders
-from roostd.ops.heartbeat import HeartbeatWriter
+from roostd.ops.heartbeat import HeartbeatWriter, owner_of
 from roostd.ops.logs import configure_logs
 from roostd.ops.metrics import Metrics
 from roostd.ops.metrics_server import MetricsServer, serve_metrics
@@ -53,6 +55,7 @@ from roostd.ops.stall_watch import StallWatch
 from roostd.page.server import serve_page
 from roostd.rpc.roles import Roles
 from roostd.rpc.server import Servers
+from roostd.slurm.lease_plan import RENEWALS
 from roostd.slurm.port import SlurmPort
 from roostd.slurm.slurm_cli import SlurmCli
 from roostd.state import DaemonState
@@ -138,7 +141,7 @@ class Daemon:
             signal.SIGINT: self.stop,
             signal.SIGHUP: self.reload,
         }
-        with locked(config.paths.state_dir):
+        with locked(config.paths.state_dir), locked(config.paths.runtime_dir, "runtime_dir"):
             self._build(config)
             with _signals(handlers if self._handles_signals else {}):
                 try:
@@ -198,6 +201,7 @@ class Daemon:
         self._links = LinkMeter(self.state, self._emit)
         learned_path = config.paths.state_dir / "interference.json"
         self._interference = InterferenceKeeper(self.state, learned_path)
+        self._pairs = PairTeller(self.state, lambda: self._engines.plugins, self._emit)
         waste_path = config.paths.state_dir / "waste.json"
         self._waste = WasteMeter(self.state, waste_path, self.metrics.wasted)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
@@ -209,6 +213,7 @@ class Daemon:
             timeout_s=config.slurm.command_timeout_s,
             lease_s=lambda: self.state.config.slurm.lease_s,
             rules_interval_s=lambda: self.state.config.slurm.poll_interval_s,
+            owner=owner_of(config.paths.runtime_dir),
         )
 
     def _build_parts(self, config: Config, slurm: SlurmPort) -> None:
@@ -223,9 +228,12 @@ class Daemon:
             self._adopt,
         )
         self.forecast_worker = ForecastWorker()
+        errors_path = config.paths.state_dir / "forecasts.json"
+        self._forecast_errors = ForecastErrors(self.state, errors_path)
         self.forecaster = Forecaster(
             self.state,
             self.forecast_worker.compute,
+            self._forecast_errors.corrected,
             EtaComments(self.state, lambda *what: self.applier.foretell(*what)).update,
         )
         self.questions = ShadowQuestions(slurm, self.state, self.metrics, self.watch)
@@ -351,6 +359,7 @@ class Daemon:
         self.desk.keep_evidence()
         self._waste.store()
         self._interference.store()
+        self._forecast_errors.store()
         self.knowledge.write()
         await self.servers.stop(STOP_GRACE_S)
         self.recorder.close()
@@ -361,7 +370,11 @@ class Daemon:
     async def _renew_leases(self) -> None:
         while True:
             await self.applier.renew(self.watch.leased())
-            await asyncio.sleep(self.state.config.slurm.lease_s / 3)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.state.config.slurm.lease_s / RENEWALS):
+                    await self.watch.clock_was_set.wait()
+                self.watch.clock_was_set.clear()
+                self.applier.forget_leases()
 
     async def _renew_first_leases(self) -> None:
         while True:
@@ -391,6 +404,7 @@ class Daemon:
             self._links.poll()
             self._waste.poll()
             self._interference.poll()
+            self._pairs.poll()
             self.watch.follow_wall_clock()
             self.knowledge.write_if_due()
             is_due = self.recorder.wants_new_run or self._engines.is_outdated

@@ -7,13 +7,13 @@ from typing import TypeAlias
 import structlog
 
 from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Models, Plugins
 from roost_engine.policies import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbour_corrections import PairCorrection
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead

@@ -25,6 +25,7 @@ class Forecaster:
     Args:
         state: the daemon's; receives the forecast.
         compute: plays the queue forward elsewhere.
+        correct: says what to make of a forecast, by how wrong earlier ones were.
         on_forecast: called after each new forecast.
     """
 
@@ -32,9 +33,11 @@ class Forecaster:
         self,
         state: DaemonState,
         compute: Callable[[ForecastTask], Awaitable[Forecast]],
+        correct: Callable[[Forecast], Forecast] = lambda found: found,
         on_forecast: Callable[[Forecast], None] = lambda _: None,
     ) -> None:
-        self._state, self._compute, self._on_forecast = state, compute, on_forecast
+        self._state, self._compute = state, compute
+        self._correct, self._on_forecast = correct, on_forecast
         self._log = ArrivalLog(state.clock.now_s())
         self._seed = 0
 
@@ -60,7 +63,7 @@ class Forecaster:
             task = ForecastTask(
                 snapshot=snapshot, draws=eta.draws, budget_s=eta.budget_s, seed=self._seed
             )
-            state.forecast = await self._compute(task)
+            state.forecast = self._correct(await self._compute(task))
         except RoostError as error:
             if not state.forecast_fault:
                 _log.warning("forecast_failed", error=str(error))

@@ -1,6 +1,7 @@
 """The leased jobs: which leases to renew, and which only keep a job waiting in vain."""
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 
 from roost_engine.domain.model import JobId
 from roost_slurm.orphaned_pins import is_eligible, waits_pinned
@@ -22,7 +23,8 @@ class LeasedJobs:
         adopt: takes the jobs that an earlier daemon has left pinned, and those left eligible.
 
     Attributes:
-        job_ids: the jobs that a lease keeps waiting for Roost, blocked jobs included.
+        job_ids: the jobs that a lease keeps waiting for Roost, blocked jobs included, by Slurm's
+            priority.
     """
 
     def __init__(
@@ -60,18 +62,28 @@ class LeasedJobs:
         self._found_pinned = frozenset(pinned)
         self._adopt(pinned, eligible)
 
-    def sort(self, snapshot: QueueSnapshot, view: QueueView) -> None:
-        """Separate the leases to renew from those of jobs that Roost will not place."""
-        leased, needless = list[JobId](), list[JobId]()
+    def sort(
+        self, snapshot: QueueSnapshot, view: QueueView
+    ) -> tuple[Sequence[JobId], Sequence[JobId]]:
+        """Separate the leases to renew from those of jobs that Roost will not place.
+
+        Changes nothing, and may run in a thread.
+        """
+        leased, needless = list[tuple[int, JobId]](), list[JobId]()
         before = self._needless.union(self.job_ids)
         for job in snapshot.jobs:
             if not job.is_pending or parse_stamp(job.admin_comment) is None:
                 continue
             for job_id in map(JobId, job.job_ids):
                 if job_id not in view.unmanaged and self._is_enforced(job.partition):
-                    leased.append(job_id)
+                    leased.append((-job.priority, job_id))
                 elif self._is_needless(snapshot, job, job_id, before):
                     needless.append(job_id)
+        leased.sort(key=itemgetter(0))
+        return [job_id for _, job_id in leased], needless
+
+    def note(self, leased: Sequence[JobId], needless: Sequence[JobId]) -> None:
+        """Apply what `sort` has found."""
         self.job_ids, self._needless = tuple(leased), frozenset(needless)
         self._release(needless)
 

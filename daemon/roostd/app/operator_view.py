@@ -1,13 +1,37 @@
 """What operators may ask of Slurm's jobs: owners, comments, and why Roost leaves a job alone."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId
 from roost_slurm.squeue import QueuedJob
-from roostd.slurm.job_facts import owner_of
-from roostd.slurm.jobs import JobReader, Unmanaged, comment_of
+from roostd.slurm.comment import JobComment
+from roostd.slurm.job_facts import Owner, owner_of
+from roostd.slurm.jobs import JobReader, Unmanaged, comment_of, is_of_another
 from roostd.slurm.port import QueueSnapshot
 from roostd.slurm.queue_view import QueueView
 from roostd.state import DaemonState, UnmanagedJob
+
+_log = structlog.get_logger(__name__)
+
+OTHER_ROOSTD = (
+    "another roostd steers this cluster: {count} waiting jobs have its lease, and job_submit.lua"
+    " reads its heartbeat; this roostd only watches them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What operators may ask after one poll; see DaemonState."""
+
+    owners: dict[JobId, Owner]
+    unmanaged: dict[JobId, UnmanagedJob]
+    unmanaged_reasons: Mapping[JobId, str]
+    comments: dict[JobId, JobComment]
+    other_lease_count: int  # waiting jobs that another roostd has leased
 
 
 class OperatorView:
@@ -19,10 +43,10 @@ class OperatorView:
     def __init__(self, state: DaemonState) -> None:
         self._state = state
 
-    def update(
+    def read(
         self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
-    ) -> None:
-        """Apply a poll.
+    ) -> Shown:
+        """Return what a poll shows; changes nothing, and may run in a thread.
 
         Args:
             snapshot: Slurm's queue.
@@ -30,11 +54,25 @@ class OperatorView:
             reader: reads single jobs.
             before: the view of the poll before.
         """
-        self._update_owners(snapshot, now)
-        self._update_unmanaged(snapshot, now, reader, before)
-        self._update_comments(snapshot, now)
+        return Shown(
+            owners=self._owners(snapshot, now),
+            unmanaged=self._unmanaged(snapshot, now, reader, before),
+            unmanaged_reasons=now.unmanaged,
+            comments=self._comments(snapshot, now),
+            other_lease_count=sum(job.is_pending and is_of_another(job) for job in snapshot.jobs),
+        )
 
-    def _update_owners(self, snapshot: QueueSnapshot, now: QueueView) -> None:
+    def show(self, shown: Shown) -> None:
+        """Apply what a poll shows."""
+        state, other_count = self._state, shown.other_lease_count
+        state.owners, state.comments = shown.owners, shown.comments
+        state.unmanaged, state.unmanaged_reasons = shown.unmanaged, shown.unmanaged_reasons
+        self._forget_decisions()
+        if other_count and not state.owner_fault:
+            _log.error("another_roostd", job_count=other_count)
+        state.owner_fault = OTHER_ROOSTD.format(count=other_count) if other_count else ""
+
+    def _owners(self, snapshot: QueueSnapshot, now: QueueView) -> dict[JobId, Owner]:
         known = self._state.owners
         owners = {
             job_id: owner for job_id, owner in known.items() if self._is_remembered(job_id, now)
@@ -42,8 +80,7 @@ class OperatorView:
         for job in snapshot.jobs:
             owner = owner_of(job, snapshot.details.get(job.number))
             owners.update(dict.fromkeys(map(JobId, job.job_ids), owner))
-        self._state.owners = owners
-        self._forget_decisions()
+        return owners
 
     def _forget_decisions(self) -> None:
         """Drop the decisions of earlier engines for jobs that have left Slurm and the engine."""
@@ -55,10 +92,10 @@ class OperatorView:
             for job_id in known.keys() - self._state.owners.keys():
                 del known[job_id]
 
-    def _update_unmanaged(
+    def _unmanaged(
         self, snapshot: QueueSnapshot, now: QueueView, reader: JobReader, before: QueueView
-    ) -> None:
-        """Store why Roost does not place a job, also while the job runs and after its end."""
+    ) -> dict[JobId, UnmanagedJob]:
+        """Return why Roost does not place jobs, also while they run and after their end."""
         known = self._state.unmanaged
         unmanaged = {
             job_id: job for job_id, job in known.items() if self._is_remembered(job_id, now)
@@ -73,9 +110,9 @@ class OperatorView:
                 if reason is not None:
                     is_blocked = job_id in now.blocked
                     unmanaged[job_id] = UnmanagedJob(reason=reason, is_blocked=is_blocked)
-        self._state.unmanaged, self._state.unmanaged_reasons = unmanaged, now.unmanaged
+        return unmanaged
 
-    def _update_comments(self, snapshot: QueueSnapshot, now: QueueView) -> None:
+    def _comments(self, snapshot: QueueSnapshot, now: QueueView) -> dict[JobId, JobComment]:
         known = self._state.comments
         comments = {
             job_id: one for job_id, one in known.items() if self._is_remembered(job_id, now)
@@ -90,7 +127,7 @@ class OperatorView:
                     comments[job_id] = comment
                 else:
                     comments.pop(job_id, None)
-        self._state.comments = comments
+        return comments
 
     def _is_remembered(self, job_id: JobId, now: QueueView) -> bool:
         try:

@@ -4,9 +4,13 @@ import asyncio
 import contextlib
 import heapq
 import time
+from collections import deque
 
 _LOOKING_FRAC = 0.15  # of the time: crowds are looked at less often
 _RETRY_S = 2.0  # while Slurm does not answer
+_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
+_BURST_COUNT = 10  # submissions within a second: from then on they share polls
+_BURST_POLL_S = 0.5
 _TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
 
 
@@ -18,6 +22,7 @@ class PollSchedule:
         self._polls_due_s: list[float] = []  # a heap
         self._nodes_due_s = self._nodes_read_s = 0.0
         self._not_before_s = 0.0  # of the next poll
+        self._submitted_s: deque[float] = deque(maxlen=_BURST_COUNT)
         self._wake = asyncio.Event()
 
     def add(self, delays_s: tuple[float, ...]) -> None:
@@ -26,6 +31,20 @@ class PollSchedule:
         for delay_s in delays_s:
             heapq.heappush(self._polls_due_s, now_s + delay_s)
         self._wake.set()
+
+    def add_submissions(self, count: int) -> None:
+        """Poll soon after jobs were submitted; often for a few jobs, seldom in a burst of them.
+
+        job_submit.lua writes its line before the job is in the queue; the delay depends on
+        slurmctld's other work. Each poll takes a command's CPU time from the clients that submit.
+        """
+        now_s = time.monotonic()
+        self._submitted_s.extend([now_s] * count)
+        is_full = len(self._submitted_s) == _BURST_COUNT
+        if not is_full or self._submitted_s[0] < now_s - 1.0:
+            self.add(_AFTER_SUBMIT_S)
+        elif not any(due_s <= now_s + _BURST_POLL_S for due_s in self._polls_due_s):
+            self.add((_BURST_POLL_S, 2 * _BURST_POLL_S))
 
     def add_urgent(self) -> None:
         """Poll now, though the last poll was expensive."""

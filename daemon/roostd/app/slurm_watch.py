@@ -19,7 +19,7 @@ from roost_slurm.squeue import QueuedJob
 from roost_slurm.versions import UnknownVersion, traits_of
 from roostd.app.earlier_waits import since_submission
 from roostd.app.leased_jobs import LeasedJobs
-from roostd.app.operator_view import OperatorView
+from roostd.app.operator_view import OperatorView, Shown
 from roostd.app.poll_schedule import PollSchedule
 from roostd.ops.metrics import Metrics
 from roostd.slurm.jobs import JobReader
@@ -36,12 +36,10 @@ from roostd.state import SLOW_ANSWER_S, DaemonState
 
 _log = structlog.get_logger(__name__)
 
-# job_submit.lua writes its line before the job is in the queue; the delay depends on slurmctld's
-# other work.
-_POLLS_AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _POLLS_AFTER_PIN_S = (0.1, 0.4, 1.0, 2.5, 5.0)
 _POLLS_AFTER_CHANGE_S = (0.0, 0.5)
 SPOOL_FILE = "events"
+_LONG_QUEUE = 300  # jobs: reading them takes about 5 ms
 _TRANSITIONS = ("not_responding", "no_respond", "powering", "boot")
 
 
@@ -52,6 +50,23 @@ class WaitingJob:
     spec: JobSpec
     job: QueuedJob
     detail: JobDetail
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What one snapshot of the queue means.
+
+    Attributes:
+        view: the queue in the engine's terms.
+        shown: what operators may ask.
+        leases: the leased jobs that Roost may place, and those that it will not.
+        events: since the view before.
+    """
+
+    view: QueueView
+    shown: Shown
+    leases: tuple[Sequence[JobId], Sequence[JobId]]
+    events: tuple[Event, ...]
 
 
 class SlurmWatch:
@@ -98,6 +113,7 @@ class SlurmWatch:
         self._shares_read = AssocMgr()  # of which these are the shares
         self._handed_over: dict[JobId, str] = {}
         self._poll_count, self._polled = 0, asyncio.Event()
+        self.clock_was_set = asyncio.Event()  # leases have other lengths than they were given
         state.ask_slurm = self.poll_now
 
     def leased(self) -> tuple[JobId, ...]:
@@ -161,6 +177,7 @@ class SlurmWatch:
             _log.warning("wall_clock_set", step_s=round(step_s, 3))
             self._view = replace(self._view, reads={})
             self._schedule.add((0.0,))
+            self.clock_was_set.set()
 
     def poll_nodes(self) -> None:
         """Read the nodes at the next poll, now: the state of one has changed."""
@@ -213,8 +230,9 @@ class SlurmWatch:
                 continue
             if drained.refused_count:
                 _log.warning("spool_lines_refused", count=drained.refused_count)
-            if any(isinstance(event, Submitted) for event in drained.events):
-                self._schedule.add(_POLLS_AFTER_SUBMIT_S)
+            submitted_count = sum(isinstance(event, Submitted) for event in drained.events)
+            if submitted_count:
+                self._schedule.add_submissions(submitted_count)
             elif drained.events:
                 self._schedule.add(_POLLS_AFTER_CHANGE_S)
 
@@ -263,18 +281,17 @@ class SlurmWatch:
             outside=nodes_outside(self._state.config.listed_nodes(), self._specs.values()),
         )
         assert self._reader is not None
-        at_s, before = self._state.clock.now_s(), self._view
+        at_s = self._state.clock.now_s()
         if is_first:
             self._leased.find_pins(self._snapshot)
-        began_s = time.thread_time()
-        self._read(self._reader, at_s)
-        self._schedule.pause_after(time.thread_time() - began_s)
+        await asyncio.sleep(0)
+        look = await self._read_beside(self._reader, at_s)
         # Before the starts: for a moment the amounts of jobs that have started count twice.
         before_quotas, self._quotas = self._quotas, self._quotas_seen(at_s)
         if self._quotas != replace(before_quotas, at_s=at_s):
             self._emit(self._quotas)
         self._note_shares(rules, at_s)
-        for event in diff(before, self._view, at_s):
+        for event in look.events:
             self._emit(since_submission(event) if is_first else event)
 
     def _with_nodes(self, rules: SiteRules) -> SiteRules:
@@ -313,19 +330,51 @@ class SlurmWatch:
             self._priorities = resumed(jobs, precedences, overtakes)
         self._priorities = observe(self._priorities, jobs, rules.scheduling, rules.tier_of)
 
+    async def _read_beside(self, reader: JobReader, at_s: float) -> "_Look":
+        """Do as `_read`, a long queue in a thread."""
+
+        def look() -> tuple[_Look, float]:
+            began_s = time.thread_time()
+            return self._look(reader, at_s), time.thread_time() - began_s
+
+        while True:
+            before = self._view
+            is_long = len(self._snapshot.jobs) > _LONG_QUEUE
+            found, cost_s = await asyncio.to_thread(look) if is_long else look()
+            if self._view is before:  # else a fresh engine was told of the queue meanwhile
+                break
+        began_s = time.thread_time()
+        self._show(found)
+        self._schedule.pause_after(cost_s + time.thread_time() - began_s)
+        return found
+
     def _read(self, reader: JobReader, at_s: float) -> None:
         """Turn the snapshot into the engine's terms, and update the daemon's state from it."""
+        self._show(self._look(reader, at_s))
+
+    def _look(self, reader: JobReader, at_s: float) -> "_Look":
+        """Read the snapshot; changes nothing."""
+        snapshot, before = self._snapshot, self._view
         gpu_nodes = {node.spec.name for node in self._nodes}
-        before = self._view
-        self._view = view(self._snapshot, reader, gpu_nodes, before, at_s, self._site)
+        found = view(snapshot, reader, gpu_nodes, before, at_s, self._site)
+        return _Look(
+            view=found,
+            shown=self._operator_view.read(snapshot, found, reader, before),
+            leases=self._leased.sort(snapshot, found),
+            events=diff(before, found, at_s),
+        )
+
+    def _show(self, look: "_Look") -> None:
+        """Update the daemon's state from a look."""
+        before, self._view = self._view, look.view
         self._note_hand_overs(before)
-        self._operator_view.update(self._snapshot, self._view, reader, before)
+        self._operator_view.show(look.shown)
         held_back = self._view.held_back.jobs.keys() & self._view.blocked.keys()
         self._state.held_back_count = len(held_back)
         self._state.settle_until_s = self._view.settle_until_s
         self._state.job_ids.clear()
         self._state.job_ids.update(self._view.numbers)
-        self._leased.sort(self._snapshot, self._view)
+        self._leased.note(*look.leases)
 
     def _settings_of_reads(self) -> tuple[object, ...]:
         """Return the settings on which the readings of jobs rest.

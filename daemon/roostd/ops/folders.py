@@ -23,7 +23,7 @@ _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 
 class StateFolderInUse(RoostError):
-    """Another roostd keeps its journal in the state folder."""
+    """Another roostd runs on the state folder or on the runtime folder."""
 
 
 class FolderUnusable(RoostError):
@@ -55,8 +55,8 @@ def make_folders(config: Config) -> None:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Lock the state folder; the kernel unlocks it however this process ends.
+def locked(folder: Path, setting: str = "state_dir") -> Iterator[None]:
+    """Lock a folder against a second daemon; the kernel unlocks it however this process ends.
 
     Both the folder and its file "lock" are locked: on a full disk the file may not exist.
 
@@ -72,7 +72,7 @@ def locked(folder: Path) -> Iterator[None]:
             try:
                 handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
             except OSError as error:
-                problem = f"paths.state_dir: {folder}: {error.strerror}"
+                problem = f"paths.{setting}: {folder}: {error.strerror}"
                 is_missing = error.errno == errno.ENOENT  # make_folders could not make it
                 if error.errno not in _DISK_FAULTS and not is_missing:
                     raise ConfigError([problem]) from error

@@ -1,5 +1,6 @@
 """The heartbeat file: while it is fresh, job_submit.lua gives submitted jobs a lease."""
 
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,11 +23,12 @@ class HeartbeatWriter:
 
     def __init__(self, runtime_dir: Path) -> None:
         self._path = runtime_dir / "heartbeat"
+        self._owner = owner_of(runtime_dir)
 
     def write(self, config: Config) -> None:
         """Write the present time, the first lease, and whose jobs get one."""
         try:
-            heartbeat.write(self._path, _heartbeat(config))
+            heartbeat.write(self._path, _heartbeat(config, self._owner))
         except (OSError, heartbeat.HeartbeatError) as error:
             _log.error("heartbeat_not_written", error=str(error))
 
@@ -35,7 +37,16 @@ class HeartbeatWriter:
         self._path.unlink(missing_ok=True)
 
 
-def _heartbeat(config: Config) -> heartbeat.Heartbeat:
+def owner_of(runtime_dir: Path) -> str:
+    """Return what tells this daemon's leases from those of a daemon elsewhere.
+
+    job_submit.lua reads one file of one machine, so only one daemon's jobs are leased. A new state
+    folder changes nothing.
+    """
+    return heartbeat.owner_of(runtime_dir, socket.gethostname())
+
+
+def _heartbeat(config: Config, owner: str) -> heartbeat.Heartbeat:
     enforced = [name for name, one in config.partitions.items() if one.mode is Mode.ENFORCE]
     excepted = [name for name, one in config.partitions.items() if one.mode is not Mode.ENFORCE]
     by_default = config.mode is Mode.ENFORCE
@@ -47,6 +58,7 @@ def _heartbeat(config: Config) -> heartbeat.Heartbeat:
         models=tuple(name.lower() for name in config.slurm.model_names),
         accounts=_opted_in(config.accounts),
         qos=_opted_in(config.qos),
+        owner=owner,
     )
 
 

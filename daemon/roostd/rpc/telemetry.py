@@ -71,9 +71,9 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._peers, self._revocations = Peers(), revocations
         self._stream_count = 0
 
-    async def Stream(
+    async def Stream(  # type: ignore[override]  # a coroutine may write its replies itself
         self, request_iterator: AsyncIterator[pb.ProbeMessage], context: Context
-    ) -> AsyncIterator[pb.DaemonMessage]:
+    ) -> None:
         """See telemetry.proto."""
         if self._stream_count >= self._max_stream_count:
             await context.abort(
@@ -92,10 +92,7 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         self._stream_count += 1
         self._metrics.streams.set(self._stream_count)
         try:
-            while (message := await self._next(request_iterator, stream)) is not None:
-                reply = await self._handle(message, stream)
-                if reply is not None:
-                    yield reply
+            await self._serve(stream)
         finally:
             self._stream_count -= 1
             self._metrics.streams.set(self._stream_count)
@@ -106,38 +103,45 @@ class TelemetryService(pb_grpc.TelemetryServicer):
                     self._log(stream, "probe_lost", node=stream.report.hello.node)
                 self._board.leave(stream.report.hello.node, stream)
 
-    async def _next(
-        self, messages: AsyncIterator[pb.ProbeMessage], stream: _Stream
-    ) -> pb.ProbeMessage | None:
-        """Return the next message; None when the probe has closed the stream."""
-        patience_s = FIRST_MESSAGE_S if stream.report is None else SILENT_STREAM_S
+    async def _serve(self, stream: _Stream) -> None:
+        """Answer messages until the probe closes the stream, or says nothing for long."""
+        context, patience_s = stream.context, FIRST_MESSAGE_S
         try:
-            async with asyncio.timeout(patience_s):
-                message = await anext(messages, None)
+            async with asyncio.timeout(patience_s) as patience:
+                while (message := await context.read()) is not grpc.aio.EOF:
+                    reply = await self._handle(message, stream)
+                    if reply is not None:
+                        await context.write(reply)
+                    if stream.report is not None:
+                        patience_s = SILENT_STREAM_S
+                    _extend(patience, patience_s)
         except TimeoutError:
-            await stream.context.abort(
+            await context.abort(
                 grpc.StatusCode.DEADLINE_EXCEEDED, f"nothing said for {patience_s:g} s"
             )
+
+    async def _handle(
+        self, message: pb.ProbeMessage | Undecodable, stream: _Stream
+    ) -> pb.DaemonMessage | None:
         if isinstance(message, Undecodable):
             self._metrics.samples_rejected.labels("undecodable").inc()
             await stream.context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT, "not a roost_proto.v1.ProbeMessage"
             )
-        return message
-
-    async def _handle(self, message: pb.ProbeMessage, stream: _Stream) -> pb.DaemonMessage | None:
         if not stream.limit.admit(time.monotonic()):
             self._metrics.samples_rejected.labels("rate").inc()
             await stream.context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
                 f"too many messages; want one every {self._sample_interval_s():g} s",
             )
-        await self._check_certificate(stream)
+        self._revocations.refresh()
+        if stream.list_version != self._revocations.version:
+            await self._check_certificate(stream)
         body = message.WhichOneof("body")
-        if body == "hello":
-            return await self._apply_hello(message.hello, stream)
         if body == "sample" and stream.report is not None:
             return await self._apply_sample(message.sample, stream, stream.report)
+        if body == "hello":
+            return await self._apply_hello(message.hello, stream)
         if body is None:
             # A newer probe may send messages that this daemon does not know.
             return None
@@ -147,9 +151,6 @@ class TelemetryService(pb_grpc.TelemetryServicer):
 
     async def _check_certificate(self, stream: _Stream) -> None:
         """End a stream whose certificate was revoked since the last message."""
-        self._revocations.refresh()
-        if stream.list_version == self._revocations.version:
-            return
         stream.list_version = self._revocations.version
         if self._revocations.is_revoked(stream.context):
             node = "" if stream.report is None else str(stream.report.hello.node)
@@ -271,3 +272,13 @@ class TelemetryService(pb_grpc.TelemetryServicer):
         stream.awaits_hello = True
         self._metrics.resyncs.inc()
         return pb.DaemonMessage(resync=pb.Resync(reason=reason))
+
+
+def _extend(patience: asyncio.Timeout, least_s: float) -> None:
+    """Let a stream be silent for so long from now on, and for half as long again at most.
+
+    A timer that is moved at each of thousands of messages a second costs more than that.
+    """
+    now_s, due_s = asyncio.get_running_loop().time(), patience.when()
+    if due_s is None or due_s < now_s + least_s:
+        patience.reschedule(now_s + 1.5 * least_s)

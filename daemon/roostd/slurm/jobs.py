@@ -12,7 +12,7 @@ from roost_slurm.hostlist import expand
 from roost_slurm.limits import MOST_TASKS, whole_number
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
-from roost_slurm.stamp import LET_GO, Stamp, parse_stamp
+from roost_slurm.stamp import LET_GO, OTHERS, Stamp, parse_stamp
 from roost_slurm.tres import (
     SEAT_TOKEN,
     Gres,
@@ -40,6 +40,7 @@ from roostd.slurm.request import pinned_indices
 
 NO_GPUS = "asks for no GPUs"
 NO_LEASE = "has no lease: it was submitted while roostd was away"
+LEASED_BY_ANOTHER = "is leased by another roostd, whose heartbeat job_submit.lua reads"
 RELEASED = "was released to Slurm"
 _UNREADABLE = "unreadable"
 _FEATURES = re.compile(r"[A-Za-z0-9_.\-]+(?:[&,][A-Za-z0-9_.\-]+)*", re.ASCII)
@@ -58,6 +59,11 @@ class Unmanaged:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reason", self.reason[:LONGEST_REASON])
+
+
+def is_of_another(job: QueuedJob) -> bool:
+    """Return whether another roostd has leased a job; see stamp.seen_by."""
+    return job.admin_comment.startswith(OTHERS)
 
 
 def comment_of(detail: JobDetail) -> JobComment | None:
@@ -110,6 +116,8 @@ class JobReader:
             return Unmanaged("its GPUs do not divide evenly among its nodes")
         partition = job.partition.partition(",")[0]
         mode = self.mode_of(partition)
+        if mode is Mode.ENFORCE and is_of_another(job):
+            return Unmanaged(LEASED_BY_ANOTHER)
         if mode is Mode.ENFORCE and request.stamp is None:
             # Checked last: a job released for one of the reasons above has lost its lease by that.
             return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from roost_engine.domain.errors import SlurmRefused
@@ -10,6 +10,7 @@ from roost_engine.domain.model import JobId
 from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import QueuedJob
 from roost_slurm.stamp import advice, parse_stamp
+from roostd.slurm.lease_plan import lease_of_others_s
 
 _BEFORE_BEGIN = ("BeginTime", "")  # "": Slurm has not looked at the job since its last update
 _LATE_S = 2.0  # Slurm may show the end of a lease this much later than roostd computed it
@@ -29,7 +30,7 @@ class MovedBegins:
     they are renewed.
 
     Args:
-        lease_s: returns the length of leases in effect.
+        lease_s: returns the configured length of leases; those of a crowd are longer.
         monotonic: the monotonic clock.
     """
 
@@ -40,16 +41,26 @@ class MovedBegins:
         self._known: dict[int, float] = {}  # by record number
         self._at_epoch_s = self._latest_s = float("-inf")
         self._latest_before_s = self._until_s = float("-inf")  # of a wall clock that was set back
+        self._longest_until_s = float("-inf")  # the end of the longest lease, monotonic
 
     def stamp(self, jobs: Sequence[QueuedJob], at_epoch_s: float) -> tuple[QueuedJob, ...]:
         """Return the jobs of a dump with these begin times in their stamps."""
         before, self._known = self._known, {}
-        latest_s = self._latest_lease_end_s(at_epoch_s)
+        leased_count = sum(len(job.job_ids) for job in jobs if _is_leased(job))
+        latest_s = self._latest_lease_end_s(at_epoch_s, leased_count)
         return tuple(self._stamped(job, latest_s, before) for job in jobs)
 
-    def _latest_lease_end_s(self, at_epoch_s: float) -> float:
+    def _longest_lease_s(self, leased_count: int, now_s: float) -> float:
+        """Return the longest lease that is left: those of a crowd stay when the crowd has gone."""
+        lease_s = lease_of_others_s(self._lease_s(), leased_count)
+        if now_s + lease_s >= self._longest_until_s:
+            self._longest_until_s = now_s + lease_s
+        return max(lease_s, self._longest_until_s - now_s)
+
+    def _latest_lease_end_s(self, at_epoch_s: float, leased_count: int) -> float:
         """Return the latest time at which any lease may end."""
-        lease_s, now_s = self._lease_s(), self._monotonic()
+        now_s = self._monotonic()
+        lease_s = self._longest_lease_s(leased_count, now_s)
         if at_epoch_s < self._at_epoch_s:
             self._latest_before_s, self._until_s = self._latest_s, now_s + lease_s
         self._at_epoch_s, self._latest_s = at_epoch_s, at_epoch_s + lease_s + _LATE_S
@@ -70,6 +81,10 @@ class MovedBegins:
         return replace(job, admin_comment=str(replace(stamp, begin_epoch_s=int(moved_s))))
 
 
+def _is_leased(job: QueuedJob) -> bool:
+    return job.is_pending and parse_stamp(job.admin_comment) is not None
+
+
 class EndedLeases:
     """The leases that users ended before their time, by `scontrol update StartTime=now`.
 
@@ -82,7 +97,7 @@ class EndedLeases:
         self._ended: frozenset[JobId] = frozenset()
 
     def without(
-        self, job_ids: Iterable[JobId], jobs: Iterable[QueuedJob], now_s: float
+        self, job_ids: Iterable[JobId], jobs: Collection[QueuedJob], now_s: float
     ) -> list[JobId]:
         """Return the jobs whose leases no user has ended.
 
@@ -98,6 +113,8 @@ class EndedLeases:
             for job_id in map(JobId, job.job_ids)
         }
         held_s = now_s + _LATE_S
+        waiting = {job_id for job in jobs if job.is_pending for job_id in map(JobId, job.job_ids)}
+        self._ends_s = {one: end_s for one, end_s in self._ends_s.items() if one in waiting}
         self._ended = frozenset(
             job_id
             for job_id in eligible
@@ -123,8 +140,8 @@ class EndedLeases:
                         self._ends_s.setdefault(job_id, end_s)
 
     def renewed(self, job_ids: Iterable[JobId], ends_s: float) -> None:
-        """Note until when these leases, and no others, hold their jobs."""
-        self._ends_s = dict.fromkeys(job_ids, ends_s)
+        """Note until when these leases hold their jobs."""
+        self._ends_s |= dict.fromkeys(job_ids, ends_s)
 
 
 class DetailCache:
@@ -134,13 +151,13 @@ class DetailCache:
         known: (key, details) by record number; the details are read again when the key changes.
 
     Args:
-        show_all: reads every job's details.
+        show_all: reads the details of these jobs, by one list of all jobs.
         show_one: reads one job's details; None when the job is gone, or its record is forged.
     """
 
     def __init__(
         self,
-        show_all: Callable[[], Awaitable[dict[int, JobDetail]]],
+        show_all: Callable[[Collection[int]], Awaitable[dict[int, JobDetail]]],
         show_one: Callable[[str], Awaitable[JobDetail | None]],
     ) -> None:
         self._show_all, self._show_one = show_all, show_one
@@ -156,7 +173,7 @@ class DetailCache:
         missing += self._aged_limits(jobs, missing)
         found: dict[int, JobDetail] = {}
         if len(missing) > _BULK_COUNT:
-            found = await self._show_all()
+            found = await self._show_all(frozenset(missing))
         # Where a forged record spoils the list of all jobs, the jobs that it imitates are read one
         # by one. The forged ones stay unreadable and come last: otherwise a dozen of them would use
         # up the single reads of every poll.

@@ -181,10 +181,14 @@ class _Reading:
         self._reserved = found
 
     def _run_facts(self, job: QueuedJob) -> RunFacts:
-        end_s = None
-        if job.start_epoch_s is not None and job.time_limit_s is not None:
-            end_s = self._reader.to_engine_s(job.start_epoch_s) + job.time_limit_s
-        return RunFacts(end_s, self._rules.preempt_class(job))
+        if job.start_epoch_s is None:
+            return RunFacts(None, self._rules.preempt_class(job))
+        start_s = self._reader.to_engine_s(job.start_epoch_s)
+        return RunFacts(
+            None if job.time_limit_s is None else start_s + job.time_limit_s,
+            self._rules.preempt_class(job),
+            start_s + self._rules.preempt_exempt_s(job),
+        )
 
     def _request(self, job: QueuedJob, job_id: JobId, detail: JobDetail | None) -> Request | None:
         """Return the request of a running job; read once, as reading all at each poll is slow."""

@@ -69,11 +69,12 @@ class RunFacts:
 
     Attributes:
         end_s: engine time at which its time limit ends it; None: it has none.
-        preempt_class: see events.JobStarted.
+        preempt_class, spared_until_s: see events.JobStarted.
     """
 
     end_s: float | None = None
     preempt_class: str = ""
+    spared_until_s: float = 0.0
 
 
 def is_next_life(before: Life | None, after: Life) -> bool:

@@ -160,6 +160,16 @@ class SiteRules:
             return f"partition:{partition}"
         return ""
 
+    def preempt_exempt_s(self, job: QueuedJob) -> float:
+        """Return for how long a job runs before Slurm may stop it for another one.
+
+        The QoS says so whose limits come first, of those that say anything, else slurm.conf.
+        """
+        traits = (self.qos_traits.get(qos.name) for qos in self._quotas.qos_in_order(job))
+        times = (one.preempt_exempt_s for one in traits if one is not None)
+        said = next((time_s for time_s in times if time_s is not None), None)
+        return self.scheduling.preempt_exempt_s if said is None else said
+
     @cached_property
     def _most_sockets(self) -> int:
         return max(self.socket_counts.values(), default=1)

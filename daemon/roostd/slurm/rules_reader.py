@@ -174,4 +174,6 @@ class RulesReader:
 
 def _uses_accounting(rules: SiteRules) -> bool:
     scheduling = rules.scheduling
-    return scheduling.enforces_limits or scheduling.preempt_type == "preempt/qos"
+    preempts_by_qos = scheduling.preempt_type == "preempt/qos"
+    spares_by_qos = scheduling.has_slurmdbd and scheduling.preempt_type != "preempt/none"
+    return scheduling.enforces_limits or preempts_by_qos or spares_by_qos

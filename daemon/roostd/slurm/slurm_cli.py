@@ -7,9 +7,11 @@ most one per interval; callers that ask at the same time share it.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_engine.domain.model import JobId, NodeName, NodeShare, NodeSpec, Placement
@@ -25,7 +27,7 @@ from roost_slurm.scontrol import (
 )
 from roost_slurm.shadow_question import FirstStart, parse_answer
 from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
-from roost_slurm.stamp import advice, parse_stamp, with_eta
+from roost_slurm.stamp import OTHERS, advice, parse_stamp, seen_by, with_eta
 from roost_slurm.versions import SlurmVersion, Traits, UnknownVersion, parse_version, traits_of
 from roostd.ops.failpoint import reach
 from roostd.slurm.command import CommandRunner, only_gone
@@ -57,10 +59,12 @@ from roostd.slurm.request import (
 from roostd.slurm.rules import SiteRules
 from roostd.slurm.rules_reader import RulesReader
 
+_Record = TypeVar("_Record", QueuedJob, JobDetail)
 _LONGEST_LEASE_S = 86_400.0
 _RULES_INTERVAL_S = 10.0
 _JUDGED = "allocation failure"  # sbatch --test-only: Slurm takes no such job now
 _READING_FRAC = 0.1  # of the time: crowds are looked at less often
+_DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
 _LONG_DUMP = 100_000  # letters, of about 300 jobs
 _EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
@@ -78,6 +82,7 @@ class SlurmCli:
         lease_s: returns the length of leases in effect: a later begin time is a user's own.
         rules_interval_s: returns the least time between two readings of the site's rules.
         wall_clock: seconds since the epoch.
+        owner: of this daemon's heartbeat: jobs that another daemon has leased are never changed.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class SlurmCli:
         lease_s: Callable[[], float] = lambda: _LONGEST_LEASE_S,
         rules_interval_s: Callable[[], float] = lambda: _RULES_INTERVAL_S,
         wall_clock: Callable[[], float] = time.time,
+        owner: str = "",
     ) -> None:
         self._runner = CommandRunner(bin_dir, conf, timeout_s, concurrent_count)
         self._run = self._runner.run
@@ -106,6 +112,7 @@ class SlurmCli:
         self._begins: dict[JobId, int] = {}  # of jobs whose users asked for a begin time
         self._dumped: tuple[QueuedJob, ...] = ()  # the last dump as it was
         self._version: SlurmVersion | None = None
+        self._owner = owner
 
     async def version(self) -> SlurmVersion:
         """See SlurmPort."""
@@ -175,7 +182,8 @@ class SlurmCli:
 
     async def _dump(self) -> QueueSnapshot:
         async with self._dump_lock:
-            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC)
+            crowd_s = len(self._dumped) * _DUMP_INTERVAL_S_PER_JOB
+            least_s = max(self._queue_interval_s, self._dump_cost_s / _READING_FRAC, crowd_s)
             due_s = self._last_dump_s + least_s
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             self._next_dump = None  # later callers may know of changes that this dump misses
@@ -187,8 +195,11 @@ class SlurmCli:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
             self._dumped = dump.jobs
             jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
+            await asyncio.sleep(0)  # each of these steps takes some 30 ms for 20,000 jobs
             await self._details.look_up(jobs)
+            await asyncio.sleep(0)
             self._begins = begins_of(jobs)
+            await asyncio.sleep(0)
             self._ended_leases.seen(jobs, self._begins, at_epoch_s)
             return QueueSnapshot(
                 at_epoch_s=at_epoch_s,
@@ -203,6 +214,7 @@ class SlurmCli:
         def read() -> tuple[QueueDump, float]:
             began_s = time.thread_time()
             dump = self._reader.read(text)
+            dump = replace(dump, jobs=tuple(map(self._as_seen, dump.jobs)))
             return dump, time.thread_time() - began_s
 
         return await asyncio.to_thread(read) if len(text) > _LONG_DUMP else read()
@@ -311,6 +323,8 @@ class SlurmCli:
             raise JobNotWaiting(job_id, "gone")
         if detail.state is not SlurmJobState.PENDING or detail.is_held:
             raise JobNotWaiting(job_id, "held" if detail.is_held else detail.state.lower())
+        if detail.admin_comment.startswith(OTHERS):
+            raise JobNotWaiting(job_id, "leased by another roostd")
         return detail
 
     async def _check_open(self, placement: Placement) -> None:
@@ -340,13 +354,23 @@ class SlurmCli:
     async def _answer_to(self, argv: Argv) -> str:
         return await self._run(argv)
 
-    async def _all_details(self) -> dict[int, JobDetail]:
-        return parse_jobs(await self._run(commands.show_jobs()))
+    async def _all_details(self, wanted: Collection[int]) -> dict[int, JobDetail]:
+        text = await self._run(commands.show_jobs())
+        return await asyncio.to_thread(self._shown, text, wanted)
+
+    def _shown(self, text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
+        found = parse_jobs(text, wanted)
+        return {number: self._as_seen(detail) for number, detail in found.items()}
+
+    def _as_seen(self, record: _Record) -> _Record:
+        """Return a job's record as this daemon may read it: another daemon's lease is none."""
+        comment = seen_by(self._owner, record.admin_comment)
+        return record if comment is record.admin_comment else replace(record, admin_comment=comment)
 
     async def _detail(self, job_id: str) -> JobDetail | None:
         """Read one job's details; None when the job is gone, or its record is forged."""
         try:
-            jobs = parse_jobs(await self._run(commands.show_job(job_id)))
+            jobs = self._shown(await self._run(commands.show_job(job_id)))
         except SlurmRefused as error:
             if only_gone(error):
                 return None

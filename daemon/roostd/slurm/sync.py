@@ -88,6 +88,7 @@ def _starts(before: QueueView, after: QueueView, at_s: float) -> Iterator[Event]
                 since_s=since_s,
                 end_s=facts.end_s,
                 preempt_class=facts.preempt_class,
+                spared_until_s=facts.spared_until_s,
             )
 
 

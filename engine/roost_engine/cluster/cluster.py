@@ -44,9 +44,8 @@ class Cluster:
         rack_nodes: by rack id, its nodes.
         tables: link tables, by kind of node.
         loads: how busy the GPUs are.
-        gpu_free, cpu_free, memory_free: Levels, see FreeCapacity.
-        groups: the nodes of each kind with the same GPUs free.
-        sets_in_common: on how many nodes each index set is free.
+        free: what is free on each node.
+        gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
     """
@@ -71,10 +70,10 @@ class Cluster:
         self._rack_ids: dict[str, int] = {}
         self._labels = NodeLabels()
         self.loads = NodeLoads()
-        self._free = FreeCapacity()
-        self.gpu_free, self.cpu_free = self._free.gpus, self._free.cpus
-        self.memory_free = self._free.memory_bytes
-        self.groups, self.sets_in_common = self._free.groups, self._free.sets_in_common
+        self.free = FreeCapacity()
+        self.gpu_free, self.cpu_free = self.free.gpus, self.free.cpus
+        self.memory_free = self.free.memory_bytes
+        self.groups, self.sets_in_common = self.free.groups, self.free.sets_in_common
         self._rankings: dict[int, GroupRanking] = {}  # by number of GPUs
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self._watched: dict[JobId, None] | None = None
@@ -88,7 +87,7 @@ class Cluster:
     @property
     def free_mask(self) -> NDArray[np.int64]:
         """The healthy GPUs that no job holds: int64 [node]."""
-        return self._free.gpu_masks
+        return self.free.gpu_masks
 
     @property
     def rack_names(self) -> Collection[str]:
@@ -98,7 +97,7 @@ class Cluster:
     @property
     def free_gpu_count(self) -> int:
         """How many GPUs are free, also on nodes that Slurm would not use."""
-        return self._free.gpu_count
+        return self.free.gpu_count
 
     # -- nodes -----------------------------------------------------------------------------
 
@@ -124,7 +123,7 @@ class Cluster:
         self._labels.change(node, old, spec)
         self.specs[node] = spec
         self.memo.clear()
-        self._free.freed |= 1 << node
+        self.free.freed |= 1 << node
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
 
     def remove_node(self, name: NodeName) -> None:
@@ -174,8 +173,8 @@ class Cluster:
             self.faults[node, gpu_index] = fault
         else:
             self.faults.pop((node, gpu_index), None)
-            self._free.freed |= 1 << node
-        self._free.set_gpus(node, int(self.kind[node]), self._healthy_gpus(node))
+            self.free.freed |= 1 << node
+        self.free.set_gpus(node, int(self.kind[node]), self._healthy_gpus(node))
         return before != fault
 
     def table(self, node: int) -> LinkTable:
@@ -257,7 +256,7 @@ class Cluster:
             A function that sets how many of the jobs hold nothing, at first none; a call costs as
             much as the number changes.
         """
-        freed, left_out_count = self._free.freed, 0
+        freed, left_out_count = self.free.freed, 0
 
         def leave_out(count: int) -> None:
             nonlocal left_out_count
@@ -271,7 +270,7 @@ class Cluster:
             yield leave_out
         finally:
             leave_out(0)
-            self._free.freed = freed
+            self.free.freed = freed
 
     def shares(self, job_id: JobId) -> tuple[NodeShare, ...]:
         """Return what a job holds; empty when nothing."""
@@ -296,7 +295,7 @@ class Cluster:
 
     def take_freed_nodes(self) -> NodeSet:
         """Return the nodes that may have gained capacity since the last call."""
-        nodes, self._free.freed = self._free.freed, NO_NODES
+        nodes, self.free.freed = self.free.freed, NO_NODES
         self._gained |= nodes
         self.freed_count += nodes != NO_NODES
         return nodes
@@ -322,11 +321,11 @@ class Cluster:
 
     def _claim(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:
-            self._free.claim(self.index_of[share.node], share)
+            self.free.claim(self.index_of[share.node], share)
 
     def _unclaim(self, shares: Iterable[NodeShare]) -> None:
         for share in shares:
-            self._free.unclaim(self.index_of[share.node], share)
+            self.free.unclaim(self.index_of[share.node], share)
 
     # -- facts about one node --------------------------------------------------------------
 
@@ -338,7 +337,7 @@ class Cluster:
         self.specs.append(None)
         self.uuids.append(())
         self.rack_of.append(0)
-        self._free.add_node()
+        self.free.add_node()
         self._labels.add_node()
         self.loads.add_node()
         self.index_of[name] = node
@@ -358,7 +357,7 @@ class Cluster:
             kind = self._kinds[links] = len(self.tables)
             self.tables.append(LinkTable(links))
         self.kind[node], self.gpu_count[node] = kind, gpu_count
-        self._free.set_gpus(node, kind, self._healthy_gpus(node))
+        self.free.set_gpus(node, kind, self._healthy_gpus(node))
 
     def _healthy_gpus(self, node: int) -> int:
         broken = mask_of(tuple(gpu for at, gpu in self.faults if at == node))
@@ -385,7 +384,7 @@ class Cluster:
                 memory_bytes[node] -= share.memory_bytes
         healthy = [self._healthy_gpus(node) for node in range(len(self))]
         kinds = self.kind[: len(self)].tolist()
-        self._free.check(kinds, healthy, holders, cpus, memory_bytes)
+        self.free.check(kinds, healthy, holders, cpus, memory_bytes)
         for node in range(len(self)):
             assert self.rack_id[node] == self.rack_of[node], f"rack of node {node} drifted"
             assert self.rack_nodes[self.rack_of[node]] >> node & 1, f"rack of node {node} drifted"

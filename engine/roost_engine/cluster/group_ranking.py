@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.link_table import LinkTable
+from roost_engine.cluster.link_table import LinkTable, SubsetChoice
 from roost_engine.cluster.node_groups import NodeGroup, NodeGroups
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, first_nodes
 
@@ -26,11 +26,13 @@ class RankedGroup(NamedTuple):
     Attributes:
         negative_score: so that the best score sorts first.
         key: settles ties.
+        choice: the link-optimal subsets of what is free on each of its nodes.
     """
 
     negative_score: float
     key: tuple[int, int]
     group: NodeGroup
+    choice: SubsetChoice
 
 
 class GroupRanking:
@@ -50,7 +52,7 @@ class GroupRanking:
         self._by_number: list[RankedGroup | None] = []  # None: it has too few free GPUs
         self._scores = np.full(64, -inf, dtype=np.float32)
 
-    def best(self, nodes: NodeSet, count: int) -> list[tuple[NodeGroup, NodeSet]]:
+    def best(self, nodes: NodeSet, count: int) -> list[tuple[RankedGroup, NodeSet]]:
         """Choose the nodes of the best groups; ties go to the lower node index.
 
         Args:
@@ -65,10 +67,11 @@ class GroupRanking:
         if len(ranked) > _MANY * len(occupied):
             numbers = [group.number for group in occupied if group.nodes & nodes]
             ranked = sorted([one for number in numbers if (one := self._by_number[number])])
-        found, level = list[tuple[NodeGroup, NodeSet]](), list[tuple[NodeGroup, NodeSet]]()
+        found, level = list[tuple[RankedGroup, NodeSet]](), list[tuple[RankedGroup, NodeSet]]()
         # Groups of one score form a level; from the last level only the first nodes are chosen.
         together, score_of_level = NO_NODES, -inf
-        for negative_score, _, group in ranked:
+        for one in ranked:
+            negative_score, _, group, _ = one
             if not (here := group.nodes & nodes):
                 continue
             if negative_score != score_of_level:
@@ -77,10 +80,20 @@ class GroupRanking:
                 found += level
                 count -= level_count
                 level, together, score_of_level = [], NO_NODES, negative_score
-            level.append((group, here))
+            level.append((one, here))
             together |= here
         first = first_nodes(together, count)
-        return found + [(group, chosen) for group, here in level if (chosen := here & first)]
+        return found + [(one, chosen) for one, here in level if (chosen := here & first)]
+
+    def among(self, nodes: NodeSet) -> list[tuple[RankedGroup, NodeSet]]:
+        """Return the groups of some nodes, which are few, in the order of their nodes.
+
+        Args:
+            nodes: all with enough free GPUs.
+        """
+        self._rank_new_groups()
+        by_number, found = self._by_number, self._groups.among(nodes)
+        return [(one, some) for group, some in found.items() if (one := by_number[group.number])]
 
     def scores(self) -> NDArray[np.float32]:
         """Return the score of each group: float32 [group], -inf where it has too few free GPUs."""
@@ -98,7 +111,7 @@ class GroupRanking:
             if group.free.bit_count() >= self._gpu_count:
                 choice = self._tables[group.kind].choice(group.free, self._gpu_count)
                 score = choice.best_static_score
-                ranked = RankedGroup(-score, (group.kind, group.free), group)
+                ranked = RankedGroup(-score, (group.kind, group.free), group, choice)
                 insort(self._ranked, ranked)
                 self._scores[group.number] = score
             self._by_number.append(ranked)

@@ -23,7 +23,8 @@ _LANE_BITS = 24  # half of what a lane can hold must exceed the number of nodes
 _LANE_BYTES = _LANE_BITS // 8
 _LANE = (1 << _LANE_BITS) - 1
 _CACHE_LIMIT = 4096
-_CHANGE_LIMIT = 64  # changed free masks; beyond that it is quicker to count again
+_CHANGE_LIMIT = 64  # changes of free masks; beyond that it is quicker to count again
+_STORED_LIMIT = 1 << 10  # changes that are stored
 LANE_LIMIT = 1 << 10  # for more sets the lanes grow too long
 
 
@@ -48,9 +49,11 @@ class LaneCounts:
         for mask, count in nodes:
             self._lanes += count * _lanes_of(mask, size)
 
-    def add(self, mask: int, count: int) -> None:
-        """Count so many more nodes with a free mask, or fewer where the number is negative."""
-        self._lanes += count * _lanes_of(mask, self.size)
+    def move(self, changes: Iterable[tuple[int, int]]) -> None:
+        """Count nodes anew whose free mask has changed, each given as before and after."""
+        size = self.size
+        for before, now in changes:
+            self._lanes += _lanes_of(now, size) - _lanes_of(before, size)
 
     def of(self, masks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return on how many nodes each of some sets is free."""
@@ -76,6 +79,16 @@ class LaneCounts:
         lanes = np.frombuffer(where.to_bytes(lane_count * _LANE_BYTES, "little"), dtype=np.uint8)
         # Little-endian: the highest bit of a lane is in its last byte.
         return _sets(self.size)[np.flatnonzero(lanes[_LANE_BYTES - 1 :: _LANE_BYTES])]
+
+    def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
+        """Return the first of some sets that are free on so many nodes; count is above 0."""
+        where, found = self._where(count), list[int]()
+        for mask in ranked if where else ():
+            if where >> _LANE_BITS * (_rank(mask) + 1) - 1 & 1:
+                found.append(mask)
+                if len(found) == limit:
+                    break
+        return found
 
     def _where(self, count: int) -> int:
         """Return the highest bit of each lane that holds at least `count`; it is above 0.
@@ -121,6 +134,12 @@ class ArrayCounts:
         found: NDArray[np.int64] = self._sets[self._free_on[self._sets] >= count]
         return found
 
+    def first_reaching(self, count: int, ranked: Sequence[int], limit: int) -> list[int]:
+        """Return the first of some sets that are free on so many nodes; count is above 0."""
+        masks = np.array(ranked, dtype=np.int64)
+        found: list[int] = masks[self.of(masks) >= count][:limit].tolist()
+        return found
+
 
 IndexSetCounts: TypeAlias = LaneCounts | ArrayCounts
 
@@ -144,8 +163,8 @@ def count_index_sets(size: int, nodes: Sequence[tuple[int, int]]) -> IndexSetCou
 class ClusterSetCounts:
     """Counts of the nodes of a cluster on which each index set is free, usable or not.
 
-    A size is counted when it is first asked for. Changes are stored and applied at the next
-    question, so that a change without a question costs next to nothing.
+    A size is counted when it is first asked for. Changes are stored, and applied to a size at the
+    next question about it, so that a change without a question costs next to nothing.
     """
 
     def __init__(self, groups: Iterable[NodeGroup]) -> None:
@@ -157,7 +176,8 @@ class ClusterSetCounts:
         """
         self._groups = groups
         self._counts: dict[int, LaneCounts] = {}  # by size
-        self._changes: dict[int, int] = {}  # nodes gained by each free mask, not counted yet
+        self._changes: list[tuple[int, int]] = []  # free masks of a node: before and after
+        self._applied: dict[int, int] = {}  # by size, how many of the changes its counts have
         self._widest = 0  # the largest free mask that there ever was
 
     def change(self, before: int, now: int) -> None:
@@ -165,9 +185,8 @@ class ClusterSetCounts:
         if now > self._widest:
             self._widest = now
         changes = self._changes
-        changes[before] = changes.get(before, 0) - 1
-        changes[now] = changes.get(now, 0) + 1
-        if len(changes) > _CHANGE_LIMIT:
+        changes.append((before, now))
+        if len(changes) > _STORED_LIMIT:
             changes.clear()
             self._counts.clear()
 
@@ -176,35 +195,30 @@ class ClusterSetCounts:
 
         True also where counting would cost too much.
         """
-        if not is_countable(self._widest, size):
-            return True
-        if self._changes:
-            self._apply_changes()
-        counts = self._counts.get(size)
-        if counts is None:
-            counts = self._counts[size] = self._count(size)
-        return counts.reach(count)
+        return not is_countable(self._widest, size) or self._up_to_date(size).reach(count)
 
     def check(self) -> None:
         """Raise AssertionError where a count has drifted from the nodes."""
-        self._apply_changes()
-        for size, counts in self._counts.items():
-            assert counts == self._count(size), f"counts of free sets of {size} GPUs drifted"
+        for size in tuple(self._counts):
+            if is_countable(self._widest, size):
+                fresh = self._count(size)
+                assert self._up_to_date(size) == fresh, f"counts of sets of {size} GPUs drifted"
 
-    def _apply_changes(self) -> None:
-        for size, counts in list(self._counts.items()):
-            if not is_countable(self._widest, size):
-                del self._counts[size]
-                continue
-            for mask, count in self._changes.items():
-                if count:
-                    counts.add(mask, count)
-        self._changes.clear()
+    def _up_to_date(self, size: int) -> LaneCounts:
+        counts, stored_count = self._counts.get(size), len(self._changes)
+        missing = 0 if counts is None else stored_count - self._applied[size]
+        if counts is None or missing > _CHANGE_LIMIT:
+            counts = self._counts[size] = self._count(size)
+        elif missing:
+            counts.move(self._changes[-missing:])
+        self._applied[size] = stored_count
+        return counts
 
     def _count(self, size: int) -> LaneCounts:
         return LaneCounts(size, [(group.free, group.nodes.bit_count()) for group in self._groups])
 
 
+@lru_cache(_CACHE_LIMIT)
 def is_countable(mask: int, size: int) -> bool:
     """Return whether the sets within a free mask are few enough to be counted in lanes."""
     return comb(mask.bit_length(), size) <= LANE_LIMIT

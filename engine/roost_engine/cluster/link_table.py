@@ -85,6 +85,15 @@ class SubsetChoice:
     best_static_score: float
 
 
+def best_static_score(static: NDArray[np.float32]) -> float:
+    """Return the best heuristic score of some candidates on one node, load left out.
+
+    Args:
+        static: float32 [subset, 5], see SubsetChoice.
+    """
+    return float(weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None]).max())
+
+
 class LinkTable:
     """The sets of GPUs of one kind of node.
 
@@ -176,9 +185,7 @@ class LinkTable:
             ideal_link_score=self.best_score(self.full_mask, size),
             static=static,
             neighbours=self.neighbour_weights(masks),
-            best_static_score=float(
-                weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None]).max()
-            ),
+            best_static_score=best_static_score(static),
         )
 
     def _choose(self, free_mask: int, gpu_count: int) -> SubsetChoice:
@@ -194,7 +201,6 @@ class LinkTable:
             order = least[np.linspace(0, len(least) - 1, min(limit, len(least))).astype(np.int64)]
         masks = ties[order]
         static = self.static_features(masks, lost[order], int(self.popcount[free_mask]) - gpu_count)
-        static_scores = weighted_sums(static, HEURISTIC_WEIGHTS[STATIC_COLUMNS, None])
         return SubsetChoice(
             free_mask=free_mask,
             masks=masks,
@@ -202,7 +208,7 @@ class LinkTable:
             ideal_link_score=self.best_score(self.full_mask, gpu_count),
             static=static,
             neighbours=self.neighbour_weights(masks),
-            best_static_score=float(static_scores.max()),
+            best_static_score=best_static_score(static),
         )
 
     def part(self, free_mask: int, mask: int) -> tuple[NDArray[np.float32], int]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeShare, NodeSpec
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.topology import LinkMatrix
 
 LOAD_COLUMNS = ("sm_frac", "memory_activity_frac", "pcie_bytes_per_s", "nvlink_bytes_per_s")
@@ -164,6 +165,7 @@ class JobStarted:
             that of the waiting job.
         preempt_class: as which Slurm's preemption knows the job: "qos:low"; "" where Slurm would
             not stop it for any job.
+        spared_until_s: engine time before which Slurm would not stop it for any job.
         queued_s: engine time at which the wait of such a job began; None: it did not wait.
         runs: of such a job, before this one; None: it has not run before.
     """
@@ -175,6 +177,7 @@ class JobStarted:
     since_s: float | None = None
     end_s: float | None = None
     preempt_class: str = ""
+    spared_until_s: float = 0.0
     queued_s: float | None = None
     runs: EarlierRuns | None = None
 
@@ -286,6 +289,19 @@ class SharesSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairsSeen:
+    """What reports of progress change of predicted losses of pairs of kinds, from now on.
+
+    Attributes:
+        pairs: those that have changed since the last such event or the run's beginning; one with a
+            mean of 0 is forgotten.
+    """
+
+    at_s: float
+    pairs: tuple[PairCorrection, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
     """Time passed: the answer to a WakeAt."""
 
@@ -311,5 +327,6 @@ Event: TypeAlias = (
     | TimerPinned
     | QuotasSeen
     | SharesSeen
+    | PairsSeen
     | Tick
 )

@@ -15,8 +15,8 @@ from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies import KeyedOrder, SortKey
 from roost_engine.prediction.history import RunTimeHistory, kinds_of
-from roost_engine.prediction.run_time import done_s
 from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.service import done_s
 from roost_engine.queue.learned_order import LearnedOrder
 
 SPAN_S = 7 * 86_400.0

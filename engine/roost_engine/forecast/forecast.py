@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.play import Entrant, Play
+from roost_engine.forecast.preempting_play import PreemptingPlay
 from roost_engine.forecast.snapshot import PastArrival, Snapshot
 
 INTERVAL_FRAC = 0.8
@@ -130,7 +131,9 @@ def plays(snapshot: Snapshot, config: ForecastConfig, draws: Draws) -> Iterator[
         rest_s = snapshot.running_times.rest_s(fracs[: len(kinds)]) / speed_frac
         run_s = snapshot.waiting_times.rest_s(fracs[len(kinds) :])
         waiting = _waiting(snapshot, run_s.tolist())
-        play = Play(snapshot, rest_s.tolist(), waiting, _to_come(snapshot, config, draws))
+        to_come = _to_come(snapshot, config, draws)
+        kind = Play if snapshot.displacing is None else PreemptingPlay
+        play = kind(snapshot, rest_s.tolist(), waiting, to_come)
         found_s = play.starts_s(snapshot.at_s + config.horizon_s, config.most_events)
         start_s = np.array(found_s, dtype=np.float64)
         yield Outcome(play.at_s, start_s, start_s + run_s, snapshot.at_s + rest_s)
@@ -250,6 +253,7 @@ def _waiting(snapshot: Snapshot, run_s: Sequence[float]) -> list[Entrant]:
             job.wish,
             run_s[number],
             job.limit_s,
+            job.is_stoppable,
         )
         for number, job in enumerate(snapshot.waiting)
     ]
@@ -275,7 +279,8 @@ def _to_come(snapshot: Snapshot, config: ForecastConfig, draws: Draws) -> Iterat
 
 def _again(job: PastArrival, at_s: float, number: int, own_s: Sequence[float]) -> Entrant:
     run_s = job.run_s if job.run_s is not None and isfinite(job.run_s) else own_s[job.row]
-    return Entrant(job.key_at(at_s), number, at_s, at_s, job.wish, run_s, job.limit_s)
+    key, may_stop = job.key_at(at_s), job.is_stoppable
+    return Entrant(key, number, at_s, at_s, job.wish, run_s, job.limit_s, may_stop)
 
 
 def _uniform(draws: Draws, count: int) -> NDArray[np.float64]:

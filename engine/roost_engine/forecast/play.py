@@ -3,20 +3,22 @@
 This is list scheduling on counts of free GPUs, not the engine: after each end or arrival the jobs
 are offered GPUs in order, jobs of one demand fit together or not at all, a job takes the fullest
 nodes that hold it, and the first job without capacity that has waited out its patience has nodes
-reserved by time limits. Left out are links, CPUs, memory, limits of Slurm's, gates and preemption.
-Page: docs/eta.md, with the measured difference.
+reserved by time limits. A job that a quota of Slurm's keeps waiting has no nodes reserved, and is
+tried again once a job ends that counts against the quota. Left out are links, CPUs, memory, limits
+on the CPUs of single nodes, and gates; preemption is in preempting_play. Page: docs/eta.md, with
+the measured difference.
 """
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, node_set, nodes_in
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes
 from roost_engine.domain.config import Passing
-from roost_engine.forecast.snapshot import Held, Part, Snapshot
+from roost_engine.forecast.capacity import LimitEnds, NodeCapacity, QuotaCapacity
+from roost_engine.forecast.snapshot import Held, Part, Snapshot, Uses
 from roost_engine.policies import SortKey
 
 _MOST_BACKFILL_TRIES = 50  # of one demand in one pass
@@ -33,6 +35,7 @@ class Entrant(NamedTuple):
         wish: index of what it asks for.
         run_s: how long it will hold its GPUs.
         limit_s: its time limit; inf: none.
+        is_stoppable: once it runs it may be stopped for others.
     """
 
     key: SortKey
@@ -42,21 +45,24 @@ class Entrant(NamedTuple):
     wish: int
     run_s: float
     limit_s: float
+    is_stoppable: bool = False
 
 
 _Entry: TypeAlias = tuple[SortKey, int, Entrant]
-_Turn: TypeAlias = tuple[int, SortKey, int, int]  # tier, key, number of the job, group
+Turn: TypeAlias = tuple[int, SortKey, int, int]  # tier, key, number of the job, group
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class WaitingGroup:
     """The jobs of one demand.
 
     Attributes:
         least_count: GPUs on a node in the smallest of its parts.
+        uses: what one of its jobs takes of quotas.
         jobs: a heap by key.
         is_open: a try may find capacity.
         only_reserved: the last try found capacity on reserved nodes only.
+        is_limited: at the last try a quota had too little left.
         not_backfilled: the reservation for which none of its jobs was short enough, see _backfill.
     """
 
@@ -64,98 +70,22 @@ class _Group:
     tier: int
     parts: tuple[Part, ...]
     least_count: int
+    uses: Uses = ()
     jobs: list[_Entry] = field(default_factory=list)
     is_open: bool = True
     only_reserved: bool = False
+    is_limited: bool = False
     not_backfilled: int = -1
 
-    def turn(self) -> _Turn:
+    @property
+    def is_without_capacity(self) -> bool:
+        """Whether the last try found no capacity, whichever nodes are reserved."""
+        return not (self.is_open or self.only_reserved or self.is_limited)
+
+    def turn(self) -> Turn:
         """Return the turn of its first job."""
         key, number, _ = self.jobs[0]
         return self.tier, key, number, self.number
-
-
-class _Nodes:
-    """The free GPUs of every node."""
-
-    def __init__(self, free: Sequence[int]) -> None:
-        self.free = list(free)
-        self.most = max(self.free, default=0)
-        self.at_least: list[NodeSet] = []
-        self._grow(self.most)
-
-    def _grow(self, most: int) -> None:
-        """Make the sets of nodes with at least 0, 1, ... and up to `most` + 1 free GPUs."""
-        self.most = max(most, self.most)
-        self.at_least = [
-            node_set(node for node, free in enumerate(self.free) if free >= count)
-            for count in range(self.most + 2)
-        ]
-
-    def change(self, held: Held, sign: int) -> NodeSet:
-        """Free (1) or take (-1) GPUs; returns the nodes."""
-        changed = NO_NODES
-        for node, count in held:
-            bit, before = 1 << node, self.free[node]
-            after = self.free[node] = before + sign * count
-            changed |= bit
-            if after > self.most:
-                self._grow(after)
-                continue
-            low, high = (before, after) if sign > 0 else (after, before)
-            for level in range(low + 1, high + 1):
-                self.at_least[level] ^= bit
-        return changed
-
-    def able(self, part: Part) -> NodeSet:
-        """Return the nodes that hold one node's part of a shape now."""
-        if part.gpu_count > self.most:
-            return NO_NODES
-        return part.nodes & self.at_least[part.gpu_count]
-
-    def fullest(self, part: Part, able: NodeSet) -> Held:
-        """Choose the fullest nodes; of equals the first."""
-        chosen, missing = list[tuple[int, int]](), part.node_count
-        for level in range(part.gpu_count, self.most + 1):
-            here = able & ~self.at_least[level + 1]
-            if not here:
-                continue
-            if missing == 1:
-                chosen.append(((here & -here).bit_length() - 1, part.gpu_count))
-                return tuple(chosen)
-            found = nodes_in(first_nodes(here, missing))
-            chosen += [(node, part.gpu_count) for node in found]
-            missing -= len(found)
-            if not missing:
-                break
-            able &= self.at_least[level + 1]
-        return tuple(chosen)
-
-
-class _Limits:
-    """When running jobs end by their time limits, in order of time; those without one are left out.
-
-    Args:
-        is_on: False where nothing is ever reserved: then nothing is kept.
-    """
-
-    def __init__(self, is_on: bool) -> None:
-        self._is_on = is_on
-        self._ends: list[tuple[float, int, Held]] = []
-        self._end_of: dict[int, float] = {}
-
-    def __iter__(self) -> Iterator[tuple[float, int, Held]]:
-        return iter(self._ends)
-
-    def add(self, number: int, end_s: float, held: Held) -> None:
-        if self._is_on and end_s < inf:
-            self._end_of[number] = end_s
-            insort(self._ends, (end_s, number, held))
-
-    def remove(self, number: int) -> None:
-        end_s = self._end_of.pop(number, None)
-        if end_s is not None:
-            del self._ends[bisect_left(self._ends, (end_s, number))]
 
 
 class Play:
@@ -180,19 +110,22 @@ class Play:
     ) -> None:
         self.at_s, self._patience_s = snapshot.at_s, snapshot.patience_s
         self._lets_pass = snapshot.passing is Passing.EASY
-        self._nodes = _Nodes(snapshot.free)
-        self._limits = _Limits(self._patience_s < inf)
+        self._nodes = NodeCapacity(snapshot.free)
+        self._limits = LimitEnds(self._patience_s < inf)
+        self._quotas = QuotaCapacity(snapshot.quotas)
         self._ends: list[tuple[float, int, Held]] = []
         for number, (job, left_s) in enumerate(zip(snapshot.running, rest_s, strict=True), 1):
             self._ends.append((snapshot.at_s + left_s, -number, job.held))
             self._limits.add(-number, job.limit_end_s, job.held)
+            self._quotas.note(-number, job.uses)
         heapify(self._ends)
         self._groups = [
-            _Group(
+            WaitingGroup(
                 number,
                 wish.tier,
                 wish.parts,
                 min((part.gpu_count for part in wish.parts), default=0),
+                wish.uses,
             )
             for number, wish in enumerate(snapshot.wishes)
         ]
@@ -216,7 +149,7 @@ class Play:
         self._reserved, self._reserved_from_s = NO_NODES, inf
         self._reservation_count = 0
         self._has_open = True
-        self._closed: list[_Turn] = []  # a heap of the groups' turns; some are not true any more
+        self._closed: list[Turn] = []  # a heap of the groups' turns; some are not true any more
 
     def starts_s(self, until_s: float, most_events: int = 1_000_000) -> list[float]:
         """Play on until every waiting job has started.
@@ -229,16 +162,23 @@ class Play:
             The engine time at which each waiting job starts; inf: not before the play stopped.
         """
         for _ in range(most_events):
-            while self._has_open and self._pass():
-                pass
-            next_s = self._ends[0][0] if self._ends else inf
-            if self._later:
-                next_s = min(next_s, self._later[0][0])
+            self._settle()
+            next_s = self._next_s()
             if not self._left_count or next_s > until_s:
                 break
             self.at_s = next_s
             self._advance()
         return self._start_s
+
+    def _settle(self) -> None:
+        """Start what can start now."""
+        while self._has_open and self._pass():
+            pass
+
+    def _next_s(self) -> float:
+        """Return when something happens next; inf: never."""
+        next_s = self._ends[0][0] if self._ends else inf
+        return min(next_s, self._later[0][0]) if self._later else next_s
 
     def _schedule_arrival(self) -> None:
         """Keep one job that is to come in the heap."""
@@ -248,11 +188,12 @@ class Play:
 
     def _advance(self) -> None:
         """Free what jobs held that end now, and let jobs come."""
-        freed, at_s = NO_NODES, self.at_s
+        freed, at_s, has_quota = NO_NODES, self.at_s, False
         while self._ends and self._ends[0][0] <= at_s:
             _, number, held = heappop(self._ends)
             freed |= self._nodes.change(held, 1)
             self._limits.remove(number)
+            has_quota |= self._quotas.give_back(number)
         while self._later and self._later[0][0] <= at_s:
             entrant = heappop(self._later)[2]
             if entrant.number >= self._wanted_count:
@@ -263,10 +204,19 @@ class Play:
             group.is_open |= group.only_reserved
             if group.is_open:
                 self._has_open = True
-            elif group.jobs[0][1] == entrant.number:
+            elif group.jobs[0][1] == entrant.number and not group.is_limited:
                 heappush(self._closed, group.turn())
+        if has_quota:
+            self._lift_limits()
         if freed:
             self._open_groups(freed)
+
+    def _lift_limits(self) -> None:
+        """Let the groups try again whose quotas have enough left now."""
+        for group in self._groups:
+            if group.is_limited and self._quotas.allow(group.uses):
+                group.is_limited, group.is_open = False, True
+                self._has_open |= bool(group.jobs)
 
     def _open_groups(self, freed: NodeSet) -> None:
         """Let the groups try again that may have capacity, now that nodes were freed."""
@@ -277,7 +227,7 @@ class Play:
         for group in self._by_size:
             if group.least_count >= most:
                 break
-            if group.is_open or not group.jobs:
+            if group.is_open or group.is_limited or not group.jobs:
                 continue
             for count, size, nodes in group.parts:
                 if size >= most or not nodes & gained[size]:
@@ -317,41 +267,46 @@ class Play:
                 group.is_open |= group.only_reserved
         return self._has_open
 
-    def _first_impatient(self) -> _Turn | None:
+    def _first_impatient(self) -> Turn | None:
         """Return the turn of the first job without capacity that has waited out its patience."""
-        found: _Turn | None = None
+        found: Turn | None = None
         if self._patience_s == inf:
             return found
         closed = self._closed
         while closed:  # in a long queue the first of all has nearly always waited for long enough
             group = self._groups[closed[0][3]]
             is_true = group.jobs and group.jobs[0][1] == closed[0][2]
-            if not is_true or group.is_open or group.only_reserved:
+            if not is_true or not group.is_without_capacity:
                 heappop(closed)
             elif self._is_impatient(group):
                 return closed[0]
             else:
                 break
         for group in self._groups:
-            if group.is_open or group.only_reserved or not group.jobs:
+            if not group.is_without_capacity or not group.jobs:
                 continue
             turn = group.turn()
             if (found is None or turn < found) and self._is_impatient(group):
                 found = turn
         return found
 
-    def _is_impatient(self, group: _Group) -> bool:
-        """Whether the first job of a group has waited out its patience, and may ever fit."""
-        return group.jobs[0][2].since_s + self._patience_s <= self.at_s and bool(group.parts)
+    def _is_impatient(self, group: WaitingGroup) -> bool:
+        """Whether the first job of a group has waited out its patience, and waits for capacity."""
+        if group.is_limited or not group.parts:
+            return False
+        return group.jobs[0][2].since_s + self._patience_s <= self.at_s
 
-    def _drop_gone(self, group: _Group) -> None:
+    def _drop_gone(self, group: WaitingGroup) -> None:
         """Drop jobs from the head of a group that were backfilled from further behind."""
         while group.jobs and group.jobs[0][1] in self._gone:
             self._gone.remove(heappop(group.jobs)[1])
 
-    def _try(self, group: _Group, entry: _Entry, closed: NodeSet) -> bool:
+    def _try(self, group: WaitingGroup, entry: _Entry, closed: NodeSet) -> bool:
         """Start a job if it fits; or note that its group does not fit."""
-        nodes, group.only_reserved = self._nodes, False
+        nodes, group.only_reserved, group.is_limited = self._nodes, False, False
+        if group.uses and not self._quotas.allow(group.uses):
+            group.is_open, group.is_limited = False, True
+            return False
         for part in group.parts:
             able = nodes.able(part)
             if able.bit_count() < part.node_count:
@@ -374,7 +329,8 @@ class Play:
         self._nodes.change(held, -1)
         heappush(self._ends, (at_s + entrant.run_s, number, held))
         self._limits.add(number, at_s + entrant.limit_s, held)
-        if number < self._wanted_count:
+        self._quotas.take(number, self._groups[entrant.wish].uses)
+        if 0 <= number < self._wanted_count and self._start_s[number] == inf:
             self._start_s[number] = at_s
             self._left_count -= 1
         if number == self._reserved_for:
@@ -382,7 +338,7 @@ class Play:
 
     # -- reservations ------------------------------------------------------------------------
 
-    def _reserve(self, turn: _Turn) -> None:
+    def _reserve(self, turn: Turn) -> None:
         """Reserve the nodes that have capacity soonest by time limits, until the job starts.
 
         The engine chooses them anew in each pass.
@@ -413,7 +369,7 @@ class Play:
             missing, start_s = missing - more.bit_count(), inf
         self._reserved, self._reserved_from_s = chosen, start_s
 
-    def _backfill(self, group: _Group) -> None:
+    def _backfill(self, group: WaitingGroup) -> None:
         """Start jobs of a group on reserved nodes that will have ended by their time limits.
 
         The time until the reservation begins only becomes shorter: where no job was short enough,
@@ -438,4 +394,4 @@ class Play:
                 break
             self._gone.add(entry[1])
         self._drop_gone(group)
-        group.is_open, group.only_reserved = False, True
+        group.is_open, group.only_reserved = False, not group.is_limited

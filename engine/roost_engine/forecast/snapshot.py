@@ -10,6 +10,7 @@ from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.policies import SortKey
 
 Held: TypeAlias = tuple[tuple[int, int], ...]  # (node index, GPUs) of each node
+Uses: TypeAlias = tuple[tuple[int, float], ...]  # (number of a quota, amount) of each quota
 
 
 class Part(NamedTuple):
@@ -33,10 +34,45 @@ class Wish:
     Attributes:
         tier: of their partition, negated: the lowest is served first.
         parts: the preferred one first; none: no node could ever hold them.
+        uses: what one of them takes of Slurm's limits while it runs.
+        may_displace: running jobs may be stopped for them.
     """
 
     tier: int
     parts: tuple[Part, ...]
+    uses: Uses = ()
+    may_displace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Displacing:
+    """How waiting jobs displace running ones: those of a higher value, the highest first.
+
+    Attributes:
+        value_part: which part of the order's keys is the value.
+        grows: the value of a running job grows by its GPUs each second.
+        lease_s: how long a job that started is not stopped.
+    """
+
+    value_part: int
+    grows: bool
+    lease_s: float
+
+
+class Stoppable(NamedTuple):
+    """What is known of a running job that may be stopped.
+
+    Attributes:
+        from_s: engine time from which it may be.
+        key: by which the order would sort it now.
+        wish: index of what it asks for.
+        limit_s: its time limit; inf: none.
+    """
+
+    from_s: float
+    key: SortKey
+    wish: int
+    limit_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +86,7 @@ class WaitingJob:
         not_before_s: engine time before which it is not placed.
         limit_s: its time limit; inf: none.
         kind, user: jobs of the same number are alike.
+        is_stoppable: once it runs it may be stopped for others.
     """
 
     job_id: JobId
@@ -60,6 +97,7 @@ class WaitingJob:
     limit_s: float
     kind: int
     user: int
+    is_stoppable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +109,8 @@ class RunningJob:
         limit_end_s: engine time by which Slurm ends it; inf: unknown.
         speed_frac: of full speed, above 0.
         kind, user: jobs of the same number are alike.
+        uses: what it gives back to Slurm's limits when it ends.
+        stoppable: None: it is never stopped for others.
     """
 
     job_id: JobId
@@ -79,6 +119,8 @@ class RunningJob:
     speed_frac: float
     kind: int
     user: int
+    uses: Uses = ()
+    stoppable: Stoppable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +135,7 @@ class PastArrival:
         limit_s: its time limit; inf: none.
         run_s: how long it ran; None: it has not ended, or never ran.
         row: of the table, with what was expected of it; counts only without a `run_s`.
+        is_stoppable: once it runs it may be stopped for others.
     """
 
     at_s: float
@@ -102,6 +145,7 @@ class PastArrival:
     limit_s: float
     run_s: float | None
     row: int
+    is_stoppable: bool = False
 
     def key_at(self, at_s: float) -> SortKey:
         """Return the key of such a job that comes at another time."""
@@ -120,6 +164,8 @@ class Snapshot:
     Attributes:
         at_s: engine time.
         free: GPUs that a job could have, by node index.
+        quotas: what Slurm's limits leave now, by number of the quota.
+        displacing: None: no job is stopped for others.
         patience_s: see EngineConfig.
         passing: see EngineConfig.
         wishes: what waiting jobs and past arrivals ask for.
@@ -141,3 +187,5 @@ class Snapshot:
     arrivals: tuple[PastArrival, ...]
     arrivals_since_s: float
     arrival_times: RunTimeTable
+    quotas: tuple[float, ...] = ()
+    displacing: Displacing | None = None

@@ -4,29 +4,36 @@ from collections.abc import Generator
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog, LoggedArrival, TimesCache, future_key
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
+    Displacing,
     Held,
     Part,
     PastArrival,
     RunningJob,
     Snapshot,
+    Stoppable,
+    Uses,
     WaitingJob,
     Wish,
 )
-from roost_engine.job_record import JobRecord, JobState, KnownJob
+from roost_engine.job_record import WAITS, JobRecord, JobState, KnownJob
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.placement.tightest_shapes import TightestShapes, tightest
-from roost_engine.prediction.run_time import done_s
 from roost_engine.prediction.run_times import RunTimes
+from roost_engine.prediction.service import done_s
+from roost_engine.preemption.rules import DisplaceBy, WithMigration
 from roost_engine.queue.group import Demand, demand_of
+from roost_engine.queue.orders import OrderByValue, attained_service
 
 _WAITING = (JobState.WAITING, JobState.CLEARING)
 _HOLDING = (JobState.PLACING, JobState.RUNNING, JobState.STOPPING)
 _SLOWEST_FRAC = 0.05
+_VALUE_PART = 2  # of a key of OrderByValue, behind the engine's mark and what operators put first
 _AT_ONCE = 100  # jobs between two yields
 
 
@@ -45,7 +52,8 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
     Returns:
         The snapshot.
     """
-    wishes, cache = _Wishes(engine), TimesCache(log.history(engine))
+    rule = _rule_of(engine)
+    wishes, cache = _Wishes(engine, rule), TimesCache(log.history(engine))
     waiting, waiting_times = list[WaitingJob](), list[RunTimes]()
     running, running_times = list[RunningJob](), list[RunTimes]()
     limit_ends_s = {job_id: end_s for end_s, job_id in engine.limit_ends(at_s)}
@@ -55,7 +63,7 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         held = _held(engine.cluster, engine.cluster.shares(job_id) or record.shares)
         if record.state in _HOLDING and held:
             end_s = limit_ends_s.get(job_id, inf)
-            running.append(_running(cache, job_id, record, held, end_s, at_s))
+            running.append(_running(wishes, cache, job_id, record, held, end_s, at_s))
             running_times.append(_rest(cache, record, held, at_s))
         elif isinstance(record, JobRecord) and record.state in _WAITING:
             times = cache.times(record.spec, done_s(record, at_s), at_s)
@@ -81,20 +89,48 @@ def survey(engine: Engine, log: ArrivalLog, at_s: float) -> Generator[None, None
         arrivals=tuple(arrivals),
         arrivals_since_s=log.since_s,
         arrival_times=RunTimeTable.of(arrival_times),
+        quotas=tuple(engine.quota_left(quota) for quota in wishes.quotas),
+        displacing=None if rule is None else _displacing(rule),
     )
 
 
-class _Wishes:
-    """Numbers what jobs ask for."""
+def _rule_of(engine: Engine) -> DisplaceBy | None:
+    """Return the rule by which jobs displace others by the value of the order, if that is so."""
+    rule = engine.policies.preemption
+    rule = rule.rule if isinstance(rule, WithMigration) else rule
+    is_by_order = isinstance(engine.policies.order, OrderByValue)
+    return rule if is_by_order and isinstance(rule, DisplaceBy) else None
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+
+def _displacing(rule: DisplaceBy) -> Displacing:
+    return Displacing(_VALUE_PART, grows=rule.value is attained_service, lease_s=rule.safe_s)
+
+
+def started_s(engine: Engine, job_id: JobId) -> float | None:
+    """Return when a job started; inf: it waits; None: it has left without a start."""
+    try:
+        record = engine.find(job_id)
+    except UnknownJob:
+        return None
+    return inf if record.state in WAITS else record.started_s
+
+
+class _Wishes:
+    """Numbers what jobs ask for, and the quotas of Slurm's limits that they count against."""
+
+    def __init__(self, engine: Engine, rule: DisplaceBy | None) -> None:
+        self._engine, self._rule = engine, rule
         self._is_strict = isinstance(engine.policies.candidates, TightestShapes)
         self._numbers: dict[Demand, int] = {}
         self.found: list[Wish] = []
+        self.quotas: dict[str, int] = {}
+
+    def uses(self, job: JobSpec) -> Uses:
+        quotas = self.quotas
+        return tuple((quotas.setdefault(use.quota, len(quotas)), use.amount) for use in job.quotas)
 
     def index(self, job: JobSpec) -> int:
-        demand = demand_of(job)._replace(quotas=())
+        demand = demand_of(job)
         number = self._numbers.get(demand)
         if number is None:
             number = self._numbers[demand] = len(self.found)
@@ -105,7 +141,30 @@ class _Wishes:
         cluster = self._engine.cluster
         shapes = tightest(cluster, job) if self._is_strict else job.shapes
         parts = (_part(cluster, job, shape) for shape in shapes)
-        return Wish(-job.priority_tier, tuple(part for part in parts if part is not None))
+        held = tuple(part for part in parts if part is not None)
+        return Wish(-job.priority_tier, held, self.uses(job), self._may_displace(job))
+
+    def _may_displace(self, job: JobSpec) -> bool:
+        rule = self._rule
+        if rule is None:
+            return False
+        return rule.permission is None or job.partition in rule.permission.partitions
+
+    def is_stoppable(self, job: JobSpec) -> bool:
+        """Return whether a job may be stopped for others once it runs."""
+        if self._rule is None:
+            return False
+        is_allowed = self._rule.permission is None or job.checkpoint_s is not None
+        return is_allowed and self._may_displace(job)
+
+    def stoppable(self, record: JobRecord, at_s: float) -> Stoppable | None:
+        """Return what is known of a running job if it may be stopped."""
+        if self._rule is None or not record.sort_key or not self.is_stoppable(record.spec):
+            return None
+        key, part = record.sort_key, _VALUE_PART
+        value = self._rule.value(record, at_s)
+        key = (*key[:part], *value, *key[part + len(value) :])
+        return Stoppable(record.safe_until_s, key, self.index(record.spec), _limit(record.spec))
 
 
 def _part(cluster: Cluster, job: JobSpec, shape: Shape) -> Part | None:
@@ -133,19 +192,37 @@ def _waiting(
         limit_s=_limit(record.spec),
         kind=kind,
         user=user,
+        is_stoppable=wishes.is_stoppable(record.spec),
     )
 
 
 def _running(
-    cache: TimesCache, job_id: JobId, record: KnownJob, held: Held, end_s: float, at_s: float
+    wishes: _Wishes,
+    cache: TimesCache,
+    job_id: JobId,
+    record: KnownJob,
+    held: Held,
+    end_s: float,
+    at_s: float,
 ) -> RunningJob:
     kind, user, speed_frac = -1, -1, 1.0
+    uses: Uses = ()
+    stoppable: Stoppable | None = None
     if isinstance(record, JobRecord):
         kind, user = cache.alike(record.spec)
+        uses = wishes.uses(record.spec)
+        stoppable = wishes.stoppable(record, at_s) if record.state is JobState.RUNNING else None
         reported = record.efficiency(at_s)
         speed_frac = min(max(reported, _SLOWEST_FRAC), 1.0) if reported > 0 else 1.0
     return RunningJob(
-        job_id=job_id, held=held, limit_end_s=end_s, speed_frac=speed_frac, kind=kind, user=user
+        job_id=job_id,
+        held=held,
+        limit_end_s=end_s,
+        speed_frac=speed_frac,
+        kind=kind,
+        user=user,
+        uses=uses,
+        stoppable=stoppable,
     )
 
 
@@ -166,6 +243,7 @@ def _arrival(past: LoggedArrival, wishes: _Wishes, row: int) -> PastArrival:
         limit_s=_limit(past.job),
         run_s=past.run_s,
         row=row,
+        is_stoppable=wishes.is_stoppable(past.job),
     )
 
 

@@ -12,7 +12,7 @@ For a job of class κ that is offered tier o, and for each closer tier t that it
     until = now + min(Δ*, timer - waited, caps - waited)
 
 v(x): relative speed of the job on tier x; b is the closest tier that it could have.
-rest: remaining run time at v(b), seconds (prediction.run_time). Without leases, gain is
+rest: remaining run time at v(b), seconds (prediction.predictors). Without leases, gain is
     rest · (v(b) / v(o) - v(b) / v(t)) seconds.
 lease: seconds until a running job renews its lease and is placed again.
 crowding, waiting, g, G: a weight; the number of waiting jobs; the GPUs of this job and of the
@@ -146,7 +146,6 @@ class DelayGate:
         closest = closest_tier(offer.cluster, offer.job.spec)
         if offer.tier <= closest:
             return Allow()
-        self.predictors.run_time.pause(offer.job, offer.at_s)
         estimate, timers = self.predictors.classified(offer.job, closest)
         pinned_s = self.timers.pins.get(str(timers))
         is_insensitive = pinned_s is None and timers.sensitivity is Sensitivity.LOW
@@ -228,7 +227,7 @@ class DelayGate:
     ) -> tuple[Tier, float]:
         """The closer tier to wait for, and for how many seconds more; 0 s: take the offer."""
         config, speeds = self.config, estimate.speeds
-        rest_s = self.predictors.run_time.remaining_s(offer.job, wait.timers, offer.at_s)
+        rest_s = self.predictors.run_times(offer.job, offer.at_s).rest_s()
         here = speeds.at(offer.tier)
         stay_s = rest_s * speeds.at(closest) / here
         run_s = min(stay_s, config.lease_s)
@@ -258,7 +257,7 @@ class DelayGate:
         """How many seconds more the job waits for a rack because of the uplinks alone."""
         since_s = wait.since_s[Tier.RACK]
         assert since_s is not None
-        rest_s = self.predictors.run_time.remaining_s(offer.job, wait.timers, offer.at_s)
+        rest_s = self.predictors.run_times(offer.job, offer.at_s).rest_s()
         longest_s = min(self.config.uplink_frac * rest_s, _UPLINK_LONGEST_S)
         return since_s + longest_s - offer.at_s
 

@@ -116,8 +116,7 @@ class Candidates:
     @property
     def is_load_free(self) -> bool:
         """Whether no load is known on any node: options with the same key then score alike."""
-        loads = [option.load for option in self.options]
-        return loads.count(None) == len(loads)
+        return not [option for option in self.options if option.load is not None]
 
     @property
     def features(self) -> NDArray[np.float32]:

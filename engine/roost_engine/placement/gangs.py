@@ -5,6 +5,7 @@ among those offered, also where nodes of several kinds and sizes mix.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import weighted_sums
-from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, mask_of, subsets
+from roost_engine.cluster.index_set_counts import is_countable
+from roost_engine.cluster.link_table import LOAD_COLUMN_COUNT, LinkTable, mask_of, subsets
 from roost_engine.cluster.node_sets import NodeSet, node_array, nodes_in
 from roost_engine.domain.model import Shape
 from roost_engine.domain.tier import Tier
@@ -21,7 +23,8 @@ from roost_engine.placement.options import GangOption, Load
 
 INDEX_SET_COUNT = 4  # index sets offered per rack and across racks
 RACK_COUNT = 4  # racks whose nodes are offered as a gang
-_FEW_NODES = 64  # up to so many, a loop is quicker than numpy
+_FEW = 64  # up to so many racks or nodes, a loop is quicker than numpy
+_CACHE_LIMIT = 512  # orders of index sets, each of at most LANE_LIMIT numbers
 
 
 class _Required(NamedTuple):
@@ -125,7 +128,10 @@ def find_nodes_only(
 
 def _count_by_rack(cluster: Cluster, nodes: NodeSet) -> dict[int, int]:
     """Return how many of the nodes each rack has, by rack id, ascending; only racks with some."""
-    if nodes.bit_count() <= _FEW_NODES:
+    if len(cluster.rack_nodes) <= _FEW:
+        of_racks = enumerate(cluster.rack_nodes)
+        return {rack: count for rack, of in of_racks if (count := (of & nodes).bit_count())}
+    if nodes.bit_count() <= _FEW:
         few = dict[int, int]()
         for node in nodes_in(nodes):
             rack = cluster.rack_of[node]
@@ -149,7 +155,7 @@ def _may_have_a_set_in_common(shape: Shape, scope: Scope) -> bool:
 def _index_sets(cluster: Cluster, shape: Shape, scope: Scope, required: _Required) -> list[int]:
     """Return the index sets with the best link scores, summed over the best free nodes.
 
-    Of equals those that fragment idle nodes least.
+    At most INDEX_SET_COUNT; of equals those that fragment idle nodes least.
     """
     size, tables = shape.gpus_per_node, cluster.tables
     count_by_kind = dict(scope.count_by_kind)
@@ -163,6 +169,9 @@ def _index_sets(cluster: Cluster, shape: Shape, scope: Scope, required: _Require
         whole = (1 << size) - 1
         is_free = scope.count_with(whole) >= wanted and free_on_required & whole == whole
         return [whole] if is_free else []
+    if not required.parts and len(kinds) == 1 and is_countable(tables[kinds[0]].full_mask, size):
+        ranked = _ranked_sets(tables[kinds[0]], size, count_by_kind[kinds[0]], wanted)
+        return scope.counts(size).first_reaching(wanted, ranked, INDEX_SET_COUNT)
     if wanted:
         masks = scope.counts(size).reaching(wanted)
     else:
@@ -171,13 +180,43 @@ def _index_sets(cluster: Cluster, shape: Shape, scope: Scope, required: _Require
     if not len(masks):
         return []
     total = _best_totals(cluster, scope, required, kinds, masks, wanted)
-    lost, node_count = np.zeros(len(masks)), sum(count_by_kind.values())
-    for kind in kinds:
-        inside = masks <= tables[kind].full_mask
-        lost[inside] += count_by_kind[kind] * tables[kind].idle_losses[masks[inside]]
-    best = np.argsort(lost / (2 * node_count) - total, kind="stable")[:INDEX_SET_COUNT]
-    chosen: list[int] = masks[best].tolist()
-    return chosen
+    node_counts = [(tables[kind], count_by_kind[kind]) for kind in kinds]
+    return _best_first(masks, total, node_counts)[:INDEX_SET_COUNT]
+
+
+@lru_cache(_CACHE_LIMIT)
+def _ranked_sets(table: LinkTable, size: int, node_count: int, wanted: int) -> list[int]:
+    """Return the index sets of a size for a gang on nodes of one kind, the best first.
+
+    Args:
+        table: of the kind.
+        size: GPUs in a set.
+        node_count: nodes to choose from.
+        wanted: nodes of the gang.
+    """
+    masks = np.flatnonzero(table.popcount == size)
+    return _best_first(masks, wanted * table.set_scores[masks], [(table, node_count)])
+
+
+def _best_first(
+    masks: NDArray[np.int64],
+    total: NDArray[np.int64] | NDArray[np.int32],
+    node_counts: Sequence[tuple[LinkTable, int]],
+) -> list[int]:
+    """Order index sets by their link scores; of equals those that fragment idle nodes least.
+
+    Args:
+        masks: int64 [set].
+        total: [set], link scores summed over the nodes of a gang.
+        node_counts: how many nodes there are of each kind.
+    """
+    lost, node_count = np.zeros(len(masks)), sum(count for _, count in node_counts)
+    for table, count in node_counts:
+        inside = masks <= table.full_mask
+        lost[inside] += count * table.idle_losses[masks[inside]]
+    order = np.argsort(lost / (2 * node_count) - total, kind="stable")
+    listed: list[int] = masks[order].tolist()
+    return listed
 
 
 def _best_totals(

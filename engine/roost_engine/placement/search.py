@@ -9,7 +9,7 @@ search looks at groups of them, and the first nodes of a group stand for all. Wh
 the nodes are compared one by one, as arrays.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from roost_engine.cluster.link_table import (
     mask_of,
 )
 from roost_engine.cluster.loads import NodeLoads
-from roost_engine.cluster.node_groups import NodeGroup
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes, node_array, nodes_in
 from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.lazy import Lazy
@@ -259,16 +258,9 @@ def find_nodes(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[Nod
 
 def _best_without_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:
     """Choose among groups of interchangeable nodes."""
-    chosen: Iterable[tuple[NodeGroup, NodeSet]]
-    if nodes.bit_count() <= NODE_COUNT:
-        chosen = cluster.groups.among(nodes).items()
-    else:
-        chosen = cluster.ranking(gpu_count).best(nodes, NODE_COUNT)
-    tables = cluster.tables
-    return [
-        NodeOption(some, group.kind, tables[group.kind].choice(group.free, gpu_count))
-        for group, some in chosen
-    ]
+    ranking, are_few = cluster.ranking(gpu_count), nodes.bit_count() <= NODE_COUNT
+    chosen = ranking.among(nodes) if are_few else ranking.best(nodes, NODE_COUNT)
+    return [NodeOption(some, ranked.group.kind, ranked.choice) for ranked, some in chosen]
 
 
 def _best_with_load(cluster: Cluster, gpu_count: int, nodes: NodeSet) -> Sequence[NodeOption]:

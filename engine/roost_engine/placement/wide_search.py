@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import LOAD_SCOPES
-from roost_engine.cluster.link_table import SubsetChoice
+from roost_engine.cluster.link_table import SubsetChoice, best_static_score
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, nodes_in
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobSpec
@@ -92,9 +92,11 @@ def _few(choice: SubsetChoice) -> SubsetChoice:
     """Return a choice of the first subsets only."""
     if len(choice.masks) <= SUBSET_COUNT:
         return choice
+    static = choice.static[:SUBSET_COUNT]
     return replace(
         choice,
         masks=choice.masks[:SUBSET_COUNT],
-        static=choice.static[:SUBSET_COUNT],
+        static=static,
+        best_static_score=best_static_score(static),
         neighbours=choice.neighbours[: SUBSET_COUNT * len(LOAD_SCOPES)],
     )

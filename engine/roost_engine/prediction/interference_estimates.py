@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_model import Cases, InterferenceModel, checked
+from roost_engine.prediction.interference_model import Cases, InterferenceModel
 from roost_engine.prediction.interference_vector import WIDTH, vector
 
 Array = NDArray[np.float32]
@@ -42,4 +42,4 @@ class InterferenceEstimates:
         for level, sums in beside.items():
             cases.level(level)[:] = sums
         cases.tier[:] = tier[:, None] == np.arange(cases.tier.shape[1])
-        return checked(self.name, self._model.slowdowns(cases), len(own))
+        return self._model.slowdowns(cases)

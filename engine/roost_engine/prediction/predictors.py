@@ -17,7 +17,6 @@ from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.noted_dict import NotedDict
-from roost_engine.prediction.run_time import RunTimePredictor, RunTimeState, done_s
 from roost_engine.prediction.run_time_model import (
     HISTORY_NAME,
     BlendedRunTimes,
@@ -25,7 +24,7 @@ from roost_engine.prediction.run_time_model import (
     RunTimeModel,
 )
 from roost_engine.prediction.run_times import RunTimes
-from roost_engine.prediction.service import ServiceLeft
+from roost_engine.prediction.service import ServiceLeft, done_s
 from roost_engine.prediction.speed import (
     SpeedEstimate,
     SpeedPredictor,
@@ -42,7 +41,6 @@ class PredictorsState:
     """Everything learned, as plain data."""
 
     speed: SpeedState = field(default_factory=SpeedState)
-    run_time: RunTimeState = field(default_factory=RunTimeState)
     history: HistoryState = field(default_factory=HistoryState)
     users: UserServiceState = field(default_factory=UserServiceState)
 
@@ -65,7 +63,6 @@ class Predictors:
         history: RunTimeHistory | None = None,
     ) -> None:
         self.speed = SpeedPredictor(table)
-        self.run_time = RunTimePredictor()
         self.history = history or RunTimeHistory(reads_limits)
         self.backlog = Backlog()
         self.users = UserService()
@@ -103,16 +100,13 @@ class Predictors:
         self.backlog.start(job.job_id, 0 if tier is None else job.spec.gpu_count)
         self.users.leave(job.job_id)
         if tier is None:
-            self.run_time.forget(job.job_id)
             self.history.forget(job.job_id)
             self._drop_answer(job.job_id)
             return
         fits_a_node = any(shape.node_count == 1 for shape in job.spec.shapes)
         closest = Tier.NODE if fits_a_node else Tier.RACK
-        estimate, job_class = self.classified(job, closest)
-        speeds = estimate.speeds
+        speeds = self.speed.estimate(job.spec).speeds
         speed_frac = speeds.at(max(tier, closest)) / speeds.at(closest)
-        self.run_time.begin(job, job_class, speed_frac, outcome.at_s)
         self.history.begin(job.spec, done_s(job, outcome.at_s), speed_frac, outcome.at_s)
 
     def run_ended(self, run: RunEnded) -> None:
@@ -120,10 +114,9 @@ class Predictors:
         self.backlog.end(run.job.job_id)
         self.service_left.forget(run.job.job_id)
         closest = closest_tier(run.cluster, run.job.spec)
-        estimate, job_class = self.classified(run.job, closest)
+        speeds = self.speed.estimate(run.job.spec).speeds
         tier = tier_of(run.cluster, run.job.shares)
-        ran_s = work_s(run.job, estimate.speeds, tier, closest, run.at_s)
-        self.run_time.add(run.job, job_class, ran_s, run.at_s)
+        ran_s = work_s(run.job, speeds, tier, closest, run.at_s)
         self.history.add(run.job.spec, ran_s, run.at_s)
         self._drop_answer(run.job.job_id)
         self.speed.learn(run)
@@ -155,7 +148,6 @@ class Predictors:
         """Return everything learned, as plain data."""
         return PredictorsState(
             speed=self.speed.state(),
-            run_time=self.run_time.state(),
             history=self.history.state(),
             users=self.users.state(),
         )
@@ -167,11 +159,10 @@ class Predictors:
 
     def tables(self) -> Mapping[str, NotedDict[Any, Any]]:
         """Return the tables of what was learned as they are now, by name."""
-        return {**self.speed.tables(), **self.run_time.tables(), **self.history.tables()}
+        return {**self.speed.tables(), **self.history.tables()}
 
     def restore(self, state: PredictorsState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self.speed.restore(state.speed)
-        self.run_time.restore(state.run_time)
         self.history.restore(state.history)
         self.users = UserService.of(state.users)

@@ -25,6 +25,12 @@ class ServiceIndex(StrEnum):
     #                taken for a short one blocks others; a short one taken for long only waits
 
 
+def done_s(job: JobRecord, at_s: float) -> float:
+    """Seconds of full speed that the job has run; seconds it has run where its speed is unknown."""
+    efficiency = job.efficiency(at_s)
+    return job.run_s(at_s) * (min(efficiency, 1.0) if efficiency > 0 else 1.0)
+
+
 def expected_s(times: RunTimes, index: ServiceIndex) -> float:
     """Return what a job is expected to need, in seconds at full speed, above 0."""
     match index:

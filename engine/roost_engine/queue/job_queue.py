@@ -44,6 +44,8 @@ class JobQueue:
         known: see QueueView; the caller changes it.
 
     Attributes:
+        is_stirred: whether a pass could change anything or jobs have not been reported, even
+            where no node was freed; if not, begin_pass() and end_pass() need not be called.
         limited: the groups that a quota holds back, by number.
         owners: the agents whose jobs these are; None: there is one agent.
     """
@@ -61,8 +63,10 @@ class JobQueue:
         self._entries: dict[JobId, tuple[Group, SortKey]] = {}
         self._jobs: dict[JobId, JobRecord] = {}
         self._group_count = 0
+        self._preempting_group_count = 0
         self._arrival_count = self._departure_count = 0
         self._ranked = QueueMark(0, 0, 0, 0.0)  # of the last ranking by an order without keys
+        self.is_stirred = False
         self._is_due = False  # whether a pass could change anything
         self._pass_s: float | None = None  # time of the present pass, if there is one
         self._left_s: float | None = None  # time of the last pass in which a job left
@@ -82,6 +86,7 @@ class JobQueue:
         if group is None:
             self._group_count += 1
             group = self._groups[demand] = Group(self._group_count, demand, job)
+            self._preempting_group_count += bool(demand.preempts)
         left = self._take_out(job_id) if job_id in self._jobs else None
         key = record.sort_key = self._order.key(record, at_s)
         self._arrival_count += 1
@@ -95,8 +100,9 @@ class JobQueue:
         if left is not None:
             self._forget_if_empty(left)
         self._unreported[job_id] = None
-        self._is_due |= not group.is_without_capacity
-        if self._first_job_matters and group.job_ids[0][1] == job_id:
+        self.is_stirred = True
+        is_first = self._first_job_matters and group.job_ids[0][1] == job_id
+        if is_first or group.last_failure is None or group.hints:
             self._is_due = True
 
     def remove(self, job_id: JobId) -> None:
@@ -114,6 +120,7 @@ class JobQueue:
             return
         # Nodes may have been reserved for the job. Within a pass that matters only afterwards: the
         # jobs before it had their turn already, and it took nothing that was reserved for them.
+        self.is_stirred = True
         if self._pass_s is None:
             self._is_due = True
         else:
@@ -151,14 +158,14 @@ class JobQueue:
     def lift_limits(self, quotas: Quotas) -> None:
         """Offer GPUs again to the groups whose quotas have enough left."""
         if any(group.demand.node_quotas for group in self._groups.values()):
-            self._is_due = True  # a node may have CPUs left for them
+            self.postpone()  # a node may have CPUs left for them
         for group in tuple(self.limited.values()):
             if not quotas.exhausted_by(group.sample):
                 del self.limited[group.number]
                 group.limit, group.limit_since_s = "", inf
                 for job_id in group.since_s:
                     self._jobs[job_id].limited_since_s = None
-                self._is_due = True
+                self.postpone()
 
     def next_hand_over_s(self, hand_over_s: float) -> float:
         """Return when take_overdue() may have jobs next, if no limit is lifted; inf: never."""
@@ -252,18 +259,18 @@ class JobQueue:
             quota, each with its group.
         """
         self._pass_s = None
-        if not self._unreported:
-            return ()
         found = []
-        unreported, self._unreported = self._unreported, {}
-        for job_id in unreported:
-            if job_id not in self._entries:
-                continue
-            group, _ = self._entries[job_id]
-            if group.last_failure is None and not group.limit:
-                self._unreported[job_id] = None  # the pass ended before its turn
-            elif job_id not in group.deferred:
-                found.append((job_id, group))
+        if self._unreported:
+            unreported, self._unreported = self._unreported, {}
+            for job_id in unreported:
+                if job_id not in self._entries:
+                    continue
+                group, _ = self._entries[job_id]
+                if group.last_failure is None and not group.limit:
+                    self._unreported[job_id] = None  # the pass ended before its turn
+                elif job_id not in group.deferred:
+                    found.append((job_id, group))
+        self.is_stirred = bool(self._is_due or self._unreported or self._left_s is not None)
         return found
 
     def is_settled(self, reserved: NodeSet) -> bool:
@@ -306,6 +313,11 @@ class JobQueue:
         while turns:
             yield heappop(turns)[3]
 
+    @property
+    def has_preemptors(self) -> bool:
+        """Whether there is a job in the queue for which Slurm may preempt."""
+        return self._preempting_group_count > 0
+
     def blocked_preemptors(self, count: int) -> Sequence[JobId]:
         """Return the first job of each group without capacity for which Slurm may preempt.
 
@@ -345,10 +357,12 @@ class JobQueue:
 
     def postpone(self) -> None:
         """Let the pass continue after the next event."""
-        self._is_due = True
+        self._is_due = self.is_stirred = True
 
     def check_invariants(self) -> None:
         """Raise AssertionError where the groups and the jobs disagree."""
+        if self._is_due or self._unreported or self._left_s is not None:
+            assert self.is_stirred, "a pass would not begin"
         queued = [job_id for group in self._groups.values() for job_id in group.since_s]
         assert sorted(queued) == sorted(self._jobs) == sorted(self._entries)
         for demand, group in self._groups.items():
@@ -372,6 +386,7 @@ class JobQueue:
     def _forget_if_empty(self, group: Group) -> None:
         if not group.since_s:
             del self._groups[group.demand]
+            self._preempting_group_count -= bool(group.demand.preempts)
             self.limited.pop(group.number, None)
 
     def _recall(self, group: Group) -> None:
@@ -379,7 +394,7 @@ class JobQueue:
         for job_id in group.deferred:
             insort(group.job_ids, (self._entries[job_id][1], job_id))
         group.deferred.clear()
-        self._is_due = True
+        self._is_due = self.is_stirred = True
 
     def _rank(self, cluster: Cluster, mark: QueueMark) -> None:
         """Sort every job by an order without lasting keys."""

@@ -43,16 +43,22 @@ class Quotas:
         Returns:
             Whether the job was counted.
         """
+        if not self._held and not self._held_cpus:
+            return False
         was_on_nodes = self._held_cpus.pop(job_id, None) is not None
         return self._held.pop(job_id, None) is not None or was_on_nodes
 
     def exhausted_by(self, job: JobSpec) -> str:
         """Return the first quota that has too little left for a job; "" where none has."""
         for use in job.quotas:
-            free = self._free.get(use.quota, inf)
-            if free < inf and use.amount > free - self._held_amount(use.quota) + _ROUNDING:
+            if use.amount > self.left(use.quota) + _ROUNDING:
                 return use.quota
         return ""
+
+    def left(self, quota: str) -> float:
+        """Return what a quota has left for further jobs; inf: it has no limit."""
+        free = self._free.get(quota, inf)
+        return free if free == inf else free - self._held_amount(quota)
 
     def full_nodes(self, job: JobSpec) -> dict[NodeName, str]:
         """Return the nodes that have too few CPUs left for a job by such a limit, each with one."""

@@ -7,26 +7,10 @@ apart, and is left out.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from roost_engine.domain.pair_correction import PairCorrection
 
 MOST_CORRECTION = 0.45  # as in the table of kinds: the spread of a job of which nothing is known
-
-
-@dataclass(frozen=True, slots=True)
-class PairCorrection:
-    """One mispredicted pair.
-
-    Attributes:
-        kind: whose loss it is.
-        beside: the neighbour's kind.
-        level: the closest that both share.
-        mean: to be added to the predicted log slowdown.
-    """
-
-    kind: str
-    beside: str
-    level: str
-    mean: float
 
 
 class Corrections:
@@ -37,16 +21,26 @@ class Corrections:
     """
 
     def __init__(self, pairs: Iterable[PairCorrection] = ()) -> None:
-        self._means = {(pair.kind, pair.beside, pair.level): pair.mean for pair in pairs}
-        self._kinds = {pair.kind for pair in pairs}
+        self._pairs: dict[str, dict[tuple[str, str], PairCorrection]] = {}
+        self.apply(pairs)
+
+    def apply(self, pairs: Iterable[PairCorrection]) -> None:
+        """Take the place of what was known of these pairs; one with a mean of 0 is forgotten."""
+        for pair in pairs:
+            of_kind = self._pairs.setdefault(pair.kind, {})
+            of_kind.pop((pair.beside, pair.level), None)
+            if pair.mean:
+                of_kind[pair.beside, pair.level] = pair
+            elif not of_kind:
+                del self._pairs[pair.kind]
 
     def __len__(self) -> int:
         """Return the number of pairs."""
-        return len(self._means)
+        return sum(map(len, self._pairs.values()))
 
     def knows(self, kind: str) -> bool:
         """Return whether anything is to be changed for a kind."""
-        return kind in self._kinds
+        return kind in self._pairs
 
     def of(self, kind: str, beside: Iterable[tuple[str, str]]) -> float:
         """Return what is to be added to the log slowdown of a job.
@@ -58,6 +52,11 @@ class Corrections:
         Returns:
             At most MOST_CORRECTION, more or less.
         """
-        pairs = dict.fromkeys(beside)
-        found = sum(self._means.get((kind, other, level), 0.0) for other, level in pairs)
-        return min(max(found, -MOST_CORRECTION), MOST_CORRECTION)
+        known = self._pairs.get(kind, {})
+        pairs = [known[pair] for pair in dict.fromkeys(beside) if pair in known]
+        return min(max(sum(pair.mean for pair in pairs), -MOST_CORRECTION), MOST_CORRECTION)
+
+    def is_bad(self, kind: str, beside: Iterable[tuple[str, str]]) -> bool:
+        """Return whether a job beside these would be part of a pair that turned out bad."""
+        known = self._pairs.get(kind, {})
+        return any(pair in known and known[pair].is_bad for pair in beside)

@@ -12,9 +12,9 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.tiers import tier_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
-from roost_engine.scoring.graph_jobs import ResidentJobs
 from roost_engine.scoring.neighbour_levels import LEVELS, others_count
-from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.scoring.neighbourhood import Neighbourhood
+from roost_engine.scoring.neighbours import Array, Interference, NeighbourScore
 
 _SURE_SPREAD = 0.05  # of a job alone: how well its own speed is known
 
@@ -34,14 +34,29 @@ class Prediction(NamedTuple):
     tier: Tier
 
 
-class NeighbourPredictor(NeighbourScore):
-    """See the module."""
+class NeighbourPredictor:
+    """See the module.
+
+    Args:
+        interference: predicts slowdowns.
+    """
+
+    def __init__(self, interference: Interference) -> None:
+        self._interference = interference
+        self._around = Neighbourhood(interference.vector, interference.width)
 
     @classmethod
-    def like(cls, score: NeighbourScore) -> "NeighbourPredictor":
-        """Return one that asks the model of a score, and expects the same of jobs."""
-        made = cls(score.interference)
-        made._communicates = score._communicates
+    def like(
+        cls, score: NeighbourScore, interference: Interference | None = None
+    ) -> "NeighbourPredictor":
+        """Return one that expects the same of jobs as a score.
+
+        Args:
+            score: of neighbours.
+            interference: predicts slowdowns; None: what the score asks.
+        """
+        made = cls(interference or score.interference)
+        made._around.communicates = score.around.communicates
         return made
 
     def predict(
@@ -62,20 +77,20 @@ class NeighbourPredictor(NeighbourScore):
             for other in cluster.held_jobs()
             if any(index_of.get(one.node) in nodes for one in cluster.shares(other))
         ]
-        self._jobs, self._known = ResidentJobs(self._communicates), {}
-        self._jobs.update(cluster, near, spec_of, lambda rack: 0)
+        self._around.read(cluster, near, spec_of)
         return self._predicted(cluster, job_id, sorted(nodes), tier)
 
     def _predicted(
         self, cluster: Cluster, job_id: JobId, nodes: list[int], tier: Tier
     ) -> Prediction:
-        rows, beside = list[np.ndarray](), self._empty(len(nodes))
+        rows, width = list[Array](), self._interference.width
+        beside = {name: np.zeros((len(nodes), width), np.float32) for name in LEVELS}
         closest = dict[JobId, int]()
         for position, node in enumerate(nodes):
-            residents = self._residents(cluster, node)
+            residents = self._around.residents(cluster, node)
             own = residents.jobs.index(job_id)
             mask = int(residents.masks[own])
-            levels = self._level(cluster, node, residents, mask)
+            levels = self._around.level(cluster, node, residents, mask)
             weights = residents.counts / others_count(cluster, node, mask)
             rows.append(residents.vectors[own])
             for at, other in enumerate(residents.jobs):
@@ -87,7 +102,7 @@ class NeighbourPredictor(NeighbourScore):
         if not closest:
             return Prediction(0.0, _SURE_SPREAD, (), tier)
         tiers = np.full(len(nodes), int(tier))
-        mean, spread = self.interference.slowdowns(np.stack(rows), beside, tiers)
+        mean, spread = self._interference.slowdowns(np.stack(rows), beside, tiers)
         worst = int(np.argmax(mean))
         named = tuple((other, LEVELS[level]) for other, level in sorted(closest.items()))
         return Prediction(float(mean[worst]), float(spread[worst]), named, tier)

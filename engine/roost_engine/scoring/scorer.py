@@ -1,6 +1,6 @@
 """Chooses among candidates by the score policy, or by the heuristic where that fails."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import inf
 
@@ -9,12 +9,20 @@ from numpy.typing import NDArray
 
 from roost_engine.canary import CanaryScore
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.placement.candidates import Candidates, Listing
-from roost_engine.placement.options import GangOption, NodeOption, gang_features, node_features
+from roost_engine.placement.options import (
+    GangOption,
+    NodeOption,
+    Option,
+    gang_features,
+    node_features,
+)
 from roost_engine.policies import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore
@@ -123,6 +131,11 @@ class Scorer:
             return ""
         return "" if found is None else found.in_words
 
+    def correct(self, pairs: Iterable[PairCorrection]) -> None:
+        """Tell a score of neighbours what progress has taught; others read nothing of it."""
+        if isinstance(self._within, NeighbourScore):
+            self._within.corrections.apply(pairs)
+
     def _is_candidate(self, job: JobSpec | None) -> bool:
         assert isinstance(self.policy, CanaryScore)
         return job is not None and self.policy.is_candidate(job.user_id)
@@ -140,12 +153,13 @@ class Scorer:
         scores = self._scores
         if len(scores) + len(candidates.options) > _CACHE_LIMIT:
             scores.clear()
+        if type(policy) is HeuristicScore and isinstance(candidates.options[0], NodeOption):
+            node, chosen = _best_node(candidates.options)
+            _, subset = self._score_of(policy, candidates, chosen)
+            return candidates.to_placement(chosen, node, subset)
         best_score, best_node, best = -inf, 0, None
         for option in candidates.options:
-            found = scores.get(key := option.key)
-            if found is None:
-                found = scores[key] = self._score_option(policy, candidates, option)
-            score, subset = found
+            score, subset = self._score_of(policy, candidates, option)
             if score < best_score:
                 continue
             # Gangs keep the order in which they were found; of single nodes the lowest is first.
@@ -158,7 +172,17 @@ class Scorer:
         option, subset = best
         return candidates.to_placement(option, best_node, subset)
 
-    def _score_option(
+    def _score_of(
+        self, policy: RowwiseScore, candidates: Candidates, option: NodeOption | GangOption
+    ) -> tuple[float, int]:
+        """Return the best score of an option, and the position of the subset that has it."""
+        key = option.key
+        found = self._scores.get(key)
+        if found is None:
+            found = self._scores[key] = self._ask(policy, candidates, option)
+        return found
+
+    def _ask(
         self, policy: RowwiseScore, candidates: Candidates, option: NodeOption | GangOption
     ) -> tuple[float, int]:
         if isinstance(option, GangOption):
@@ -193,6 +217,23 @@ class Scorer:
             self._faults.counts["score"] += 1
             return self._heuristic.score(features), self._heuristic.name, str(error)
         return scores, policy.name, ""
+
+
+def _best_node(options: Sequence[Option]) -> tuple[int, NodeOption]:
+    """Return the single node that the heuristic scores best while no load is known.
+
+    The heuristic's score is known of every choice. Ties go to the lower node index.
+    """
+    best_score, lowest, best = -inf, NO_NODES, None
+    for option in options:
+        assert isinstance(option, NodeOption)
+        score = option.choice.best_static_score
+        if score >= best_score:
+            first = option.nodes & -option.nodes  # of nodes 0b1010: 0b0010
+            if score > best_score or first < lowest:
+                best_score, lowest, best = score, first, option
+    assert best is not None
+    return lowest.bit_length() - 1, best
 
 
 def shortlist(nodes: NDArray[np.int64], order: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -18,7 +18,6 @@ from roost_engine.domain.tier import Tier
 
 _EARLIER_NAMES: Mapping[str, tuple[str, ...]] = {
     "OpenWait": ("Spell",),
-    "RunTimeState": ("RunLengthsState",),
     "SpeedState": ("SensitivityState",),
     "WaitSample": ("Wait",),  # the action has that name too, so the expected type decides
 }
@@ -54,14 +53,20 @@ def _knowledge(plain: Mapping[str, Any]) -> Mapping[str, Any]:
     gate = plain.get("gate")
     if "predictors" in plain or gate is None or "runs" not in gate:
         return plain
-    predictors = {"$": "PredictorsState", "speed": gate["sensitivity"], "run_time": gate["runs"]}
+    predictors = {"$": "PredictorsState", "speed": gate["sensitivity"]}
     return {**plain, "predictors": predictors}
+
+
+def _predictors_state(plain: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Drop what a second predictor of run times knew, which there was before 0.2."""
+    return {name: value for name, value in plain.items() if name != "run_time"}
 
 
 _COMPLETED: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
     "DelayState": _delay_state,
     "Knowledge": _knowledge,
     "Placement": _placement,
+    "PredictorsState": _predictors_state,
 }
 
 

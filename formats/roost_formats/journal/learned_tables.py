@@ -14,11 +14,10 @@ import numpy as np
 
 from roost_engine.domain.errors import JournalError
 from roost_engine.domain.model import JobId
-from roost_engine.prediction import history, run_time, speed
+from roost_engine.prediction import history, speed
 from roost_engine.prediction.history import HistoryState
 from roost_engine.prediction.history_kinds import KindSums, WatchedRun
 from roost_engine.prediction.predictors import PredictorsState
-from roost_engine.prediction.run_time import RunningJob, RunSums, RunTimeState
 from roost_engine.prediction.run_times import BAND_COUNT
 from roost_engine.prediction.speed import SeenRuns, SpeedState
 from roost_formats.journal.codec import decode, encode
@@ -26,16 +25,13 @@ from roost_formats.journal.records import TableKey
 
 _TURN = struct.Struct("<q")
 _KIND = struct.Struct(f"<d{2 * BAND_COUNT}fB")  # the sums of a kind; last_s follows
-_AGES = len(run_time.AGES_S)
-_SUMS = struct.Struct(f"<{4 + 2 * _AGES}d")  # RunSums
 _SEEN = struct.Struct("<8dq")  # SeenRuns
 _TYPES: Mapping[str, type[object]] = {
     speed.SEEN_TABLE: SeenRuns,
-    run_time.KINDS_TABLE: RunSums,
-    run_time.RUNNING_TABLE: RunningJob,
     history.KINDS_TABLE: KindSums,
     history.RUNNING_TABLE: WatchedRun,
 }
+_DROPPED = frozenset({"run-time", "run-time-running"})  # of a second predictor, before 0.2
 _Table: TypeAlias = dict[str, Any]
 
 
@@ -58,9 +54,6 @@ def _encoded(value: object) -> bytes:
             numbers = np.concatenate((value.ended, value.entered)).tolist()
             fixed = _KIND.pack(value.at_s, *numbers, len(value.last_s))
             return fixed + struct.pack(f"<{len(value.last_s)}f", *value.last_s)
-        case RunSums():
-            limits = value.limit_count, value.limited_run_s, value.limit_s
-            return _SUMS.pack(value.at_s, *value.ended, *value.spent_s, *limits)
         case SeenRuns():
             busy = value.busy_sum, value.busy_count, value.run_count
             return _SEEN.pack(*value.speed_sum, *value.speed_count, *busy)
@@ -77,16 +70,14 @@ def decode_tables(entries: Mapping[TableKey, bytes]) -> tuple[PredictorsState, i
     tables: dict[str, _Table] = {name: {} for name in _TYPES}
     last_turn = 0
     for turn, (table, name), record in _in_turn(entries):
+        if table in _DROPPED:
+            continue
         if table not in tables:
             raise JournalError(f"no table {table!r} of what was learned is known")
         tables[table][name] = _decoded(table, record)
         last_turn = turn
     state = PredictorsState(
         speed=SpeedState(tuple(tables[speed.SEEN_TABLE].items())),
-        run_time=RunTimeState(
-            tuple(tables[run_time.KINDS_TABLE].items()),
-            tuple(_by_job(tables[run_time.RUNNING_TABLE]).items()),
-        ),
         history=HistoryState.of(
             tables[history.KINDS_TABLE], _by_job(tables[history.RUNNING_TABLE])
         ),
@@ -112,10 +103,6 @@ def _decoded(table: str, record: bytes) -> object:
         match table:
             case history.KINDS_TABLE:
                 return _kind(record)
-            case run_time.KINDS_TABLE:
-                at_s, *sums = _finite(_SUMS.unpack(record))
-                ended, spent_s = sums[:_AGES], sums[_AGES : 2 * _AGES]
-                return RunSums(at_s, ended, spent_s, *sums[2 * _AGES :])
             case speed.SEEN_TABLE:
                 *sums, run_count = _finite(_SEEN.unpack(record))
                 busy_sum, busy_count = sums[6:]

@@ -4,9 +4,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.interference_model import (
     BESIDE,
+    LEVELS,
     OWN,
     SLOWDOWN,
     TIER,
@@ -17,21 +20,39 @@ from roost_engine.prediction.interference_model import (
     checked,
 )
 from roost_formats.models.checked_model import CheckedModel
-from roost_formats.models.loader import load_model
+from roost_formats.models.interference_net import InterferenceNet, net_of
+from roost_formats.models.loader import load_model_and_graph
 from roost_formats.models.signature import INTERFERENCE
 
 SHIPPED_INTERFERENCE = Path(__file__).parent.parent / "data" / "interference.onnx"
+_MOST_OFF = 1e-5
+_TRIED_COUNT = 32
 
 
 class OnnxInterference:
-    """A prediction.interference_model.InterferenceModel; load_onnx_interference makes one."""
+    """A prediction.interference_model.InterferenceModel; load_onnx_interference makes one.
 
-    def __init__(self, model: CheckedModel) -> None:
+    Args:
+        model: the file, in its runtime.
+        net: the same, computed with numpy; None: the runtime answers.
+    """
+
+    def __init__(self, model: CheckedModel, net: InterferenceNet | None = None) -> None:
         self.name = model.name
-        self._model = model
+        self._model, self.net = model, net
 
     def slowdowns(self, cases: Cases) -> Slowdowns:
         """See prediction.interference_model.InterferenceModel; one call for the whole batch."""
+        if self.net is not None:
+            return checked(self.name, self.net.slowdowns(cases), len(cases.own))
+        return self.ask_runtime(cases)
+
+    def ask_runtime(self, cases: Cases) -> Slowdowns:
+        """Return the answer of the file itself.
+
+        Raises:
+            PolicyError: it cannot answer.
+        """
         inputs = {OWN: cases.own, BESIDE: cases.beside, TIER: cases.tier}
         found = self._model.ask(inputs)[SLOWDOWN]
         return checked(self.name, Slowdowns(found[:, 0], found[:, 1]), len(cases.own))
@@ -54,7 +75,26 @@ def load_interference(
 def load_onnx_interference(path: Path, clock: Callable[[], float]) -> OnnxInterference:
     """Load a model after every check of loader.load_model.
 
+    A model of the usual form is computed with numpy, if that agrees with the file.
+
     Raises:
         PolicyError: a check failed; the message says which.
     """
-    return OnnxInterference(load_model(path, INTERFERENCE.kind, clock))
+    loaded, graph = load_model_and_graph(path, INTERFERENCE.kind, clock)
+    net, by_file = net_of(graph), OnnxInterference(loaded)
+    is_same = net is not None and _agree(net, by_file)
+    return OnnxInterference(loaded, net) if is_same else by_file
+
+
+def _agree(net: InterferenceNet, by_file: OnnxInterference) -> bool:
+    """Whether both answer alike, with and without neighbours on the GPU."""
+    rng, cases = np.random.default_rng(0), Cases.empty(_TRIED_COUNT)
+    for rows in (cases.own, *map(cases.level, LEVELS)):
+        rows[:] = rng.random(rows.shape, dtype=np.float32) / len(LEVELS)
+    cases.level("gpu")[::2] = 0.0
+    without = Cases(*(rows[::2] for rows in cases))
+    mine, theirs = net.slowdowns(cases), by_file.ask_runtime(cases)
+    off = [np.abs(a - b).max() for a, b in zip(mine, theirs, strict=True)]
+    # The terms of neighbours on the GPU are left out where no case of a batch has one.
+    off += [np.abs(a - b[::2]).max() for a, b in zip(net.slowdowns(without), theirs, strict=True)]
+    return bool(max(off) <= _MOST_OFF)

@@ -35,6 +35,13 @@ def load_model(path: Path, kind: str, clock: Callable[[], float]) -> CheckedMode
     return load(path, signature_of(kind), clock)
 
 
+def load_model_and_graph(
+    path: Path, kind: str, clock: Callable[[], float]
+) -> tuple[CheckedModel, OnnxGraph]:
+    """Load a model as load_model does, and return its checked graph too."""
+    return _load(path, signature_of(kind), clock)
+
+
 def kind_of(path: Path) -> str:
     """Return the kind that a model's manifest states, unchecked; without one, that of a score.
 
@@ -57,6 +64,12 @@ def load(path: Path, signature: Signature, clock: Callable[[], float]) -> Checke
     Raises:
         PolicyError: a check failed; the message says which.
     """
+    return _load(path, signature, clock)[0]
+
+
+def _load(
+    path: Path, signature: Signature, clock: Callable[[], float]
+) -> tuple[CheckedModel, OnnxGraph]:
     manifest = Manifest.from_json(_read_manifest(manifest_path(path)), signature)
     content = _read_capped(path, signature.limits.model_bytes)
     check_identity(manifest, content, signature)
@@ -71,7 +84,7 @@ def load(path: Path, signature: Signature, clock: Callable[[], float]) -> Checke
         clock=clock,
     )
     check_canary(model, manifest)
-    return model
+    return model, graph
 
 
 def check_identity(manifest: Manifest, content: bytes, signature: Signature) -> None:

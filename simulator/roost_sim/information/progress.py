@@ -41,7 +41,8 @@ class Progress:
 
     def advance(self, at_s: float) -> None:
         """Bring the remaining work up to date."""
-        self.remaining_s = self.remaining_at(at_s)
+        if self.rate:
+            self.remaining_s = self.remaining_at(at_s)
         self.since_s = at_s
 
     def ends_at(self, at_s: float) -> float:

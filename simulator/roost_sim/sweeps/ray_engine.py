@@ -40,6 +40,9 @@ class Ray(Protocol):
     def wait(self, references: list[Any], *, num_returns: int) -> tuple[list[Any], list[Any]]:
         """Wait until some are ready; (these, the others)."""
 
+    def cancel(self, reference: Any) -> None:
+        """Give up a task."""
+
     def cluster_resources(self) -> dict[str, float]:
         """What the whole cluster has."""
 
@@ -68,24 +71,35 @@ class RayEngine:
         """
         if not cases:
             return
-        ray = _import_ray()
-        self._connect(ray)
+        ray = connect(self.address, self.process_count)
         try:
             yield from _perform_on(ray, sweep, cases)
         finally:
             ray.shutdown()
 
-    def _connect(self, ray: Ray) -> None:
-        local = {"num_cpus": self.process_count, "include_dashboard": False}
-        try:
-            ray.init(
-                **({"address": self.address} if self.address else {"address": "local", **local}),
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            where = self.address or "this machine"
-            raise RayError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
+
+def connect(address: str | None, process_count: int) -> Ray:
+    """Return the Ray library, connected.
+
+    Args:
+        address: see RayEngine.
+        process_count: see RayEngine.
+
+    Raises:
+        RayError: no library, or no cluster at the address.
+    """
+    ray = _import_ray()
+    local = {"num_cpus": process_count, "include_dashboard": False}
+    try:
+        ray.init(
+            **({"address": address} if address else {"address": "local", **local}),
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        where = address or "this machine"
+        raise RayError(f"no Ray at {where}: {str(error).splitlines()[0]}") from error
+    return ray
 
 
 def _import_ray() -> Ray:

@@ -53,6 +53,11 @@ class Labels:
         index = int(self.ids[position])
         return "" if index == UNKNOWN else self.names[index]
 
+    def between(self, begin: int, end: int) -> list[str]:
+        """Return the names of consecutive jobs, `end` left out; "" where unknown."""
+        names = (*self.names, "")  # UNKNOWN is the last position
+        return [names[index] for index in self.ids[begin:end].tolist()]
+
     def where(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> "Labels":
         """Return the labels of a mask, bool [job], or of positions, int64 [job]."""
         return Labels(self.ids[keep], self.names)

@@ -1,7 +1,9 @@
 """The workload of a simulation: the jobs of a trace as arrivals for the driver."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from math import isfinite
+from typing import TypeAlias
 
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_sim.traces.arrival import Arrival
@@ -41,8 +43,9 @@ def arrivals(
         limit_s: time limits in place of those in the trace; None: those in the trace.
     """
     named = models or {}
-    for number, row in enumerate(_rows(trace)):
-        job_id, submit_s, duration_s, gpu_count, node_count, user_id, traced_limit_s = row
+    for row in _rows(trace):
+        job_id, submit_s, duration_s, gpu_count, node_count, user_id, traced_s = row[:7]
+        name, account, qos = row[7:]
         accepted = (
             shapes_by_job(job_id, gpu_count, gpus_per_node)
             if shapes_by_job is not None
@@ -55,10 +58,10 @@ def arrivals(
             partition=partition,
             shapes=accepted,
             submit_s=submit_s,
-            time_limit_s=_limit(traced_limit_s) if limit_s is None else limit_s.get(job_id),
-            name=trace.job_name.of(number),
-            account=trace.account.of(number),
-            qos=trace.qos.of(number),
+            time_limit_s=_limit(traced_s) if limit_s is None else limit_s.get(job_id),
+            name=name,
+            account=account,
+            qos=qos,
             model=named.get(job_id, ""),
             checkpoint_s=0.0,
         )
@@ -70,7 +73,10 @@ def _limit(traced_s: float) -> float | None:
     return traced_s if isfinite(traced_s) else None
 
 
-def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int, float]]:
+_Row: TypeAlias = tuple[JobId, float, float, int, int, int, float, str, str, str]
+
+
+def _rows(trace: Trace) -> Iterator[_Row]:
     """Yield the columns job by job; lists of a whole trace may not fit into memory."""
     for begin in range(0, len(trace), _STRETCH_COUNT):
         end = min(begin + _STRETCH_COUNT, len(trace))
@@ -82,10 +88,14 @@ def _rows(trace: Trace) -> Iterator[tuple[JobId, float, float, int, int, int, fl
             trace.node_count[begin:end].tolist(),
             trace.user_id[begin:end].tolist(),
             trace.time_limit_s[begin:end].tolist(),
+            trace.job_name.between(begin, end),
+            trace.account.between(begin, end),
+            trace.qos.between(begin, end),
             strict=True,
         )
 
 
+@cache
 def _as_traced(gpu_count: int, node_count: int, gpus_per_node: int) -> tuple[Shape, ...]:
     each, rest = divmod(gpu_count, node_count) if node_count != UNKNOWN and node_count else (0, 1)
     if rest or not 0 < each <= gpus_per_node:

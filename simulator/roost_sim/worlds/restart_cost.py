@@ -5,7 +5,9 @@ Work since the last checkpoint is not part of this cost, and the driver does not
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import TypeAlias
 
+from roost_engine.domain.model import JobId
 from roost_sim.worlds.model_sizes import size_of
 
 _MEASURED_RESTART_S = 40.0  # Lucid's re-implementation of Tiresias (ASPLOS 2023), up to 8 GPUs
@@ -14,6 +16,14 @@ _MEASURED_UP_TO_GPUS = 8
 _CHECKPOINT_COPIES = 3  # of the weights: Adam's two moments are saved with them
 _STORAGE_BYTES_PER_S = 1e9  # ours: one client of a shared file system
 _DALLY_S_PER_GPU = 1.0
+
+RestartCost: TypeAlias = Callable[[JobId, int], float]
+"""(job, its GPUs) to the seconds of a restart."""
+
+
+def no_restart_cost(job_id: JobId, gpu_count: int) -> float:
+    """A preempted job resumes at once, as in several published simulators."""
+    return 0.0
 
 
 class RestartRule(StrEnum):

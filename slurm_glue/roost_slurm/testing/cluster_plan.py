@@ -106,6 +106,7 @@ class ClusterPlan:
     preempt: PreemptPlan | None = None
     power_saving: PowerSavingPlan | None = None
     extra_lines: tuple[str, ...] = ()  # of slurm.conf
+    environment: Mapping[str, str] = field(default_factory=dict)  # of every daemon and command
 
     @classmethod
     def uniform(cls, node_count: int = 4, gpu_count: int = 8) -> "ClusterPlan":

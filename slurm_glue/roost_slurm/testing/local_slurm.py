@@ -113,7 +113,8 @@ class LocalSlurm:
         """An environment in which Slurm's commands talk to this cluster."""
         mine = {key: value for key, value in os.environ.items() if not key.startswith("SLURM_")}
         path = f"{mine.get('PATH', '')}:{_SEARCH_PATH}".lstrip(":")
-        return mine | {"PATH": path, "SLURM_CONF": str(self.folder.slurm_conf)}
+        slurms = {"PATH": path, "SLURM_CONF": str(self.folder.slurm_conf)}
+        return mine | slurms | dict(self.plan.environment)
 
     @property
     def accounting(self) -> LocalAccounting:
@@ -350,7 +351,7 @@ class LocalSlurm:
         with (self.folder.log / "daemons.log").open("ab") as log:
             return subprocess.Popen(
                 argv,
-                env=_daemon_env(self.env),
+                env=_daemon_env(self.env) | dict(self.plan.environment),
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from roostd.app.poll_schedule import PollSchedule
+from roostd.app.poll_schedule import _AFTER_SUBMIT_S, _BURST_COUNT, PollSchedule
 
 
 async def took_s(schedule: PollSchedule) -> float:
@@ -67,3 +67,23 @@ def test_nodes_in_transition_are_due_within_a_second_and_after_a_failure_in_two(
     assert not schedule.are_nodes_due()
     monkeypatch.setattr(time, "monotonic", lambda: now_s + 3.2)
     assert schedule.are_nodes_due()
+
+
+async def test_a_burst_of_submissions_shares_polls(schedule: PollSchedule) -> None:
+    schedule.add_submissions(1)
+    assert await took_s(schedule) < 1.0
+    burst = PollSchedule()
+    burst.note_nodes_read(60.0)
+    for _ in range(100):
+        burst.add_submissions(1)
+    polls = 0
+    while burst._polls_due_s:
+        await burst.until_due()
+        polls += 1
+    assert polls <= len(_AFTER_SUBMIT_S) * _BURST_COUNT  # overdue ones become one
+    for _ in range(_BURST_COUNT):
+        burst._submitted_s.append(time.monotonic())
+    burst.add_submissions(50)
+    assert len(burst._polls_due_s) == 2
+    burst.add_submissions(50)
+    assert len(burst._polls_due_s) == 2

@@ -1,9 +1,11 @@
 """Looks at Slurm: events for the engine, leases to renew or to end, and what people may ask."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.daemon.app.watched_site import Site
@@ -21,10 +23,13 @@ from roost_slurm import spool
 from roost_slurm.assoc_mgr import Association, AssocMgr
 from roost_slurm.partitions import Partition
 from roost_slurm.spool import Submitted
+from roostd.app import slurm_watch
 from roostd.app.slurm_watch import SPOOL_FILE
 from roostd.config.config import Config, Mode
 from roostd.ops.clock import MonotonicClock
 from roostd.slurm.port import SlurmNode
+from roostd.slurm.queue_reading import view
+from roostd.slurm.queue_view import QueueView
 from roostd.slurm.rules import SiteRules
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
@@ -338,9 +343,33 @@ async def test_a_begin_time_holds_by_the_wall_clock_that_was_set(site: Site, ste
     assert site.state.engine.record(job_id).spec == changed.job
 
 
+async def test_a_long_queue_is_read_beside_the_loop_and_told_once(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a fresh engine is told of the queue meanwhile."""
+    began, may_end = threading.Event(), threading.Event()
+
+    def read(*args: Any) -> QueueView:
+        began.set()
+        if threading.current_thread() is not threading.main_thread():
+            assert may_end.wait(60.0)
+        return view(*args)
+
+    monkeypatch.setattr(slurm_watch, "_LONG_QUEUE", 0)
+    monkeypatch.setattr(slurm_watch, "view", read)
+    site.slurm.submit(gpus_per_node=2)
+    look = asyncio.create_task(site.look())
+    assert await asyncio.to_thread(began.wait, 60.0)
+    world = [type(event) for event in site.watch.cluster_events()]
+    assert world == [NodeSeen, QuotasSeen, JobQueued]
+    may_end.set()
+    assert "JobQueued" not in await look
+    assert await site.look() == []
+
+
 async def test_a_crowd_is_looked_at_less_often(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     await site.look()
-    monkeypatch.setattr(site.watch, "_read", lambda reader, at_s: _work(0.05))
+    monkeypatch.setattr(site.watch, "_show", lambda look: _work(0.05))
     await site.look()
     site.watch.poll()
     began_s = time.monotonic()

@@ -42,6 +42,13 @@ def test_a_second_daemon_is_refused_until_the_first_is_done(tmp_path: Path) -> N
         pass
 
 
+def test_a_runtime_folder_that_is_none_is_named_by_its_setting(tmp_path: Path) -> None:
+    file = tmp_path / "run"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"paths\.runtime_dir: .*: Not a directory"):
+        locked(file, "runtime_dir").__enter__()
+
+
 def test_a_state_folder_that_is_none_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     file = tmp_path / "state"
     file.touch()

@@ -6,9 +6,10 @@ import pytest
 from tests.daemon.rpc.served import Served
 from tests.engine.scoring.test_neighbours import FakeInterference
 
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
-from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_proto.v1 import interference_pb2 as pb
 from roost_proto.v1.interference_pb2_grpc import InterferenceStub

@@ -19,6 +19,7 @@ from roost_probe.daemon_link import DaemonAddress
 from roost_probe.telemetry import Outbox, TelemetryStream
 from roost_proto.v1 import telemetry_pb2 as pb
 from roost_proto.v1 import telemetry_pb2_grpc
+from roostd.rpc import telemetry
 from roostd.rpc.limits import (
     HELLO_BURST_COUNT,
     LOG_BURST_COUNT,
@@ -105,6 +106,25 @@ async def test_absurd_samples_never_reach_the_board(served: Served, value: float
 
     assert kept.sequence == 2
     assert served.count("roost_telemetry_rejected_total", reason="sm_frac") == 1
+
+
+async def test_a_stream_that_says_nothing_is_ended_and_one_that_speaks_is_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "FIRST_MESSAGE_S", 0.3)
+    code, details = await Probe(served).ends_with()
+    assert (code, details) == (grpc.StatusCode.DEADLINE_EXCEEDED, "nothing said for 0.3 s")
+
+    monkeypatch.setattr(telemetry, "FIRST_MESSAGE_S", 2.0)
+    monkeypatch.setattr(telemetry, "SILENT_STREAM_S", 2.0)
+    probe = Probe(served)
+    await probe.greet(hello())
+    for number in range(1, 21):
+        await probe.say(sample(number))
+        await asyncio.sleep(0.15)
+    assert not probe.call.done()
+    code, _ = await probe.ends_with()
+    assert code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 async def test_a_probe_that_only_sends_nonsense_is_cut_off(served: Served) -> None:

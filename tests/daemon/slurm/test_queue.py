@@ -1,6 +1,6 @@
 """What a dump of the queue does not tell: details are asked for once, users' begins are found."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from roost_engine.domain.model import JobId
@@ -39,7 +39,7 @@ class Controller:
         self.asked: list[str] = []
         self.cache = DetailCache(self._show_all, self._show_one)
 
-    async def _show_all(self) -> dict[int, JobDetail]:
+    async def _show_all(self, wanted: Collection[int]) -> dict[int, JobDetail]:
         self.asked.append("all")
         return {
             number: one
@@ -223,3 +223,18 @@ def test_leases_of_before_a_wall_clock_was_set_back_are_no_begins() -> None:
     assert begins_of(begins.stamp([moved], NOW_S - 3600.0)) == {"2": far_s}
     uptime_s = 2 * LEASE_S  # every lease was renewed since
     assert begins_of(begins.stamp([leased], NOW_S - 3500.0)) == {"1": NOW_S + 50.0}
+
+
+def test_the_long_lease_of_a_crowd_is_no_begin_and_stays_one_for_its_length() -> None:
+    uptime_s = 0.0
+    begins = MovedBegins(lambda: LEASE_S, monotonic=lambda: uptime_s)
+    ends_s = NOW_S + 1_000.0  # of 10,000 jobs, the others' leases have 1,140 s
+    leased = queued(1, reason="BeginTime", start_epoch_s=ends_s, eligible_epoch_s=ends_s)
+    crowd = [queued(number, reason="Resources") for number in range(2, 10_001)]
+
+    assert not begins_of(begins.stamp([leased, *crowd], NOW_S))
+    uptime_s = 500.0  # the crowd has gone
+    assert not begins_of(begins.stamp([leased], NOW_S + 500.0))
+    moved_s = NOW_S + 9_000.0
+    moved = queued(2, reason="BeginTime", start_epoch_s=moved_s, eligible_epoch_s=moved_s)
+    assert begins_of(begins.stamp([leased, moved], NOW_S + 500.0)) == {"2": moved_s}

@@ -106,7 +106,7 @@ async def test_rules_become_part_of_a_request(watcher: Watcher) -> None:
 
 async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> None:
     low = Partition(name="main", tier=1, preempt_modes=frozenset({"REQUEUE"}))
-    scheduling = Scheduling(preempt_type="preempt/partition_prio")
+    scheduling = Scheduling(preempt_type="preempt/partition_prio", preempt_exempt_s=300.0)
     watcher.site = SiteView(rules=SiteRules(partitions={"main": low}, scheduling=scheduling))
     (job_id,) = watcher.slurm.submit(gpus=2)
     await watcher.poll()
@@ -114,6 +114,7 @@ async def test_a_started_job_carries_its_end_and_its_class(watcher: Watcher) -> 
     (event,) = await watcher.poll()
     assert isinstance(event, JobStarted)
     assert event.preempt_class == "partition:main"
+    assert event.spared_until_s == pytest.approx(event.at_s + 300.0, abs=1.0)
 
 
 class CountingReader:

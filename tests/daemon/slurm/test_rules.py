@@ -228,6 +228,26 @@ def test_preemption_by_partition_goes_by_tier_and_spares_partitions_that_are_off
     assert site.preempt_class(job(1, 1, partition="unknown")) == ""
 
 
+@pytest.mark.parametrize(
+    ("of_partition", "of_job", "spared_s"),
+    [(None, None, 60.0), (None, 5.0, 5.0), (0.0, 5.0, 0.0), (None, 0.0, 0.0)],
+)
+def test_for_how_long_a_job_is_spared_is_said_by_its_qos_first(
+    of_partition: float | None, of_job: float | None, spared_s: float
+) -> None:
+    site = at(
+        Partition(name="main", qos="part"),
+        scheduling=Scheduling(preempt_exempt_s=60.0),
+        accounting=AssocMgr({name: Qos(name=name) for name in ("part", "normal")}),
+        qos_traits={
+            "part": QosTraits(name="part", preempt_exempt_s=of_partition),
+            "normal": QosTraits(name="normal", preempt_exempt_s=of_job),
+        },
+    )
+    assert site.preempt_exempt_s(job(1, 1)) == spared_s
+    assert SiteRules().preempt_exempt_s(job(1, 1)) == 0.0
+
+
 def test_site_without_preemption_stops_no_job() -> None:
     site = at(Partition(name="main", preempt_modes=frozenset({"REQUEUE"})))
     assert site.preempts(job(1, 1)) == set()

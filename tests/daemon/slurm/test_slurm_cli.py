@@ -198,6 +198,30 @@ async def test_a_job_that_does_not_wait_is_not_pinned(
     assert commands.updates == []
 
 
+@pytest.mark.parametrize(("owner", "is_mine"), [("1f", True), ("2e", False)])
+async def test_a_job_that_another_roostd_has_leased_is_never_changed(
+    commands: RecordedCommands, owner: str, is_mine: bool
+) -> None:
+    port = SlurmCli(queue_interval_s=0.0, owner=owner)
+    port._run = commands.run
+    leased = RECORDS[LEASED].replace(
+        "AdminComment=roost:lease", "AdminComment=roost:lease owner=1f"
+    )
+    commands.answer(f"job {LEASED}", *[leased] * 3)
+    if is_mine:
+        await port.advise(LEASED, "n1")
+        assert commands.updates[0]["AdminComment"].startswith("roost:lease owner=1f begin=")
+        return
+    for change in (
+        port.advise(LEASED, "n1"),
+        port.pin(LEASED, placement("n1", 2, 3)),
+        port.unpin(LEASED, 60),
+    ):
+        with pytest.raises(JobNotWaiting, match="leased by another roostd"):
+            await change
+    assert commands.updates == []
+
+
 async def test_a_job_that_slurm_forgot_is_gone(commands: RecordedCommands, port: SlurmCli) -> None:
     commands.answer(f"job {LEASED}", GONE)
     with pytest.raises(JobNotWaiting, match="is gone"):

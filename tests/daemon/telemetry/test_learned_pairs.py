@@ -8,7 +8,7 @@ from roost_engine.prediction.interference_model import PRIOR_SPREAD
 from roost_engine.prediction.interference_table import InterferenceTable
 from roost_engine.scoring.neighbour_corrections import MOST_CORRECTION, Corrections
 from roostd.telemetry import learned_pairs
-from roostd.telemetry.learned_pairs import pairs_of
+from roostd.telemetry.learned_pairs import by_key, changes_of, pairs_of
 
 FOE = ("2 foe", "nic")
 
@@ -47,3 +47,23 @@ def test_only_the_largest_pairs_are_read(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_limit_is_that_of_the_table() -> None:
     assert MOST_CORRECTION == PRIOR_SPREAD
+
+
+def test_a_pair_is_bad_after_several_reports_of_a_large_loss() -> None:
+    assert [pairs_of(learned(count).state())[0].is_bad for count in (1, 12)] == [False, True]
+    table = InterferenceTable()
+    for _ in range(12):
+        table.observe("1 lm", [FOE], 0.0, 0.2, math.exp(-0.05), "node")
+    assert not any(pair.is_bad for pair in pairs_of(table.state()))
+
+
+def test_only_what_has_changed_is_told_and_what_is_gone_is_forgotten() -> None:
+    few, many = (pairs_of(learned(count).state()) for count in (5, 6))
+    assert changes_of({}, few) == few
+    assert changes_of(by_key(few), few) == ()
+    told = Corrections(few)
+    told.apply(changes_of(by_key(few), many))
+    assert told.of("1 lm", [FOE]) == pytest.approx(many[0].mean, abs=0.005)
+    told.apply(changes_of(by_key(many), ()))
+    assert len(told) == 0
+    assert not told.knows("1 lm")

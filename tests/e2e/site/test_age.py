@@ -1,8 +1,7 @@
-"""What a waiting job gains with time under slurmdbd and multifactor priority: age, and its turn."""
+"""The age that a waiting job gains under slurmdbd and multifactor priority."""
 
 import time
 from collections.abc import Iterator
-from itertools import cycle
 
 import pytest
 from tests.e2e.site.bed import CPU_COUNT, cleared_afterwards, occupy, queue, site
@@ -13,11 +12,9 @@ from roost_slurm.testing.site_plan import AccountingPlan, PriorityPlan
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(180)]
 
 NODES = (NodeKind(name="n1", topology="nvswitch8", cpu_count=CPU_COUNT),)
-STREAM_CPU_COUNT = 8
 PRIORITY = PriorityPlan(flags=("ACCRUE_ALWAYS",))
 PER_S = PRIORITY.age_weight / PRIORITY.max_age_s  # of a job's priority
 OLD_S = 12.0  # more than the first lease and a renewal of it
-TURN_S = 40.0  # 8 to 10 s on plain Slurm
 
 
 @pytest.fixture(scope="module")
@@ -57,23 +54,3 @@ def test_the_priority_of_a_waiting_job_grows_as_without_roost(stack: Stack) -> N
     with_roost, without = ages(stack, managed, unmanaged)
     assert without >= OLD_S * PER_S
     assert with_roost == pytest.approx(without, abs=2.5 * PER_S), queue(stack.slurm)
-
-
-def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:
-    stream = ("-J", "stream", "-c", str(STREAM_CPU_COUNT), "-t", "1")
-    durations_s = cycle((2, 3, 5, 7))  # so that never all CPUs are free at once
-
-    def feed() -> None:
-        waiting = stack.slurm.run("squeue", "-h", "-t", "PENDING", "-n", "stream").splitlines()
-        for _ in range(CPU_COUNT // STREAM_CPU_COUNT - len(waiting)):
-            stack.slurm.submit(*stream, script=f"sleep {next(durations_s)}")
-
-    for _ in range(2):
-        feed()
-        time.sleep(1.5)
-    whole = stack.slurm.submit("--gres=gpu:8", "-c", str(CPU_COUNT), "-t", "1")
-    deadline_s = time.monotonic() + TURN_S
-    while stack.slurm.state(whole) != "RUNNING":
-        assert time.monotonic() < deadline_s, queue(stack.slurm)
-        feed()
-        time.sleep(0.2)

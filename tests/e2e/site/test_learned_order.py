@@ -39,7 +39,7 @@ PARTITIONS = (
 )
 PARAMETERS = f"{ClusterPlan.uniform(1).scheduler_parameters},enable_user_top"
 LONG_S = 12  # Bob's jobs; Alice's end at once
-TURN_S = 40.0  # 8 to 10 s on plain Slurm, see test_age
+TURN_S = 40.0  # 8 to 10 s on plain Slurm, see test_turn
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +157,7 @@ def test_jobs_without_gpus_and_jobs_left_to_slurm_run_beside_the_queue(stack: St
     until(lambda: positions(stack).keys() == {*waiting}, "roostd knows the jobs")
     cpu = submit(stack.slurm, "-c1", "-t1")
     left = submit(stack.slurm, "-t1", "--gres=gpu:g3:1")
-    wait_until_over(stack.slurm, [cpu], 20.0)
+    wait_until_over(stack.slurm, [cpu], 60.0)
     stack.slurm.run("scancel", holder)
     assert ran(stack, *waiting, left)[left].gpus == {"n1": (3,)}
 
@@ -165,7 +165,7 @@ def test_jobs_without_gpus_and_jobs_left_to_slurm_run_beside_the_queue(stack: St
 def test_a_job_that_needs_all_cpus_gets_its_turn_in_a_stream_of_cpu_jobs(stack: Stack) -> None:
     release = parse_version(stack.slurm.run(*commands.version()))
     if not traits_of(release).can_untype:
-        pytest.skip("this release has no standing pins that can be taken back: see test_age")
+        pytest.skip("this release has no standing pins that can be taken back: see test_turn")
     durations_s = cycle((2, 3, 5, 7))  # so that never all CPUs are free at once
 
     def feed() -> None:

@@ -72,7 +72,7 @@ def test_an_interactive_job_names_its_model(
     answer = stack.slurm.run(*starter, *options, *inside, "sh", "-c", SAY)
     job_id, node, gpus = answer.split()
     assert MODELS[node] == "h100"
-    wait_until_over(stack.slurm, [job_id], 30.0)
+    wait_until_over(stack.slurm, [job_id], 90.0)
     assert {node: tuple(map(int, gpus.split(",")))} == planned(stack, job_id)
 
 
@@ -82,7 +82,7 @@ def test_a_step_of_a_batch_job_names_its_model(
     stack: Stack, job_option: str, step_option: str
 ) -> None:
     job_id = submit(stack.slurm, job_option, command=f"srun {step_option} sh -c '{SAY}'")
-    wait_until_over(stack.slurm, [job_id], 30.0)
+    wait_until_over(stack.slurm, [job_id], 90.0)
     output = stack.slurm.output(job_id)
     (gpus,) = re.findall(rf"^{job_id} n[23] (\S+)$", output, re.MULTILINE)
     (chosen,) = planned(stack, job_id).values()
@@ -120,7 +120,7 @@ def test_a_pinned_job_counts_for_its_model(
     job_id = submit(stack.slurm, *options.split(), command="sleep 1")
     stack.slurm.wait_for_state(job_id, "RUNNING", "COMPLETED")
     allocated = allocated_tres(stack, job_id)
-    wait_until_over(stack.slurm, [job_id], 30.0)
+    wait_until_over(stack.slurm, [job_id], 90.0)
     assert outcomes(stack.slurm, [job_id])[job_id].gpus == planned(stack, job_id)
     assert allocated["gres/gpu"] == allocated[f"gres/{model}"] == str(gpu_count)
     assert not {"gres/a100", "gres/h100"} - {f"gres/{model}"} & set(allocated)
@@ -139,7 +139,7 @@ def test_without_a_model_a_job_is_placed_and_counted_as_a_gpu_only(stack: Stack)
     allocated = allocated_tres(stack, job_id)
     assert allocated["gres/gpu"] == "2"
     assert not {"gres/a100", "gres/h100"} & set(allocated)
-    wait_until_over(stack.slurm, [job_id], 30.0)
+    wait_until_over(stack.slurm, [job_id], 90.0)
     assert planned(stack, job_id)
 
 
@@ -160,7 +160,7 @@ def test_a_limit_on_a_model_holds_for_pinned_jobs(stack: Stack) -> None:
     slurm.run("scancel", first[0])
     slurm.wait_for_state(over, "RUNNING", timeout_s=40.0)
     slurm.run("scancel", *first, over, other)
-    wait_until_over(slurm, [*first, over, other], 30.0)
+    wait_until_over(slurm, [*first, over, other], 90.0)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +177,6 @@ def test_memory_per_gpu_survives_a_pin(stack: Stack, options: str, gpu_count: in
     job_id = submit(stack.slurm, "--mem-per-gpu=1000M", *options.split(), command="sleep 1")
     stack.slurm.wait_for_state(job_id, "RUNNING", "COMPLETED")
     memory = allocated_tres(stack, job_id)["mem"]
-    wait_until_over(stack.slurm, [job_id], 30.0)
+    wait_until_over(stack.slurm, [job_id], 90.0)
     assert planned(stack, job_id)
     assert memory == f"{gpu_count * 1000}M"

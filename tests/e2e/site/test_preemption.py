@@ -19,13 +19,14 @@ from roost_demo.stack import Stack
 from roost_slurm.testing.cluster_plan import PartitionPlan
 from roost_slurm.testing.site_plan import AccountingPlan, PreemptPlan, PriorityPlan
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
 LOW = {"qos": ("-q", "low"), "partition_prio": ("-p", "main")}
 HIGH = {"qos": ("-q", "high"), "partition_prio": ("-p", "urgent")}
 LOW_S = 8  # longer than an urgent job may wait
 SPARED_S = 5  # for so long Slurm stops no job of the QoS "spared"
-BACK_S = REQUEUE_DELAY_S + LOW_S + 20.0  # Slurm lets a requeued job wait for REQUEUE_DELAY_S
+PATIENT_S = 20  # likewise of the QoS "patient": far longer than a job takes to start
+BACK_S = REQUEUE_DELAY_S + LOW_S + 60.0  # Slurm lets a requeued job wait for REQUEUE_DELAY_S
 
 
 @pytest.fixture(scope="module", params=list(LOW))
@@ -47,8 +48,9 @@ def cluster(kind: str) -> Iterator[Stack]:
         accounting = stack.slurm.accounting
         accounting.add_qos("low")
         accounting.add_qos("spared", PreemptExemptTime=f"00:00:{SPARED_S:02}")
-        accounting.add_qos("high", Priority=1000, Preempt="low,spared")
-        accounting.change("user", "root", qos="normal,low,spared,high")
+        accounting.add_qos("patient", PreemptExemptTime=f"00:00:{PATIENT_S:02}")
+        accounting.add_qos("high", Priority=1000, Preempt="low,spared,patient")
+        accounting.change("user", "root", qos="normal,low,spared,patient,high")
         yield stack
 
 
@@ -91,7 +93,7 @@ def test_an_urgent_job_starts_at_once_and_its_victim_later(
 def test_jobs_that_slurm_spares_for_a_while_are_stopped_as_soon_as_it_may(
     stack: Stack, kind: str
 ) -> None:
-    """Slurm alone counts PreemptExemptTime: Roost leaves to it whom to stop, and when."""
+    """On 24.11 and newer Roost counts PreemptExemptTime too, on 22.05 Slurm alone."""
     spared = [
         submit(stack.slurm, "-q", "spared", "--gres=gpu:8", command=f"sleep {SPARED_S + 20}")
         for _ in stack.nodes
@@ -102,6 +104,21 @@ def test_jobs_that_slurm_spares_for_a_while_are_stopped_as_soon_as_it_may(
     until(lambda: stack.slurm.state(urgent) != "PENDING", "it starts", SPARED_S + SOON_S)
     assert time.monotonic() - began_s > 1.0  # it had to wait for the spared jobs
     assert [stack.slurm.state(job_id) for job_id in spared].count("RUNNING") == 1
+
+
+@pytest.mark.parametrize("kind", ["qos"], indirect=True)
+def test_the_job_is_stopped_that_slurm_spares_no_more(stack: Stack, kind: str) -> None:
+    """Though it is the older one: without the exempt time the younger one would go."""
+    asked = ("-q", "patient", "--gres=gpu:8")
+    older = submit(stack.slurm, *asked, "-w", "n1", command=f"sleep {PATIENT_S + 60}")
+    assert_runs(stack, older)
+    time.sleep(PATIENT_S + 1.0)
+    younger = submit(stack.slurm, *asked, "-w", "n2", command="sleep 60")
+    assert_runs(stack, younger)
+    urgent = submit_urgent(stack, kind)
+    until(lambda: stack.slurm.state(urgent) != "PENDING", "it starts", PATIENT_S)
+    assert stack.slurm.state(older) == "PENDING"
+    assert stack.slurm.state(younger) == "RUNNING"
 
 
 @pytest.mark.parametrize("kind", ["qos"], indirect=True)

@@ -31,9 +31,9 @@ def cluster_of(*free: list[int], links: LinkMatrix | None = None) -> Cluster:
 def best(cluster: Cluster, gpu_count: int, nodes: NodeSet, count: int) -> list[int]:
     """Node indices of the best nodes, group by group."""
     groups = cluster.ranking(gpu_count).best(nodes, count)
-    for group, chosen in groups:
+    for ranked, chosen in groups:
         assert chosen, "a group without a chosen node"
-        assert chosen & ~group.nodes == 0, "a node of another group"
+        assert chosen & ~ranked.group.nodes == 0, "a node of another group"
     return [node for _, chosen in groups for node in nodes_in(chosen)]
 
 

@@ -9,10 +9,12 @@ from roost_engine.domain.config import Passing
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.run_time_table import RunTimeTable
 from roost_engine.forecast.snapshot import (
+    Displacing,
     Part,
     PastArrival,
     RunningJob,
     Snapshot,
+    Uses,
     WaitingJob,
     Wish,
 )
@@ -33,8 +35,8 @@ def any_time() -> RunTimes:
     return RunTimes(fracs / fracs.sum())
 
 
-def wish(gpus: int, nodes: int = 1, among: int = 0b1111, tier: int = 0) -> Wish:
-    return Wish(tier, (Part(nodes, gpus, among),))
+def wish(gpus: int, nodes: int = 1, among: int = 0b1111, tier: int = 0, uses: Uses = ()) -> Wish:
+    return Wish(tier, (Part(nodes, gpus, among),), uses)
 
 
 def waiting(
@@ -57,9 +59,17 @@ def waiting(
     )
 
 
-def running(name: str, *held: tuple[int, int], limit_end_s: float = inf) -> RunningJob:
+def running(
+    name: str, *held: tuple[int, int], limit_end_s: float = inf, uses: Uses = ()
+) -> RunningJob:
     return RunningJob(
-        job_id=JobId(name), held=held, limit_end_s=limit_end_s, speed_frac=1.0, kind=2, user=3
+        job_id=JobId(name),
+        held=held,
+        limit_end_s=limit_end_s,
+        speed_frac=1.0,
+        kind=2,
+        user=3,
+        uses=uses,
     )
 
 
@@ -76,6 +86,8 @@ def snapshot(
     patience_s: float = inf,
     passing: Passing = Passing.EASY,
     at_s: float = 1_000.0,
+    quotas: Sequence[float] = (),
+    displacing: Displacing | None = None,
 ) -> Snapshot:
     return Snapshot(
         at_s=at_s,
@@ -90,4 +102,6 @@ def snapshot(
         arrivals=tuple(arrivals),
         arrivals_since_s=0.0,
         arrival_times=RunTimeTable.of(arrival_times or [any_time() for _ in arrivals]),
+        quotas=tuple(quotas),
+        displacing=displacing,
     )

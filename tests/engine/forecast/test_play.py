@@ -10,7 +10,7 @@ from tests.engine.forecast.scenes import running, snapshot, waiting, wish
 
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.config import Passing
-from roost_engine.forecast.play import Entrant, Play, _Group, _Turn
+from roost_engine.forecast.play import Entrant, Play, Turn, WaitingGroup
 from roost_engine.forecast.snapshot import Snapshot
 
 AT_S = 1_000.0
@@ -130,6 +130,39 @@ def test_a_job_that_no_node_holds_never_starts() -> None:
     assert starts(found, [], [10.0]) == [inf]
 
 
+TWO_OF_QUOTA = ((0, 2.0),)
+
+
+def test_a_job_that_a_quota_keeps_waiting_starts_when_a_job_of_the_quota_ends() -> None:
+    found = snapshot(
+        free=[8],
+        wishes=[wish(2, uses=TWO_OF_QUOTA), wish(1)],
+        waiting=[waiting(1), waiting(2), waiting(3, 1)],
+        running=[running("r", (0, 2), uses=TWO_OF_QUOTA), running("other", (0, 1))],
+        quotas=[0.0],
+    )
+    assert starts(found, [50.0, 10.0], [100.0, 5.0, 5.0]) == [50.0, 150.0, 0.0]
+
+
+def test_nothing_is_reserved_for_a_job_that_a_quota_keeps_waiting() -> None:
+    found = snapshot(
+        free=[4],
+        wishes=[wish(4, uses=TWO_OF_QUOTA), wish(4)],
+        waiting=[waiting(1), waiting(2, 1)],
+        running=[running("r", (0, 2), limit_end_s=AT_S + 60.0, uses=TWO_OF_QUOTA)],
+        patience_s=0.0,
+        quotas=[0.0],
+    )
+    assert starts(found, [50.0], [10.0, 1e5]) == [1e5, 0.0]
+
+
+def test_a_quota_that_no_known_job_gives_back_keeps_a_job_for_ever() -> None:
+    found = snapshot(
+        free=[4], wishes=[wish(1, uses=TWO_OF_QUOTA)], waiting=[waiting(1)], quotas=[1.0]
+    )
+    assert starts(found, [], [1.0]) == [inf]
+
+
 def test_a_play_stops_at_its_horizon_and_after_so_many_events() -> None:
     found = snapshot(
         free=[0], wishes=[wish(1)], waiting=[waiting(1), waiting(2)], running=[running("r", (0, 1))]
@@ -186,11 +219,11 @@ def test_every_job_that_fits_starts_and_no_gpu_is_held_twice(
 class Unhurried(Play):
     """Tries again what an earlier pass has ruled out."""
 
-    def _first_impatient(self) -> _Turn | None:
+    def _first_impatient(self) -> Turn | None:
         self._closed.clear()
         return super()._first_impatient()
 
-    def _backfill(self, group: _Group) -> None:
+    def _backfill(self, group: WaitingGroup) -> None:
         group.not_backfilled = -1
         super()._backfill(group)
 

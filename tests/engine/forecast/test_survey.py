@@ -1,17 +1,19 @@
 """A snapshot shows the engine's queue, and taking it changes nothing."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from roost_engine.domain.config import EngineConfig
-from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
-from roost_engine.domain.model import JobId
+from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, QuotasSeen
+from roost_engine.domain.model import JobId, QuotaUse
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog
-from roost_engine.forecast.snapshot import Part, Snapshot
+from roost_engine.forecast.snapshot import Displacing, Part, Snapshot
 from roost_engine.forecast.survey import survey
 from roost_engine.plugins import Plugins
+from roost_engine.preemption.rules import LasMovesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import OrderKind, PlacementKind
 from roost_engine.testing.builders import job, node, shape, share
@@ -75,6 +77,19 @@ def test_a_node_list_counts(engine: Engine) -> None:
     assert found.wishes[found.waiting[0].wish].parts == (Part(1, 4, 0b01),)
 
 
+def test_quotas_come_along_with_what_jobs_take_of_them(engine: Engine) -> None:
+    use = QuotaUse("QOSMaxTRESPerUser normal uid=1 gres/gpu", 2.0)
+    engine.step(JobQueued(at_s=50.0, job=replace(job("2", gpus=2), quotas=(use,))))
+    engine.step(JobStarted(at_s=51.0, job_id=JobId("2"), shares=(share("n2", 1, 2),)))
+    engine.step(QuotasSeen(at_s=60.0, free={use.quota: 1.0}))
+    spec = replace(job("3", gpus=1), quotas=(replace(use, amount=1.5),))
+    engine.step(JobQueued(at_s=61.0, job=spec))
+    found = take(engine)
+    assert found.quotas == (1.0,)
+    assert [running.uses for running in found.running] == [(), ((0, 2.0),), ()]
+    assert found.wishes[found.waiting[0].wish].uses == ((0, 1.5),)
+
+
 def test_past_arrivals_come_along(engine: Engine) -> None:
     engine.step(JobQueued(at_s=50.0, job=job("2", gpus=4, submit_s=50.0)))
     found = take(engine)
@@ -94,3 +109,40 @@ def test_the_engine_is_as_before(engine: Engine) -> None:
     take(engine)
     assert (predictors.state(), predictors.backlog.drain_s(), engine.waiting()) == before
     engine.check_invariants()
+
+
+def test_where_jobs_displace_others_the_values_of_the_order_come_along() -> None:
+    plugins = Plugins(order=OrderKind.LAS, preemption=LasMovesConfig(lease_s=360.0))
+    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
+    engine.step(NodeSeen(at_s=0.0, node=node("n1", 4)))
+    engine.step(JobQueued(at_s=0.0, job=job("1", gpus=4)))
+    engine.step(JobStarted(at_s=10.0, job_id=JobId("1"), shares=(share("n1", 0, 1, 2, 3),)))
+    engine.step(JobQueued(at_s=20.0, job=job("2", gpus=4)))
+    found = take(engine, at_s=110.0)
+    assert found.displacing == Displacing(2, grows=True, lease_s=360.0)
+    (held,) = found.running
+    assert held.stoppable is not None
+    assert held.stoppable.from_s == 370.0
+    waits = found.waiting[0]
+    assert len(held.stoppable.key) == len(waits.key)
+    assert (held.stoppable.key[2], waits.key[2]) == (400.0, 0.0)  # GPU-seconds
+    assert waits.is_stoppable
+    assert found.wishes[waits.wish].may_displace
+
+
+def test_only_jobs_with_permission_are_stopped() -> None:
+    config = LasMovesConfig(partitions=("gpu",))
+    plugins = Plugins(order=OrderKind.LAS, preemption=config)
+    engine = Engine(EngineConfig(), plugins.policies(HeuristicScore()))
+    engine.step(NodeSeen(at_s=0.0, node=replace(node("n1", 4), partitions=("gpu", "main"))))
+    for name, partition, checkpoint_s in (
+        ("1", "gpu", 60.0),
+        ("2", "gpu", None),
+        ("3", "main", 60),
+    ):
+        spec = replace(job(name, gpus=1), partition=partition, checkpoint_s=checkpoint_s)
+        engine.step(JobQueued(at_s=0.0, job=spec))
+        shares = (share("n1", int(name)),)
+        engine.step(JobStarted(at_s=1.0, job_id=JobId(name), shares=shares))
+    found = take(engine)
+    assert [each.stoppable is not None for each in found.running] == [True, False, False]

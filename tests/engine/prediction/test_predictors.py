@@ -27,12 +27,12 @@ def bert(job_id: str = "1", gpus: int = 8) -> JobRecord:
 
 
 def running_speed_frac(known: Predictors, job_id: str = "1") -> float:
-    return dict(known.state().run_time.running)[JobId(job_id)].speed_frac
+    return dict(known.state().history.running)[JobId(job_id)].speed_frac
 
 
 def learned_s(known: Predictors) -> float:
-    """Seconds at full speed of all runs that ended."""
-    return sum(dict(known.state().run_time.kinds)["all"].spent_s)
+    """Seconds at full speed of the last run that ended."""
+    return float(known.state().history.last_s[0, 0])
 
 
 def test_a_job_is_classified_by_what_it_loses_one_tier_out() -> None:
@@ -66,7 +66,7 @@ def test_a_job_that_leaves_without_a_placement_is_not_counted_as_running() -> No
     for job_id in ("1", "2"):
         known.wait_ended(outcome(bert(job_id), NODE, 0.0))
     known.wait_ended(outcome(bert("1"), None, 10.0))
-    assert [job_id for job_id, _ in known.state().run_time.running] == ["2"]
+    assert [job_id for job_id, _ in known.state().history.running] == ["2"]
 
 
 def test_a_run_counts_by_its_reported_speed() -> None:
@@ -74,7 +74,7 @@ def test_a_run_counts_by_its_reported_speed() -> None:
     known.wait_ended(outcome(bert(), NODE, 0.0))
     known.run_ended(run(bert(), 0.0, 100.0, speed_frac=0.75))
     assert learned_s(known) == pytest.approx(75.0)
-    assert known.state().run_time.running == ()
+    assert known.state().history.running == ()
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,10 @@ def test_restored_predictors_answer_the_same() -> None:
     known, copy = taught(), predictors()
     copy.restore(known.state())
     assert copy.state() == known.state()
-    timers = TimerClass.of(8, 0.5)
     for job in (bert("3"), record("4", 16)):
         assert copy.speed.estimate(job.spec) == known.speed.estimate(job.spec)
-        expected_s = known.run_time.remaining_s(job, timers, 7_200.0)
-        assert copy.run_time.remaining_s(job, timers, 7_200.0) == expected_s
+        expected_s = known.expected_times(job, 7_200.0).rest_s()
+        assert copy.expected_times(job, 7_200.0).rest_s() == pytest.approx(expected_s)
 
 
 def test_a_state_is_a_copy_when_taken_and_when_restored() -> None:
@@ -137,6 +136,6 @@ def test_restoring_an_empty_state_forgets_everything() -> None:
     known = taught()
     assert known.state().speed != SpeedState()
     known.restore(PredictorsState())
-    assert known.state().run_time == PredictorsState().run_time
+    assert known.state().history == PredictorsState().history
     assert known.state().speed.seen == ()
     assert known.speed.estimate(bert().spec) == predictors().speed.estimate(bert().spec)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.scoring.neighbour_corrections import (
     MOST_CORRECTION,
     Corrections,
-    PairCorrection,
 )
 
 

@@ -9,9 +9,10 @@ from tests.engine.scoring.graph_cluster import cluster_of, occupy, question_of, 
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
-from roost_engine.domain.events import JobQueued, JobStarted, LoadSeen, NodeSeen
+from roost_engine.domain.events import JobQueued, JobStarted, LoadSeen, NodeSeen, PairsSeen
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
+from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
@@ -19,7 +20,7 @@ from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ClusterScore, ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.scoring.neighbour_corrections import Corrections, PairCorrection
+from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbour_levels import LEVELS
 from roost_engine.scoring.neighbours import PRICE, NeighbourScore
 from roost_engine.testing.builders import job, node, placed, share, topology
@@ -160,8 +161,8 @@ def test_switch_and_socket_are_levels_of_their_own() -> None:
         cluster.hold(JobId(str(number)), [NodeShare(NodeName("n"), gpus, 1, 0)])
     score, question = scored(), question_of(cluster, 1)
     score.score_within(question)
-    residents = score._residents(cluster, 0)
-    assert score._level(cluster, 0, residents, 0b10).tolist() == [0, 1, 2]
+    residents = score.around.residents(cluster, 0)
+    assert score.around.level(cluster, 0, residents, 0b10).tolist() == [0, 1, 2]
 
 
 def _link(a: int, b: int) -> Link:
@@ -209,10 +210,10 @@ def test_the_heuristic_answers_when_the_model_cannot() -> None:
 def test_communication_on_one_node_is_a_quarter_of_the_rack_s() -> None:
     score = NeighbourScore(FakeInterference())
     score.expect(lambda job, gpus: Communication(0.0, 0.5, 0.6))
-    found = score._communicates(None, 4)
+    found = score.around.communicates(None, 4)
     assert found.local_frac == pytest.approx(1 / 5)
     assert found.rack_frac == 0.5
-    assert score._communicates(None, 1).local_frac == 0.0
+    assert score.around.communicates(None, 1).local_frac == 0.0
 
 
 def named(job_id: str, name: str) -> JobSpec:
@@ -257,3 +258,26 @@ def test_the_costliest_neighbour_is_named_with_corrections() -> None:
     assert found is not None
     assert found.job_id == "small"
     assert found.lost_frac > 0.2
+
+
+def test_pairs_correct_a_run_that_goes_on_and_a_bad_one_is_not_made_again() -> None:
+    def fed(*pairs: PairCorrection) -> tuple[str, ...]:
+        engine = engine_with(FakeInterference())
+        names = {"on a": "foe", "on b": "friend"}
+        for name in ("a", "b"):
+            spec = named(f"on {name}", names[f"on {name}"])
+            held = (share(name, 0, 1, 2, 3),)
+            engine.step(JobStarted(at_s=0.5, job_id=spec.job_id, shares=held, job=spec))
+        engine.step(PairsSeen(at_s=0.8, pairs=pairs))
+        found = placed(engine.step(JobQueued(at_s=1.0, job=named("9", "mine"))))
+        assert engine.fallback_count == 0
+        return found["9"].nodes
+
+    def pair(other: str, *, is_bad: bool) -> PairCorrection:
+        return PairCorrection("1000 mine", f"1000 {other}", "nic", 0.01, is_bad)
+
+    assert fed() == ("a",)
+    assert fed(pair("foe", is_bad=True)) == ("b",)
+    assert fed(pair("foe", is_bad=True), pair("friend", is_bad=True)) == ("a",)  # no other place
+    forgotten = PairCorrection("1000 mine", "1000 foe", "nic", 0.0)
+    assert fed(pair("foe", is_bad=True), forgotten) == ("a",)

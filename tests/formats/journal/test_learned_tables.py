@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SeenRuns
-from roost_engine.testing.builders import job, waiting
+from roost_engine.testing.builders import job
 from roost_formats.journal.learned_tables import decode_tables, encode_entry
 from roost_formats.journal.records import TableKey
 
@@ -20,10 +19,8 @@ def learned() -> Predictors:
     for number in range(6):
         spec = replace(job(f"{number}", user_id=number % 2), name=f"näme-{'abc'[number % 3]}")
         known.history.begin(spec, 0.0, 1.0, 100.0 * number)
-        known.run_time.begin(waiting(spec), TimerClass.of(1, 0.0), 1.0, 100.0 * number)
         if number < 4:
             known.history.add(spec, 90.0 + number, 100.0 * number + 95.0)
-            known.run_time.add(waiting(spec), TimerClass.of(1, 0.0), 90.0, 100.0 * number + 95.0)
     known.speed._seen["7 1 x"] = SeenRuns(run_count=3)
     return known
 
@@ -43,7 +40,7 @@ def test_what_is_read_is_what_was_written_in_the_same_order() -> None:
     backwards = dict(reversed(list(entries.items())))
     state, last_turn = decode_tables(backwards)
     wanted = known.state()
-    assert (state.history, state.run_time) == (wanted.history, wanted.run_time)
+    assert state.history == wanted.history
     assert state.speed.seen == wanted.speed.seen
     assert [*state.history.kinds] == [*known.state().history.kinds]
     assert last_turn == len(entries)
@@ -51,8 +48,14 @@ def test_what_is_read_is_what_was_written_in_the_same_order() -> None:
 
 def test_no_entries_are_nothing_learned() -> None:
     state, last_turn = decode_tables({})
-    assert (state.history.kinds, state.run_time.kinds, state.speed.seen) == ((), (), ())
+    assert (state.history.kinds, state.speed.seen) == ((), ())
     assert last_turn == 0
+
+
+def test_tables_of_the_second_predictor_that_there_was_are_passed_over() -> None:
+    entries = encoded(learned())
+    earlier = {("run-time", "all"): b"\0" * 8, ("run-time-running", "1"): b"\0" * 9}
+    assert decode_tables({**earlier, **entries}) == decode_tables(entries)
 
 
 @pytest.mark.parametrize(

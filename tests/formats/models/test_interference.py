@@ -9,7 +9,7 @@ pytest.importorskip("onnxruntime", reason="needs onnxruntime (the daemon extra)"
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.prediction.interference_model import UNKNOWN, Cases, PriorModel, case_of
-from roost_engine.prediction.interference_vector import vector
+from roost_engine.prediction.interference_vector import WIDTH, vector
 from roost_formats.models.interference import (
     SHIPPED_INTERFERENCE,
     load_interference,
@@ -47,6 +47,22 @@ def test_a_model_of_another_kind_is_refused() -> None:
 def test_a_slow_model_goes_out_of_service() -> None:
     ticks = iter(range(1000))
     model = load_onnx_interference(SHIPPED_INTERFERENCE, lambda: float(next(ticks)))
-    model.slowdowns(case_of(UNKNOWN, {}))  # the second: loading asks it once, for the canary
+    # Loading asks it twice: for the canary, and to compare it with numpy.
     with pytest.raises(PolicyError, match="3 times in a row"):
-        model.slowdowns(case_of(UNKNOWN, {}))
+        model.ask_runtime(case_of(UNKNOWN, {}))
+    assert model.slowdowns(case_of(UNKNOWN, {})).mean[0] == 0.0  # numpy's answer
+
+
+def test_numpy_and_the_runtime_agree_on_the_shipped_model() -> None:
+    model = load_onnx_interference(SHIPPED_INTERFERENCE, lambda: 0.0)
+    assert model.net is not None
+    rng = np.random.default_rng(1)
+    for count in (1, 7, 128):
+        for with_gpu in (False, True):
+            cases = Cases.empty(count)
+            for level in ("gpu", "switch", "nic") if with_gpu else ("socket", "uplink"):
+                cases.level(level)[:] = rng.random((count, WIDTH)) * 0.4
+            cases.own[:] = rng.random((count, WIDTH))
+            mine, theirs = model.slowdowns(cases), model.ask_runtime(cases)
+            np.testing.assert_allclose(mine.mean, theirs.mean, atol=1e-5)
+            np.testing.assert_allclose(mine.spread, theirs.spread, atol=1e-5)

@@ -209,26 +209,9 @@ def test_time_never_runs_backwards_and_ticks_come_when_asked_for() -> None:
     assert any(isinstance(event, Tick) for event in engine.events)
 
 
-def test_refuses_arrivals_out_of_order() -> None:
-    with pytest.raises(ValueError, match="job 2 comes at 5 s, after 10 s"):
-        simulate(cluster(1), arrival("1", 10, 1), arrival("2", 5, 1))
-
-
 def test_refuses_an_id_twice() -> None:
     with pytest.raises(ValueError, match="job 1 comes twice"):
         simulate(cluster(1), arrival("1", 0, 10), arrival("1", 5, 1))
-
-
-def test_notes_tier_links_and_held_gpus_of_a_placement() -> None:
-    outcome = simulate(
-        cluster(4, racks=2),
-        arrival("1", 0, 10, 4),
-        arrival("2", 0, 10, 8, shape(8, 2)),
-        arrival("3", 20, 10, 8, shape(8, 4)),
-    )
-    assert [job.tier for job in outcome.jobs] == [0, 1, 2]
-    assert [job.held_gpu_count for job in outcome.jobs] == [4, 16, 32]
-    assert all(job.link_score == job.best_link_score > 0 for job in outcome.jobs)
 
 
 def test_decisions_are_timed_by_the_clock_given() -> None:

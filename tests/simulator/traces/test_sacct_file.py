@@ -155,6 +155,15 @@ def test_files_of_several_months_in_one(tmp_path: Path) -> None:
     assert len(load_trace(written(tmp_path, HEADER, ROWS[0], HEADER, ROWS[1])).trace) == 2
 
 
+@pytest.mark.parametrize(("start", "end"), [(b"\xef\xbb\xbf", b"\n"), (b"", b"\r\n")])
+def test_a_byte_order_mark_and_line_ends_of_windows_cost_nothing(
+    tmp_path: Path, start: bytes, end: bytes
+) -> None:
+    path = tmp_path / "sacct.txt"
+    path.write_bytes(start + b"".join(line.encode() + end for line in (HEADER, *ROWS)))
+    assert len(load_trace(path, strict=True).trace) == len(ROWS)
+
+
 def test_times_in_seconds_are_read_and_other_formats_named(tmp_path: Path) -> None:
     header = "JobID|Submit|Start|ElapsedRaw|AllocTRES"
     path = written(tmp_path, header, "1|1772359200|1772359260|5|gres/gpu=1")

@@ -1,0 +1,52 @@
+"""Tells the engine what reports of progress have taught of pairs of kinds, while it runs.
+
+A run begins with what was known then (Plugins.neighbours). Once a minute in which a job reported,
+the engine gets what has changed since, as an event: it is in the journal, so a replay has it.
+"""
+
+from collections.abc import Callable
+
+from roost_engine.domain.events import Event, PairsSeen
+from roost_engine.domain.pair_correction import PairCorrection
+from roost_engine.plugins import Plugins
+from roost_engine.scoring.neighbours import NeighbourScore
+from roostd.state import DaemonState
+from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of, pairs_of
+
+_TELL_EVERY_S = 60.0
+
+
+class PairTeller:
+    """See the module.
+
+    Args:
+        state: has the clock, the engine and the book of progress.
+        plugins: returns those of the run.
+        emit: puts an event on the engine's queue.
+    """
+
+    def __init__(
+        self, state: DaemonState, plugins: Callable[[], Plugins], emit: Callable[[Event], None]
+    ) -> None:
+        self._state, self._plugins, self._emit = state, plugins, emit
+        self._of: Plugins | None = None  # of the run that knows `_known`
+        self._known: dict[PairKey, PairCorrection] = {}
+        self._told_s, self._told_count = state.clock.now_s(), 0
+
+    def poll(self) -> None:
+        """Tell what has changed if that is due. To be called about once a second."""
+        state, book = self._state, self._state.progress
+        now_s, plugins = state.clock.now_s(), self._plugins()
+        if plugins is not self._of:
+            self._of, self._known, self._told_count = plugins, by_key(plugins.neighbours), -1
+        score = state.engine.policies.score
+        is_due = now_s - self._told_s >= _TELL_EVERY_S and book.report_count != self._told_count
+        if not is_due or not isinstance(score, NeighbourScore) or score.name != book.model:
+            return
+        self._told_s, self._told_count = now_s, book.report_count
+        pairs = pairs_of(book.table.state())
+        changed = changes_of(self._known, pairs)
+        if changed:
+            self._known.update(by_key(changed))
+            self._known = {key: pair for key, pair in self._known.items() if pair.mean}
+            self._emit(PairsSeen(at_s=now_s, pairs=changed))

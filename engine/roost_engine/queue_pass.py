@@ -1,0 +1,253 @@
+"""One pass over the queue: GPUs are offered to the waiting jobs in order.
+
+For each job in its turn: candidates, gate, score, place. For the first job that does not fit and
+has waited out its patience nodes are reserved; others may use these nodes if they end in time.
+Page: docs/architecture.md.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import NamedTuple
+
+from roost_engine.agents.team import Team
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
+from roost_engine.domain.actions import Action, Decision, Place
+from roost_engine.domain.config import Passing
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, JobSpec, Placement
+from roost_engine.job_record import JobRecord, shares_of
+from roost_engine.job_table import JobTable
+from roost_engine.placement.candidates import Candidates
+from roost_engine.placement.eligibility import could_ever_fit, why_never
+from roost_engine.placement.reservation import Reservation, reserve
+from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
+from roost_engine.promises import Promises
+from roost_engine.queue.group import Group
+from roost_engine.released_preemptors import ReleasedPreemptors
+from roost_engine.scoring.scorer import Scorer
+from roost_engine.slots import GateSlot
+from roost_engine.standing_pins import StandingPins
+from roost_engine.wait_reports import report_capacity, report_group, report_wait
+
+
+class PassPolicies(NamedTuple):
+    """What a pass asks.
+
+    Attributes:
+        candidates: the rule that proposes placements.
+        gate: whether an offer is taken.
+        ask_gate: asks it about candidates for a job, at an engine time.
+        scorer: chooses among candidates.
+    """
+
+    candidates: CandidatePolicy
+    gate: GateSlot
+    ask_gate: Callable[[JobRecord, Candidates, float], GateVerdict]
+    scorer: Scorer
+
+
+class QueuePass:
+    """The passes over the queue of one engine.
+
+    Args:
+        table: every job; its queue says when a pass could change anything.
+        policies: what a pass asks.
+        standing, released, promises: the rules of single jobs that a pass follows.
+        team: the agents that share the cluster; None: there is one.
+
+    Attributes:
+        reserved: the nodes that the last pass reserved for a job that waits.
+    """
+
+    def __init__(
+        self,
+        table: JobTable,
+        policies: PassPolicies,
+        standing: StandingPins,
+        released: ReleasedPreemptors,
+        promises: Promises,
+        team: Team | None,
+    ) -> None:
+        self._table, self._cluster, self._config = table, table.cluster, table.config
+        self._candidates, self._gate, self._ask_gate, self._scorer = policies
+        self._standing, self._released, self._promises = standing, released, promises
+        self._team = team
+        self.reserved: NodeSet = NO_NODES
+
+    def run(self, at_s: float, actions: list[Action]) -> None:
+        """Offer GPUs to the queued jobs in order."""
+        table, queue = self._table, self._table.queue
+        impatient_s = at_s - self._config.patience_s
+        standing, placed_count, try_count = self._standing, self._scorer.decision_count, 0
+        cleared, reservation = standing.begin_pass(at_s, actions)
+        if self._released.is_active:
+            cleared |= self._released.nodes
+        reserved = cleared if reservation is None else cleared | reservation.nodes
+        self.reserved = reserved
+        for group, job_id in queue.offers(inf if standing.is_on else impatient_s):
+            record = table.jobs[job_id]
+            is_fixed = standing.is_final and record.standing is not None
+            if is_fixed or not self._is_blocked(group, reserved, placed_count):
+                if try_count == self._config.window_count:
+                    queue.postpone()
+                    return
+                try_count += 1
+                if self._try(job_id, record, group, at_s, reserved, actions):
+                    continue
+            if standing.is_head(record, at_s) and reservation is None:
+                reservation = standing.pin_head(record, at_s, actions)
+            is_impatient = record.queued_s <= impatient_s
+            if is_impatient and self._config.passing is Passing.NOBODY:
+                self.reserved, reservation = EVERY_NODE, None
+                break
+            if is_impatient and reservation is None:
+                reservation = self._reserve(record.spec, at_s)
+            if reservation is None:
+                continue
+            self.reserved = reserved = cleared | reservation.nodes
+            if queue.is_settled(reserved):
+                break
+        if reservation is not None:
+            self._promises.note(reservation, at_s, actions)
+            self._backfill(reservation, cleared, at_s, actions)
+        standing.end_pass(at_s, actions)
+
+    def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
+        """Whether a try would find no capacity, also after what this pass has placed."""
+        if group.is_blocked(reserved):
+            return True
+        if group.last_failure is None or self._scorer.decision_count == placed_count:
+            return False
+        group.refresh_hints(self._cluster, self._candidates)
+        return group.is_blocked(reserved)
+
+    def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
+        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
+        return reserve(self._cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
+
+    def _backfill(
+        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
+    ) -> None:
+        """Place jobs on reserved nodes that will have ended before the reservation starts.
+
+        Args:
+            reservation: which nodes, and from when.
+            closed: nodes that are reserved for others.
+            at_s: engine time.
+            actions: receives what follows.
+        """
+        for group, job_id in self._table.queue.blocked_by_reservation(self._config.window_count):
+            record = self._table.jobs[job_id]
+            if self._promises.may_pass(record, reservation, at_s):
+                found = group.last_failure
+                assert found is not None
+                is_done = self._try(job_id, record, group, at_s, closed, actions)
+                self._promises.note_passed(record, reservation, at_s)
+                if is_done and group.last_failure is None:
+                    # The nodes could hold more jobs of this group. The reservation still blocks
+                    # them, but for those that also end in time: they are offered next.
+                    group.last_failure = found
+                    group.refresh_hints(self._cluster, self._candidates)
+
+    def _try(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        group: Group,
+        at_s: float,
+        reserved: NodeSet,
+        actions: list[Action],
+    ) -> bool:
+        """Place, defer or release one job, or find that its group has no capacity.
+
+        Returns:
+            Whether the job needs no more tries in this pass; if not, capacity is missing.
+        """
+        job, earlier = record.spec, group.last_failure
+        limit = self._table.quotas.exhausted_by(job)
+        if limit:
+            self._table.queue.limit(group, limit, at_s)
+            report_group(record, group, self._config.hand_over_s, actions)
+            return True
+        group.forget()
+        if record.standing is not None:
+            if self.place_if_cleared(record, at_s, actions):
+                return True
+            if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
+                self._table.queue.defer(job_id)
+                return True
+        full, limit = self._full_nodes(job)
+        candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
+        if candidates:
+            self._offer(job_id, record, candidates, at_s, actions)
+            if earlier is not None and group.job_ids:
+                group.restore_failure(earlier, self._cluster, self._candidates)
+            return True
+        if full and self._candidates.propose(self._cluster, job, reserved, at_s):
+            # No node is reserved for it: it waits for other jobs' CPUs, not for capacity.
+            group.note_failure(candidates, limit)
+            report_group(record, group, self._config.hand_over_s, actions)
+            return True
+        if not len(self._cluster) or could_ever_fit(self._cluster, job):
+            group.note_failure(candidates)
+            report_capacity(record, candidates, actions)
+            return False
+        never = f"no placement could ever hold it in partition {job.partition}"
+        self._table.release_to_slurm(
+            job_id, record, f"{never}: {why_never(self._cluster, job)}", at_s, actions
+        )
+        return True
+
+    def _full_nodes(self, job: JobSpec) -> tuple[NodeSet, str]:
+        """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
+        if not job.node_quotas:
+            return NO_NODES, ""
+        index_of, full = self._cluster.index_of, self._table.quotas.full_nodes(job)
+        nodes = node_set(index_of[name] for name in full if name in index_of)
+        return nodes, next(iter(full.values()), "")
+
+    def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
+        """Place a job where it is pinned already, if its GPUs there are free now."""
+        pin = record.standing
+        assert pin is not None
+        if not self._cluster.has_free(shares_of(pin.placement)):
+            return False
+        self._place(record, pin.placement, pin.decision, at_s, actions)
+        return True
+
+    def _offer(
+        self,
+        job_id: JobId,
+        record: JobRecord,
+        candidates: Candidates,
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        if not self._gate.is_open:
+            verdict = self._ask_gate(record, candidates, at_s)
+            if isinstance(verdict, Defer):
+                record.note_declined(candidates.tier, at_s)
+                self._table.alarm(verdict.until_s, job_id)
+                self._table.queue.defer(job_id)
+                report_wait(record, verdict.reason, verdict.until_s, actions)
+                return
+        placement, decision = self._scorer.choose(candidates, at_s, record.spec)
+        record.last_try = candidates
+        self._place(record, placement, decision, at_s, actions)
+
+    def _place(
+        self,
+        record: JobRecord,
+        placement: Placement,
+        decision: Lazy[Decision],
+        at_s: float,
+        actions: list[Action],
+    ) -> None:
+        job_id = record.job_id
+        record.decision, record.placement = decision, placement
+        if record.spec.binding:
+            self._table.unqueue(job_id)
+            self._table.begin_placing(job_id, record, placement, at_s)
+        else:
+            self._table.queue.remove(job_id)
+        actions.append(Place(job_id=job_id, placement=placement, decision=decision))

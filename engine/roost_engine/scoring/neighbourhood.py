@@ -1,0 +1,274 @@
+"""What runs on each node, and what sets of free GPUs are beside, as load vectors.
+
+What was computed of a node is stored until its jobs or its reported loads change.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
+from roost_engine.cluster.link_table import mask_of
+from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
+from roost_engine.scoring.neighbour_levels import LEVELS, around, others_count
+
+Array = NDArray[np.float32]
+
+# Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
+_NETWORK_SLOWDOWN = 4.0
+_FIRST_COUNT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Residents:
+    """The jobs on one node, in the order of their ids.
+
+    Attributes:
+        jobs: their ids.
+        masks: int64 [job], GPUs on this node.
+        counts: float64 [job], how many these are.
+        vectors: float32 [job, width].
+        load: the reported load that the vectors are from; empty: none is.
+        rows: of sets of free GPUs, by mask: the row of SetRows.
+    """
+
+    jobs: tuple[JobId, ...]
+    masks: NDArray[np.int64]
+    counts: NDArray[np.float64]
+    vectors: Array
+    load: bytes = b""
+    rows: dict[int, int] = field(default_factory=dict)
+
+
+class SetRows:
+    """What sets of GPUs of one node are beside: a row for each set, in one table.
+
+    Args:
+        width: columns of a load vector.
+
+    Attributes; rows that no set has are meaningless:
+        sums: float32 [row, level, width], of the other jobs' vectors, weighted.
+        joined: float32 [row, width], the other jobs as one.
+        gpus: float64 [row], how many GPUs lose as `joined` does, weighted by what the set is of
+            their others.
+        level: int64 [row], the closest that any of them shares, a position in LEVELS.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.sums = np.zeros((_FIRST_COUNT, len(LEVELS), width), dtype=np.float32)
+        self.joined = np.zeros((_FIRST_COUNT, width), dtype=np.float32)
+        self.gpus = np.zeros(_FIRST_COUNT)
+        self.level = np.zeros(_FIRST_COUNT, dtype=np.int64)
+        self._unused = list(range(_FIRST_COUNT))
+
+    def take(self) -> int:
+        """Return a row that no set has."""
+        if not self._unused:
+            count = len(self.gpus)
+            for name in ("sums", "joined", "gpus", "level"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+            self._unused = list(range(count, 2 * count))
+        return self._unused.pop()
+
+    def free(self, residents: Residents) -> None:
+        """Give back the rows of a node."""
+        self._unused.extend(residents.rows.values())
+
+
+class Neighbourhood:
+    """See the module.
+
+    Args:
+        vector: returns the load vector of a job of which some quantities are known.
+        width: columns of a load vector.
+
+    Attributes:
+        communicates: returns the communication of a job.
+        rows: of sets of GPUs; see rows_of.
+    """
+
+    def __init__(self, vector: Callable[[Mapping[str, float]], Array], width: int) -> None:
+        self._vector, self._width = vector, width
+        self.communicates: Communicates = partial(_over_pcie, typical)
+        self.rows = SetRows(width)
+        self._jobs = ResidentJobs()
+        self._cluster: Cluster | None = None
+        self._known: dict[int, Residents] = {}
+        self._near: dict[tuple[int, int], tuple[int, int]] = {}
+        self._nvlinked: dict[int, bool] = {}
+
+    def expect(self, communicates: Communicates) -> None:
+        """Ask this for the communication of jobs from now on; without it jobs are typical."""
+        self.communicates, self._cluster = partial(_over_pcie, communicates), None
+
+    def refresh(self, cluster: Cluster, spec_of: Callable[[JobId], JobSpec | None]) -> None:
+        """Apply what has changed in a cluster since the last call."""
+        if self._cluster is not cluster:
+            self._cluster, self._jobs = cluster, ResidentJobs(self.communicates)
+            self._known.clear()
+            self.rows = SetRows(self._width)
+            cluster.watch_anew()
+        changed = cluster.take_changed_jobs()
+        if changed:
+            for node in self._jobs.update(cluster, changed, spec_of, lambda rack: 0):
+                self._forget(node)
+
+    def read(
+        self,
+        cluster: Cluster,
+        job_ids: list[JobId],
+        spec_of: Callable[[JobId], JobSpec | None],
+    ) -> None:
+        """Know these jobs of a cluster and no others; what has changed in it stays unread."""
+        self._jobs, self._known = ResidentJobs(self.communicates), {}
+        self.rows = SetRows(self._width)
+        self._jobs.update(cluster, job_ids, spec_of, lambda rack: 0)
+
+    def residents(self, cluster: Cluster, node: int) -> Residents:
+        """Return the jobs on a node."""
+        is_reported = bool(cluster.loads.reported >> node & 1)
+        load = cluster.loads.by_gpu[node].tobytes() if is_reported else b""
+        known = self._known.get(node)
+        if known is not None:
+            if known.load == load:
+                return known
+            self._forget(node)
+        jobs = sorted(self._jobs.jobs_on.get(node, {}).items())
+        masks = [mask_of(resident.gpus_on[node]) for _, resident in jobs]
+        vectors = np.zeros((len(jobs), self._width), dtype=np.float32)
+        for at, (_, resident) in enumerate(jobs):
+            means = self.expected(cluster, node, resident.here_frac, is_alone=resident.is_alone)
+            if is_reported:
+                seen = cluster.loads.by_gpu[node, list(resident.gpus_on[node])].mean(axis=0)
+                means |= zip(LOAD_QUANTITIES, seen.tolist(), strict=True)
+            vectors[at] = self._vector(means)
+        found = self._known[node] = Residents(
+            tuple(job_id for job_id, _ in jobs),
+            np.array(masks, dtype=np.int64),
+            np.array([mask.bit_count() for mask in masks], dtype=np.float64),
+            vectors,
+            load,
+        )
+        return found
+
+    def rows_of(
+        self, cluster: Cluster, on: Mapping[int, Residents], sets: Sequence[tuple[int, int]]
+    ) -> list[int]:
+        """Return the rows of `rows` that say what sets of GPUs are beside.
+
+        Args:
+            cluster: the nodes.
+            on: the residents of these nodes; every node has some.
+            sets: (node, mask of the set) each.
+        """
+        missing = dict[int, list[int]]()
+        for node, mask in sets:
+            if mask not in on[node].rows:
+                missing.setdefault(node, []).append(mask)
+        for node, masks in missing.items():
+            self._add_rows(cluster, node, on[node], list(dict.fromkeys(masks)))
+        return [on[node].rows[mask] for node, mask in sets]
+
+    def _add_rows(
+        self, cluster: Cluster, node: int, residents: Residents, masks: list[int]
+    ) -> None:
+        """Compute the rows of some sets of a node; arrays are [set, job] or [set, level, job]."""
+        whole, counts, vectors = cluster.gpu_count[node], residents.counts, residents.vectors
+        taken = np.array([mask.bit_count() for mask in masks])[:, None]
+        others = np.array([others_count(cluster, node, mask) for mask in masks])[:, None]
+        level = np.stack([self.level(cluster, node, residents, mask) for mask in masks])
+        weights = (counts / others).astype(np.float32)
+        by_level = weights[:, None] * (level[:, None] == np.arange(len(LEVELS))[:, None])
+        share = (counts * (taken / (whole - counts))).astype(np.float32)
+        gpus, rows = share.sum(axis=1), self.rows
+        at = [rows.take() for _ in masks]
+        rows.sums[at] = weighted_sums(by_level, vectors)
+        rows.joined[at] = weighted_sums(share[:, None], vectors)[:, 0] / gpus[:, None]
+        rows.gpus[at], rows.level[at] = gpus, level.min(axis=1)
+        residents.rows.update(zip(masks, at, strict=True))
+
+    def level(
+        self, cluster: Cluster, node: int, residents: Residents, mask: int
+    ) -> NDArray[np.int64]:
+        """Return what each resident shares with a set of GPUs: positions in LEVELS."""
+        table = cluster.table(node)
+        found = self._near.get((id(table), mask))
+        if found is None:
+            found = self._near[id(table), mask] = around(table, mask)
+        switch, socket = found
+        far: NDArray[np.int64] = np.where(residents.masks & socket, 1, 2)
+        return np.where(residents.masks & switch, 0, far)
+
+    def own(
+        self,
+        cluster: Cluster,
+        nodes: NDArray[np.int64],
+        tiers: NDArray[np.int64],
+        communication: Communication,
+    ) -> Array:
+        """Return the vector of a newcomer on each of some nodes: float32 [node, width].
+
+        Args:
+            cluster: the nodes.
+            nodes: [node].
+            tiers: [node], of the newcomer's GPUs where this node is one of its nodes.
+            communication: of the newcomer.
+        """
+        kinds = cluster.kind[nodes]
+        linked = [kind for kind in set(kinds.tolist()) if self._is_kind_nvlinked(cluster, kind)]
+        keys = 2 * tiers + ((tiers == 0) & np.isin(kinds, linked) if linked else 0)
+        found = np.empty((len(nodes), self._width), dtype=np.float32)
+        for key in set(keys.tolist()):
+            where = keys == key
+            means = self.expected(
+                cluster, int(nodes[where.argmax()]), communication[key // 2], is_alone=key < 2
+            )
+            found[where] = self._vector(means)
+        return found
+
+    def expected(
+        self, cluster: Cluster, node: int, frac: float, *, is_alone: bool
+    ) -> dict[str, float]:
+        """Return what is expected of a job without telemetry: communication over what is shared."""
+        if not is_alone:
+            return {"nic": frac}
+        return {"pcie": 0.0 if self.is_nvlinked(cluster, node) else frac}
+
+    def is_nvlinked(self, cluster: Cluster, node: int) -> bool:
+        """Return whether all GPUs of a node are joined by NVLink."""
+        return self._is_kind_nvlinked(cluster, int(cluster.kind[node]))
+
+    def _is_kind_nvlinked(self, cluster: Cluster, kind: int) -> bool:
+        table = cluster.tables[kind]
+        found = self._nvlinked.get(id(table))
+        if found is None:
+            rows = table.links.links
+            found = self._nvlinked[id(table)] = all(
+                link is None or link.nvlink_count > 0 for row in rows for link in row
+            )
+        return found
+
+    def _forget(self, node: int) -> None:
+        known = self._known.pop(node, None)
+        if known is not None:
+            self.rows.free(known)
+
+
+def _over_pcie(communicates: Communicates, job: JobSpec | None, gpu_count: int) -> Communication:
+    """Return a job's communication, on one node as over PCIe.
+
+    Speeds are relative to the closest placement, so they do not say what a job exposes there. With
+    e the exposed communication over compute in a rack, PCIe leaves e / 4: e / (4 + e) of a step.
+    """
+    found = communicates(job, gpu_count)
+    if gpu_count < 2:
+        return found
+    exposed = found.rack_frac / max(1.0 - found.rack_frac, 1e-3)
+    local = exposed / (_NETWORK_SLOWDOWN + exposed)
+    return found._replace(local_frac=max(found.local_frac, local))

@@ -1,0 +1,99 @@
+"""Two roostds on one cluster, with folders of their own: one steers, the other one says so."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+from tests.e2e.ledger import assert_all_completed, submit, wait_until_over
+from tests.e2e.two_nodes import two_nodes
+
+from roost_demo.stack import Stack
+from roost_proto.v1 import operator_pb2, operator_pb2_grpc
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    with two_nodes() as running:
+        yield running
+
+
+class Second:
+    """Another roostd on the same Slurm."""
+
+    def __init__(self, stack: Stack, runtime: Path, state: Path) -> None:
+        settings = yaml.safe_load((stack.folder / "roostd.yaml").read_text())
+        settings["listen"]["probes"] = "127.0.0.1:0"
+        settings["paths"] = {"runtime_dir": str(runtime), "state_dir": str(state)}
+        file = stack.folder / "second.yaml"
+        file.write_text(yaml.safe_dump(settings))
+        self.socket = runtime / "operator.sock"
+        self._log = stack.folder / "second.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [str(Path(sys.executable).with_name("roostd")), "--config", str(file)],
+                env=stack.slurm.env | {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def fault(self) -> str:
+        """What GetStatus says is wrong; empty while it does not answer."""
+        with grpc.insecure_channel(f"unix:{self.socket}") as channel:
+            stub = operator_pb2_grpc.OperatorStub(channel)
+            try:
+                return stub.GetStatus(operator_pb2.GetStatusRequest(), timeout=5.0).slurm_fault
+            except grpc.RpcError:
+                return ""
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30.0)
+
+
+def test_only_the_roostd_whose_heartbeat_slurm_reads_steers(stack: Stack) -> None:
+    second = Second(stack, stack.folder / "other", stack.folder / "other-state")
+    try:
+        jobs = {submit(stack.slurm, "--gres=gpu:8", command="sleep 8"): 8 for _ in range(2)}
+        jobs |= {submit(stack.slurm, f"--gres=gpu:{count}"): count for count in (1, 2, 4, 8, 3)}
+        end_s = time.monotonic() + 60.0
+        while "another roostd steers this cluster" not in second.fault():
+            assert time.monotonic() < end_s, second.log
+            time.sleep(0.2)
+        wait_until_over(stack.slurm, jobs, 120.0)
+        assert_all_completed(stack.slurm, jobs)
+        for _ in range(3):  # in a while of its own: the second one sees jobs from their first lease
+            job_id = submit(stack.slurm, "--gres=gpu:2")
+            wait_until_over(stack.slurm, [job_id], 60.0)
+    finally:
+        second.stop()
+    assert "another_roostd" in second.log
+    assert "job_pinned" not in second.log
+    assert "leases_ended" not in second.log
+    status = stack.operator().GetStatus(operator_pb2.GetStatusRequest(), timeout=5.0)
+    assert status.slurm_fault == ""
+    assert status.decision_count >= 10
+
+
+@pytest.mark.parametrize("folder", ["runtime", "state"])
+def test_a_second_roostd_on_a_folder_of_the_first_is_refused(stack: Stack, folder: str) -> None:
+    runtime = stack.folder if folder == "runtime" else stack.folder / "third"
+    state = stack.folder / ("state" if folder == "state" else "third-state")
+    second = Second(stack, runtime, state)
+    assert second.process.wait(60.0) != 0
+    assert "another roostd is running on it" in second.log
+    job_id = submit(stack.slurm, "--gres=gpu:2")
+    wait_until_over(stack.slurm, [job_id], 60.0)
+    assert_all_completed(stack.slurm, {job_id: 2})
