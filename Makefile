@@ -18,6 +18,7 @@ setup: $(BIN)/.roost ## create the virtual environment and install Roost into it
 
 $(BIN)/.roost: pyproject.toml deploy/system-packages.sh
 	@PYTHON=$(PYTHON) deploy/system-packages.sh
+	@echo 'installing Roost into $(VENV), once: a minute or a few'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --editable '.[probe,daemon,cli,sim]'

@@ -24,7 +24,10 @@ _COMMON = frozenset({"at", "action", "by", "uid", "user", "pid", "after", "chain
 _file_type = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.group(epilog="Example: roostctl audit verify")
+@click.group(
+    short_help="Show what administrators changed; check the record.",
+    epilog="Example: roostctl audit verify",
+)
 def audit() -> None:
     """Show the changes that administrators made, and check that their record is whole.
 

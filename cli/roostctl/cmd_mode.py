@@ -25,7 +25,10 @@ _MODES = {
 }
 
 
-@click.command(epilog="Example: roostctl mode gpu enforce")
+@click.command(
+    short_help="Change the mode of a partition, at once.",
+    epilog="Example: roostctl mode gpu enforce",
+)
 @click.argument("partition")
 @click.argument("mode", type=click.Choice(list(_MODES)))
 @json_option

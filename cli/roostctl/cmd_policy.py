@@ -60,7 +60,10 @@ class Share(click.ParamType):  # type: ignore[type-arg]
         return frac
 
 
-@click.group(epilog="Example: roostctl policy promote order:learned --canary 10%")
+@click.group(
+    short_help="Show which policies decide; let another take over.",
+    epilog="Example: roostctl policy promote order:learned --canary 10%",
+)
 def policy() -> None:
     """Show which policies decide, and let one take over from another.
 

@@ -62,6 +62,8 @@ def _check(loaded: LoadedConfig, file: Path | None, arguments: argparse.Namespac
         _show(loaded)
     for note in loaded.config.choice.notes():
         print(f"note: {note}", file=sys.stderr)
+    if file is None:
+        print(f"note: no {DEFAULT_FILE}: every setting has its default", file=sys.stderr)
     return EXIT_OK
 
 

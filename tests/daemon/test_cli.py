@@ -1,5 +1,6 @@
 import contextlib
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -276,3 +277,13 @@ def test_a_table_of_speeds_is_checked_with_the_configuration(
     assert main(["check-config", str(file)]) == EXIT_CONFIG
     wanted = "want node >= rack >= across: farther apart is never faster"
     assert capsys.readouterr().err == f"{table}:2: {wanted}\n"
+
+
+def test_a_check_without_a_file_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roostd.cli.DEFAULT_FILE", tmp_path / "none.yaml")
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert main(["check-config", "--user", user]) == EXIT_OK
+    said = f"note: no {tmp_path}/none.yaml: every setting has its default"
+    assert capsys.readouterr().err.splitlines()[-1] == said

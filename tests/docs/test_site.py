@@ -35,9 +35,11 @@ def test_the_commands_that_a_guide_names_exist(page: str) -> None:
     assert named <= set(cli.commands)
 
 
-@pytest.mark.parametrize("page", GUIDES)
-def test_the_pictures_of_a_guide_are_there_with_a_text_for_those_who_do_not_see(page: str) -> None:
-    for text, target in re.findall(r"!\[([^]]*)\]\(([^)]+)\)", (DOCS / page).read_text()):
+@pytest.mark.parametrize("page", ["index.md", "operations.md"])
+def test_the_pictures_of_a_page_are_there_with_a_text_for_those_who_do_not_see(page: str) -> None:
+    pictures = re.findall(r"!\[([^]]*)\]\(([^)]+)\)", (DOCS / page).read_text())
+    assert pictures
+    for text, target in pictures:
         assert (DOCS / target).read_bytes().startswith(b"\x89PNG")
         assert len(text) > 40
 

@@ -1,6 +1,8 @@
 """The demonstration's desk: submits its jobs, and asks roostd and Slurm what became of each."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -82,7 +84,8 @@ class Desk:
             f"{status.probe_count} probes report {status.gpu_count} GPUs to roostd "
             f"{status.version}, policy {status.policy_model} {status.policy_sha256[:12]}"
         )
-        yield f"look around meanwhile: roostctl --daemon {self._stack.operator_address} nodes"
+        program = Path(sys.executable).with_name("roostctl")
+        yield f"look around meanwhile: {program} --daemon {self._stack.operator_address} nodes"
         yield f"or in a browser on this machine: {self._stack.page_url}"
 
     @property
