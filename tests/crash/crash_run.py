@@ -351,7 +351,7 @@ def crash(
 
 def _without_roost(plan: ClusterPlan) -> ClusterPlan:
     nothing = Path("/bin/true")  # in place of each hook: with one, Slurm launches jobs otherwise
-    hooks = HookPlan(*[nothing] * len(fields(HookPlan)))
+    hooks = HookPlan(**{hook.name: nothing for hook in fields(HookPlan)})
     return replace(plan, job_submit_lua=None, cli_filter_lua=None, hooks=hooks)
 
 
