@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import time
 from multiprocessing.synchronize import Event
+from typing import Any
 
 import _harness
 import grpc
@@ -22,7 +23,7 @@ from roostd.ops.files import raise_file_limit
 
 GPU_COUNT, INTERVAL_S = 8, 1.0
 SENDER_COUNT = 2
-_CONNECTING = 32  # streams at a time, in each process
+_CONNECTING = 8  # streams at a time, in each process
 _OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0)]
 _ASKED_PER_S = 20.0
 _CONNECT_S = 300.0
@@ -124,10 +125,7 @@ async def _send(
     address: str, node: int, stop: Event, turns: asyncio.Semaphore, sent: list[int], place: int
 ) -> None:
     async with turns:  # roostd ends a stream that does not say Hello soon
-        channel = grpc.aio.insecure_channel(address, _OPTIONS)
-        call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
-        await call.write(pb.ProbeMessage(hello=greeting(f"n{node}")))
-        await call.read()
+        call = await _connect(address, node)
     message = pb.ProbeMessage(sample=load())
     loop = asyncio.get_running_loop()
     due_s = loop.time() + INTERVAL_S * (node % 997) / 997  # spread over the interval
@@ -140,6 +138,21 @@ async def _send(
             sent[place] = sequence
             sequence += 1
             due_s = max(due_s + INTERVAL_S, loop.time())
+
+
+async def _connect(address: str, node: int) -> Any:
+    """Open a stream and say Hello; a busy machine may be too slow for the first attempt."""
+    while True:
+        channel = grpc.aio.insecure_channel(address, _OPTIONS)
+        call = telemetry_pb2_grpc.TelemetryStub(channel).Stream()
+        try:
+            await call.write(pb.ProbeMessage(hello=greeting(f"n{node}")))
+            await call.read()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await channel.close()
+            await asyncio.sleep(1.0)
+        else:
+            return call
 
 
 def greeting(node: str) -> pb.Hello:

@@ -78,8 +78,6 @@ def render(beat: Heartbeat) -> str:
         HeartbeatError: too many names to fit in 4 KiB.
     """
     lines = [f"roost 1 {beat.at_epoch_s} {beat.lease_s}"]
-    if beat.owner:
-        lines.append(f"owner {beat.owner}")
     lines += [
         f"{key} {','.join(names)}"
         for key, names in (
@@ -90,6 +88,8 @@ def render(beat: Heartbeat) -> str:
             ("qos", beat.qos),
         )
     ]
+    if beat.owner:
+        lines.append(f"owner {beat.owner}")
     text = "\n".join(lines) + "\n"
     if len(text) > MAX_BYTES:
         raise HeartbeatError(f"{len(text)} bytes of names; want at most {MAX_BYTES}")

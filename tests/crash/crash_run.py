@@ -19,7 +19,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import get_args
@@ -60,6 +60,9 @@ class Report:
             first process. Slurm shows them as running for minutes; the run cancels them.
         end_lost_count: jobs whose script has ended, and of whose end slurmctld does not know, since
             its slurmd or slurmctld was ended. The run cancels them too.
+        launched_twice_count: nodes that slurmctld drained with "Duplicate jobid", since it launched
+            a job again that it had launched before it was killed. It holds such a job. The run
+            resumes the node and cancels the job.
         without_gpus_count: jobs that Slurm 22.05 started without any GPU right after slurmctld was
             restarted: it does that to plain jobs, without roostd, too (JOB_GRES=gpu:g4:0).
         problems: each broken promise, in words.
@@ -71,6 +74,7 @@ class Report:
     completed_count: int = 0
     launch_lost_count: int = 0
     end_lost_count: int = 0
+    launched_twice_count: int = 0
     without_gpus_count: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -222,6 +226,7 @@ class CrashRun:
         if not states:
             return  # slurmctld does not answer yet
         self._cancel_lost()
+        self._mend_what_was_launched_twice()
         ended = [job_id for job_id in self._asked if states.get(job_id) in _FINAL]
         for job_id in [job_id for job_id in self._asked if job_id not in states]:
             self._complain(f"job {job_id} is lost: Slurm does not know it")
@@ -263,6 +268,22 @@ class CrashRun:
             del self._asked[job_id]
             self.report.end_lost_count += stage == "ended"
             self.report.launch_lost_count += stage == "none"
+
+    def _mend_what_was_launched_twice(self) -> None:
+        slurm = self._stack.slurm
+        shown = slurm.run("scontrol", "-o", "show", "nodes", check=False)
+        for line in shown.splitlines():
+            if "+DRAIN" in line and "Reason=Duplicate jobid" in line:
+                name = line.partition(" ")[0].removeprefix("NodeName=")
+                slurm.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+                self.report.launched_twice_count += 1
+        waiting = slurm.run("squeue", "-h", "-t", "PENDING", "-o", "%A %r", check=False)
+        for job_id, reason in (line.split(maxsplit=1) for line in waiting.splitlines()):
+            is_held = reason.replace("_", " ").startswith("launch failed requeued held")
+            if is_held and job_id in self._asked:
+                slurm.run("scancel", job_id, check=False)
+                del self._asked[job_id]
+                self.report.launch_lost_count += 1
 
     def _unchanged_s(self, job_id: str, stage: str) -> float:
         """Return for how long this run has seen a running job at that stage, seconds."""
@@ -329,7 +350,9 @@ def crash(
 
 
 def _without_roost(plan: ClusterPlan) -> ClusterPlan:
-    return replace(plan, job_submit_lua=None, cli_filter_lua=None, hooks=HookPlan())
+    nothing = Path("/bin/true")  # in place of each hook: with one, Slurm launches jobs otherwise
+    hooks = HookPlan(**{hook.name: nothing for hook in fields(HookPlan)})
+    return replace(plan, job_submit_lua=None, cli_filter_lua=None, hooks=hooks)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -373,6 +396,8 @@ def _print(report: Report) -> None:
         print(f"{report.launch_lost_count} launches were lost with slurmd or slurmctld.")
     if report.end_lost_count:
         print(f"The ends of {report.end_lost_count} jobs were lost with slurmd or slurmctld.")
+    if report.launched_twice_count:
+        print(f"slurmctld drained {report.launched_twice_count} nodes for jobs launched twice.")
     if report.without_gpus_count:
         print(f"{report.without_gpus_count} jobs got no GPU from slurmctld, as without Roost.")
     for problem in report.problems:

@@ -7,6 +7,7 @@ Set back, slurmctld 22.05 starts no job until its clock is where it was, also wi
 import shutil
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,18 +54,18 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Clock]]:
+def site() -> Iterator[tuple[Stack, Clock]]:
     if shutil.which("gcc") is None:
         missing("gcc is not installed")
-    folder = tmp_path_factory.mktemp("clock")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)  # slurmctld and munged, other users, read the file
-    clock = Clock(folder)
-    try:
-        with Stack(NODES, lease_s=LEASE_S, amend_plan=clock.plan) as stack:
-            yield stack, clock
-    except LocalSlurmUnavailable as error:
-        missing(str(error))
+    with tempfile.TemporaryDirectory(prefix="roost-clock-") as text:
+        folder = Path(text)
+        folder.chmod(0o755)  # slurmctld and munged, other users, read the file
+        clock = Clock(folder)
+        try:
+            with Stack(NODES, lease_s=LEASE_S, amend_plan=clock.plan) as stack:
+                yield stack, clock
+        except LocalSlurmUnavailable as error:
+            missing(str(error))
 
 
 def test_every_job_runs_when_the_clock_is_set_forward(
