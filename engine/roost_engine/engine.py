@@ -7,6 +7,7 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from heapq import heappop
 from math import inf
 from typing import assert_never
@@ -317,6 +318,7 @@ class Engine:
             cluster=self.cluster,
             at_s=at_s,
             waiting_count=len(self._table.waiting),
+            lost_frac=partial(self._scorer.lost_frac, candidates, record.spec),
         )
         return self._gate.decide(offer)
 

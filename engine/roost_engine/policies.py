@@ -114,6 +114,8 @@ class Offer:
         tier: of the closest candidate.
         cluster: as it is now; read-only.
         waiting_count: jobs that wait for GPUs, this one included.
+        lost_frac: returns the share of its speed that neighbours are predicted to cost the job at
+            the place that the score prefers; 0 where nothing predicts it.
     """
 
     job: JobRecord
@@ -123,6 +125,7 @@ class Offer:
     cluster: Cluster
     at_s: float
     waiting_count: int = 1
+    lost_frac: Callable[[], float] = lambda: 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -119,6 +119,9 @@ async def test_hooks_get_plans_with_the_nearest_nics(
         ({"op": "progress", "job_id": 1}, "steps is None; want the number of steps"),
         ({"op": "progress", "job_id": 1, "steps": -4}, "want the number of steps"),
         ({"op": "progress", "job_id": 1, "steps": 1e300}, "want the number of steps"),
+        ({"op": "progress", "job_id": 1, "steps": 10**30}, "want the number of steps"),
+        ({"op": "progress", "job_id": 1, "steps": "/etc/shadow"}, "want the number of steps"),
+        (b"\x00\x80\xff\xfe", "no JSON"),
     ],
 )
 async def test_bad_requests_are_refused_and_the_connection_stays(
@@ -128,6 +131,24 @@ async def test_bad_requests_are_refused_and_the_connection_stays(
     async with listening(path, fake_daemon), asking(path) as ask:
         assert error in str((await ask(request_))["error"])
         assert (await ask({"op": "plan", "job_id": 5}))["managed"] is False
+
+
+async def test_a_report_without_an_end_closes_only_its_own_connection(
+    fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    path = tmp_path / "agent.sock"
+    async with listening(path, fake_daemon), asking(path) as ask:
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b'{"op": "progress", "job_id": 7, "steps": ' + b"9" * 100_000)
+        writer.write_eof()
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert await ask({"op": "progress", "job_id": 7, "steps": 40}) == {
+            "accepted": True,
+            "reason": "",
+        }
+    assert [one.step_count for one in fake_daemon.progress] == [40]
 
 
 async def test_progress_goes_to_the_daemon_with_the_user_that_the_kernel_names(

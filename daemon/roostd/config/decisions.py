@@ -205,6 +205,11 @@ class GateSection(Section):
         description="kind uplink-delay: shortest wait for a rack before a job runs across racks, as"
         " a fraction of its expected run time, half an hour at most",
     )
+    waits_for_quiet: bool = Field(
+        default=False,
+        description="with policy.model neighbours: a job also waits for a place whose neighbours"
+        " cost it less",
+    )
     quantile_frac: Annotated[float, Field(gt=0, lt=1)] = Field(
         default=0.9, description="quantile of the waits for a better tier that becomes the timer"
     )

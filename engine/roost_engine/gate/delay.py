@@ -43,6 +43,7 @@ from operator import itemgetter
 from roost_engine.cluster.tiers import closest_tier, usable_gpus
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
+from roost_engine.gate.quiet import QuietState, QuietWaits
 from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
@@ -71,6 +72,8 @@ class DelayConfig:
         idle_frac: no job waits while this share of the cluster's GPUs is free.
         lease_s: a started job renews its lease, and is placed again, after this long; inf: it stays
             where it is.
+        waits_for_quiet: whether a job also waits for a place whose neighbours cost less; it needs a
+            score of neighbours.
         uplink_frac: shortest wait for a rack of a job that is offered GPUs across racks, as a share
             of its remaining run time; 0, as in journals of earlier versions: none.
     """
@@ -83,6 +86,7 @@ class DelayConfig:
     idle_frac: float = 0.5
     lease_s: float = inf
     uplink_frac: float = 0.0
+    waits_for_quiet: bool = False
 
     def __post_init__(self) -> None:
         for name in (
@@ -118,6 +122,7 @@ class DelayState:
 
     timers: TimersState = field(default_factory=TimersState)
     waits: tuple[tuple[JobId, OpenWait], ...] = ()
+    quiet: QuietState | None = None
 
 
 class DelayGate:
@@ -136,6 +141,8 @@ class DelayGate:
     ) -> None:
         self.config = config or DelayConfig()
         self.timers = Timers(self.config.timers)
+        is_on = self.config.waits_for_quiet
+        self._quiet = QuietWaits(Timers(self.config.timers)) if is_on else None
         self.predictors = predictors or Predictors()
         self._waits: dict[JobId, OpenWait] = {}
 
@@ -143,6 +150,12 @@ class DelayGate:
 
     def decide(self, offer: Offer) -> GateVerdict:
         """See policies.GatePolicy."""
+        verdict = self._for_closer(offer)
+        if isinstance(verdict, Defer) or self._quiet is None:
+            return verdict
+        return self._for_quiet(offer, self._quiet)
+
+    def _for_closer(self, offer: Offer) -> GateVerdict:
         closest = closest_tier(offer.cluster, offer.job.spec)
         if offer.tier <= closest:
             return Allow()
@@ -174,6 +187,8 @@ class DelayGate:
     def note(self, outcome: WaitEnded) -> None:
         """See policies.GatePolicy."""
         job_id, tier = outcome.job.job_id, outcome.tier
+        if self._quiet is not None:
+            self._quiet.note(job_id, outcome.job.queued_s, outcome.at_s)
         wait = self._waits.pop(job_id, None)
         if wait is None or wait.queued_s != outcome.job.queued_s:
             if tier in TARGETS:  # it got the closest tier without a wait
@@ -197,13 +212,16 @@ class DelayGate:
     def state(self) -> DelayState:
         """Return everything learned and every open wait, as plain data."""
         # A copy: the gate keeps learning.
-        return deepcopy(DelayState(self.timers.state(), tuple(self._waits.items())))
+        quiet = None if self._quiet is None else self._quiet.state()
+        return deepcopy(DelayState(self.timers.state(), tuple(self._waits.items()), quiet))
 
     def restore(self, state: DelayState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         state = deepcopy(state)
         self.timers.restore(state.timers)
         self._waits = dict(state.waits)
+        if self._quiet is not None:
+            self._quiet.restore(state.quiet or QuietState())
 
     # -- a decision --------------------------------------------------------------------------
 
@@ -247,6 +265,29 @@ class DelayGate:
             if left_s > best_s:
                 best, best_s = target, left_s
         return best, best_s
+
+    def _for_quiet(self, offer: Offer, quiet: QuietWaits) -> GateVerdict:
+        """Judge an offer that is close enough by what its neighbours cost."""
+        job, cluster, at_s, config = offer.job, offer.cluster, offer.at_s, self.config
+        lost_frac = offer.lost_frac()
+        if quiet.is_quiet(job.job_id, lost_frac):
+            return Allow()
+        if cluster.free_count() >= config.idle_frac * usable_gpus(cluster):
+            return Allow()
+        self.predictors.run_time.pause(job, at_s)
+        _, timers = self.predictors.classified(job, closest_tier(cluster, job.spec))
+        wait = quiet.begin(job.job_id, job.queued_s, timers, at_s)
+        rest_s = self.predictors.run_time.remaining_s(job, timers, at_s)
+        run_s = min(rest_s, config.lease_s)
+        share_frac = job.spec.gpu_count / max(usable_gpus(cluster), 1)
+        crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
+        most_s = _RUN_FRAC * rest_s
+        left_s = quiet.left_s(wait, at_s, run_s * lost_frac * crowd, most_s, config.delay_weight)
+        left_s = min(left_s, self._cap_s(job) - offer.waited_s)
+        if left_s < _SHORTEST_S:
+            return Allow()
+        why = f"neighbours would cost {100 * lost_frac:.0f} % of its speed"
+        return Defer(until_s=at_s + left_s, reason=f"waits for a quiet place: {why}")
 
     def _should_spare_uplinks(self, offer: Offer, closest: Tier) -> bool:
         """Whether a job that a rack could hold is offered GPUs across racks while others wait."""

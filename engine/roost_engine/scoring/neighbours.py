@@ -93,13 +93,27 @@ class NeighbourScore:
 
     def score_within(self, question: ScoreQuestion) -> Array:
         """See policies.ClusterScore."""
+        return self._scored(question)[0]
+
+    def lost_frac(self, question: ScoreQuestion) -> float:
+        """Return the share of its speed that a newcomer loses at the best candidate.
+
+        Raises:
+            PolicyError: the model could not answer.
+        """
+        scores, lost = self._scored(question)
+        return 1.0 - float(np.exp(-lost[int(np.argmax(scores))]))
+
+    def _scored(self, question: ScoreQuestion) -> tuple[Array, NDArray[np.float64]]:
+        """Return the scores, and the newcomer's log slowdowns: [candidate] each."""
         self.around.refresh(question.cluster, question.spec_of)
         base = self._heuristic.score(question.features)
-        losses = self._losses(question, Parts.of(question))
-        if losses is None:
-            return base
+        found = self._losses(question, Parts.of(question))
+        if found is None:
+            return base, np.zeros(len(base))
+        newcomer, losses = found
         rounded: Array = np.rint(losses * PRICE / _ROUNDED_TO).astype(np.float32)
-        return base - rounded * np.float32(_ROUNDED_TO)
+        return base - rounded * np.float32(_ROUNDED_TO), newcomer
 
     def costliest(self, question: ScoreQuestion, candidate: int) -> NeighbourCost | None:
         """Return the neighbour that costs most at one candidate; None where none costs anything.
@@ -162,8 +176,10 @@ class NeighbourScore:
 
     # -- losses ------------------------------------------------------------------------------
 
-    def _losses(self, question: ScoreQuestion, parts: Parts) -> NDArray[np.float64] | None:
-        """Return the loss of each candidate; None where none is beside another job."""
+    def _losses(
+        self, question: ScoreQuestion, parts: Parts
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return the newcomer's loss and all losses: [candidate]; None: no candidate has others."""
         cluster, around = question.cluster, self.around
         listed = list(zip(parts.node.tolist(), parts.mask.tolist(), strict=True))
         on = {node: around.residents(cluster, node) for node in dict(listed)}
@@ -192,7 +208,7 @@ class NeighbourScore:
         else:
             np.maximum.at(newcomer, of, lost)
             np.add.at(others, of, caused)
-        return newcomer + others / max(size, 1)
+        return newcomer, newcomer + others / max(size, 1)
 
     def _is_corrected(self, job: JobSpec | None) -> bool:
         return job is not None and self.corrections.knows(kind_of(job))

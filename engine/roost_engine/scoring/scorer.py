@@ -117,19 +117,37 @@ class Scorer:
         """Return what the neighbour that costs most is expected to cost, as the cluster is now."""
         if not isinstance(self._within, NeighbourScore) or self._cluster is None:
             return ""
-        question = ScoreQuestion(
-            candidates=candidates,
-            listing=listing,
-            features=candidates.features_of(listing),
-            job=job,
-            cluster=self._cluster,
-            spec_of=self._spec_of,
-        )
+        question = self._question(self._cluster, candidates, listing, job)
         try:
             found = self._within.costliest(question, best)
         except Exception:  # noqa: BLE001  the placement is decided; only its explanation suffers
             return ""
         return "" if found is None else found.in_words
+
+    def lost_frac(self, candidates: Candidates, job: JobSpec | None) -> float:
+        """Return the share of its speed that neighbours cost a job at the best candidate.
+
+        0 without a score of neighbours, or where it cannot answer.
+        """
+        if not isinstance(self._within, NeighbourScore) or self._cluster is None:
+            return 0.0
+        listing = candidates.listing()
+        try:
+            return self._within.lost_frac(self._question(self._cluster, candidates, listing, job))
+        except Exception:  # noqa: BLE001  counted when the candidates are scored
+            return 0.0
+
+    def _question(
+        self, cluster: Cluster, candidates: Candidates, listing: Listing, job: JobSpec | None
+    ) -> ScoreQuestion:
+        return ScoreQuestion(
+            candidates=candidates,
+            listing=listing,
+            features=candidates.features_of(listing),
+            job=job,
+            cluster=cluster,
+            spec_of=self._spec_of,
+        )
 
     def correct(self, pairs: Iterable[PairCorrection]) -> None:
         """Tell a score of neighbours what progress has taught; others read nothing of it."""
@@ -201,14 +219,7 @@ class Scorer:
             if self._within is None or self._cluster is None:
                 scores = policy.score(features)
             else:
-                question = ScoreQuestion(
-                    candidates=candidates,
-                    listing=listing,
-                    features=features,
-                    job=job,
-                    cluster=self._cluster,
-                    spec_of=self._spec_of,
-                )
+                question = self._question(self._cluster, candidates, listing, job)
                 scores = self._within.score_within(question)
             if np.shape(scores) != (len(features),) or not np.isfinite(scores).all():
                 raise PolicyError(f"{policy.name} answered {np.shape(scores)}, or not finite")

@@ -106,11 +106,12 @@ _DECISIONS = [
 
 
 _WRONG = ("-1", "{a: 1}", "soon", "true", ".nan", ".inf")
+_SWITCHES = [(name, "true") for name in ("moves", "reads_limits", "waits_for_quiet")]
 _WRONG_DECISIONS = [
     (section, name, wrong)
     for section, name in _DECISIONS
     for wrong in _WRONG
-    if (name, wrong) not in (("moves", "true"), ("reads_limits", "true"))  # switches
+    if (name, wrong) not in _SWITCHES
 ]
 
 

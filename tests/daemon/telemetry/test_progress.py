@@ -3,10 +3,13 @@
 import pytest
 
 from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen
+from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.plugins import Policies
+from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.testing.builders import job, node, share
+from roostd.telemetry.learned_pairs import pairs_of
 from roostd.telemetry.progress import LEAST_SPEED_FRAC, Expected, ProgressBook, Verdict
 
 UID = job("1").user_id
@@ -126,3 +129,41 @@ def test_rows_against_another_model_are_dropped() -> None:
     assert book.use_model("onnx:1") == 0
     assert book.use_model("onnx:2") == 3
     assert not book.table.kinds()
+
+
+def test_a_count_that_jumps_makes_only_its_own_kind_look_slow() -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    for at, steps in enumerate((0, 10, 10 + 99_000 * 60, 99_000 * 60 + 20)):
+        verdict = report(book, engine, steps, 60.0 * at)
+    assert verdict.speed is not None
+    assert verdict.speed.speed_frac == LEAST_SPEED_FRAC  # bounded, whatever the best is
+    other = engine.record(JobId("2"))
+    own_kind = {key.kind for key, _ in book.table.state().rows}
+    assert all(kind.startswith(f"{UID} ") for kind in own_kind)
+    assert other.speed_frac is None
+
+
+@pytest.mark.parametrize("steps", [2**63 - 1, 2**64, 10**30])
+def test_a_count_that_is_huge_is_refused_and_the_next_one_begins_anew(steps: int) -> None:
+    book, engine = ProgressBook(), running("1")
+    report(book, engine, 0, 0.0)
+    assert "not believed" in report(book, engine, steps, 60.0).reason
+    assert "fewer steps than before" in report(book, engine, 100, 90.0).reason
+    found = report(book, engine, 400, 150.0).speed
+    assert found is not None
+    assert found.speed_frac == 1.0
+
+
+def test_a_user_who_fakes_progress_moves_only_own_jobs() -> None:
+    book, engine = ProgressBook(), running("1", "2")
+    for at in range(40):  # fast alone at first, then hardly at all
+        report(book, engine, 60_000 if at == 1 else 60_000 + at, 60.0 * at)
+    pairs = pairs_of(book.table.state())
+    assert pairs  # the liar's own kind is corrected
+    found = Corrections(pairs)
+    mine = kind_of(engine.record(JobId("1")).spec)
+    assert all(pair.kind == mine for pair in pairs)
+    for kind in ("7 foe", "999 bert"):
+        assert not found.knows(kind)
+        assert found.of(kind, [(mine, "nic")]) == 0.0
+        assert not found.is_bad(kind, [(mine, "nic")])

@@ -281,3 +281,11 @@ def test_pairs_correct_a_run_that_goes_on_and_a_bad_one_is_not_made_again() -> N
     assert fed(pair("foe", is_bad=True), pair("friend", is_bad=True)) == ("a",)  # no other place
     forgotten = PairCorrection("1000 mine", "1000 foe", "nic", 0.0)
     assert fed(pair("foe", is_bad=True), forgotten) == ("a",)
+
+
+def test_the_best_candidate_s_loss_is_what_the_gate_reads() -> None:
+    cluster = two_nodes(4, 4)
+    own, other = 1 / 8, 3 / 16
+    lost = 1 - np.exp(-own * other * 4 / 6)
+    assert scored().lost_frac(question_of(cluster, 2)) == pytest.approx(lost, rel=1e-3)
+    assert scored().lost_frac(question_of(cluster_of([[2]]), 2)) == 0.0

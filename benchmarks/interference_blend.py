@@ -1,0 +1,78 @@
+"""Unseen GPU types: does a blend of the interference model with LIF-linear predict them better?
+
+Weight and width are chosen by held-out model families of the type that is learned from; the equal
+blend is judged beside it without any choice. Figures: docs/results/neighbours.md.
+"""
+
+import argparse
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roost_train.interference_baselines import lif_linear, table_of_kinds
+from roost_train.interference_fit import Shape, fit
+from roost_train.interference_pairs import Pairs, Split, parts_of, read_pairs
+from roost_train.interference_training import WIDTHS
+from roost_train.run_time_figures import rank_correlation
+
+Array = NDArray[np.float64]
+WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def blended(known: Pairs, asked: Pairs, weight: float, width: float) -> Array:
+    """Return predicted log slowdowns, `weight` of them LIF-linear's, with the table of kinds."""
+    model = fit(known, Shape(width=width))
+    fitted, mean = (
+        (1 - weight) * model.slowdowns(each.cases()).mean.astype(float)
+        + weight * np.maximum(lif_linear(known, each), 0.0)
+        for each in (known, asked)
+    )
+    return table_of_kinds(known, asked, fitted, mean)
+
+
+def missed(predicted: Array, asked: Pairs) -> Array:
+    found: Array = np.abs(np.exp(-predicted) - np.exp(-asked.slowdown))
+    return found
+
+
+def chosen(known: Pairs) -> tuple[float, float]:
+    """Return the weight and the width that are best on held-out families."""
+    parts = [part for part in parts_of(Split.FAMILY, known) if part[0].any() and part[1].any()]
+    pairs = [(known.where(learned), known.where(judged)) for learned, judged in parts]
+
+    def error(one: tuple[float, float]) -> float:
+        return float(np.concatenate([missed(blended(a, b, *one), b) for a, b in pairs]).mean())
+
+    return min(product(WEIGHTS, WIDTHS), key=error)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder of the public tables")
+    pairs = read_pairs(parser.parse_args().data)
+    found: dict[str, list[tuple[Array, Pairs]]] = {}
+    for learned, judged in parts_of(Split.GPU, pairs):
+        known, asked = pairs.where(learned), pairs.where(judged)
+        weight, width = chosen(known)
+        print(f"judged on {asked.a[0].gpu_type}: weight {weight:g}, width {width:g}")
+        answers = {
+            "chosen blend": blended(known, asked, weight, width),
+            "equal blend, width 0.8": blended(known, asked, 0.5, 0.8),
+            "model and table, width 0.8": blended(known, asked, 0.0, 0.8),
+            "LIF-linear": lif_linear(known, asked),
+        }
+        for name, answer in answers.items():
+            found.setdefault(name, []).append((answer, asked))
+    for name, parts in found.items():
+        mean = np.concatenate([answer for answer, _ in parts])
+        off = np.concatenate([missed(answer, asked) for answer, asked in parts])
+        rank = rank_correlation(mean, np.concatenate([asked.slowdown for _, asked in parts]))
+        print(f"{name}: error {off.mean():.4f}, rank {rank:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
