@@ -279,6 +279,10 @@ class Engine:
             case _:
                 assert_never(event)
 
+    def nodes_for(self, job: JobSpec) -> NodeSet:
+        """Return the nodes that a job may have: those of its agent, or every node."""
+        return EVERY_NODE if self._team is None else self._team.nodes_for(job)
+
     def _share_out(self, team: Team, event: Event) -> None:
         """Give jobs to other agents, where the nodes of their own have changed or are full."""
         table, queue = self._table, self._table.queue
@@ -343,7 +347,7 @@ class Engine:
         return group.is_blocked(reserved)
 
     def _reserve(self, job: JobSpec, at_s: float) -> Reservation:
-        within = EVERY_NODE if self._team is None else self._team.nodes_for(job)
+        within = self.nodes_for(job)
         return reserve(self.cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
 
     def _backfill(

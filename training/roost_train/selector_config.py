@@ -34,6 +34,7 @@ class EpisodeNumbers:
     may_wait: bool = False
     window_count: int = 128
     slot: Slot = Slot.ORDER
+    agents: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.node_sets import EVERY_NODE
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.job_record import JobRecord
@@ -36,6 +36,7 @@ WINDOW_COUNT = 128
 
 
 OrderChoices: TypeAlias = Choices[SelectorInput]
+_Kind: TypeAlias = tuple[NodeSet, tuple[Shape, ...]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +86,7 @@ class PausedRun:
         self._rate, self._gpu_count = RATES[reward], run.cluster.gpu_count
         self._may_wait, self._window_count = may_wait, window_count
         self._warm_count, self._keys = warm_count, dict[JobId, SortKey]()
-        self._failed: set[tuple[Shape, ...]] = set()
+        self._failed: set[_Kind] = set()
         self._declined = False
         self._reserved: tuple[JobId, Reservation] | None = None
         self._reward, self._counts = 0.0, not warm_count
@@ -156,14 +157,17 @@ class PausedRun:
         if not turn.fits[action]:
             ends = self._engine.limit_ends(at_s)
             cluster, spec = self._engine.cluster, record.spec
-            self._reserved = job_id, reserve(cluster, spec, spec.shapes[0], ends, at_s)
+            self._reserved = (
+                job_id,
+                reserve(cluster, spec, spec.shapes[0], ends, at_s, self._engine.nodes_for(spec)),
+            )
             return
         before, self._seen = self._engine.decision_count, None
         self._order.pick(job_id, self._reserved_for(record))
         self.driver.feed(Tick(at_s=at_s))
         self._order.drop_pick()
         if self._engine.decision_count == before:  # it fits by its GPUs, not by all that it needs
-            self._failed.add(record.spec.shapes)
+            self._failed.add(self._kind_of(record))
 
     def _reserved_for(self, record: JobRecord) -> JobId | None:
         """Return the job that has nodes reserved, unless this job ends before it needs them."""
@@ -228,7 +232,7 @@ class PausedRun:
         view = self._engine.queue_view(at_s)
         if not view.jobs:
             return None
-        fits = self.features.fits(view) if self._seen is None else self._seen.fits
+        fits = self._fits(view) if self._seen is None else self._seen.fits
         choosable = self._choosable(view, fits)
         if not choosable.any():
             return None
@@ -251,14 +255,29 @@ class PausedRun:
         for, a moment ago, are left out.
         """
         if self._failed:
-            fits = fits & [record.spec.shapes not in self._failed for record in view.jobs]
+            fits = fits & [self._kind_of(record) not in self._failed for record in view.jobs]
         if self._reserved is not None:
             reservation = self._reserved[1]
-            beside = self.features.fits(view, EVERY_NODE & ~reservation.nodes)
+            beside = self._fits(view, EVERY_NODE & ~reservation.nodes)
             fits = fits.copy()
             for place in np.flatnonzero(fits & ~beside).tolist():
                 fits[place] = self._ends_in_time(view.jobs[place], reservation)
         return fits
+
+    def _fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:
+        """Return which jobs seem to fit on these nodes, each on those of its agent."""
+        if self._engine.config.agents == 1:
+            return self.features.fits(view, nodes)
+        own = [self._engine.nodes_for(record.spec) for record in view.jobs]
+        found = np.zeros(len(own), dtype=np.bool_)
+        for part in dict.fromkeys(own):
+            mine = np.array([one == part for one in own])
+            found |= mine & self.features.fits(view, nodes & part)
+        return found
+
+    def _kind_of(self, record: JobRecord) -> _Kind:
+        """Return what jobs share of which one finds no place if another has found none."""
+        return self._engine.nodes_for(record.spec), record.spec.shapes
 
     def _impatient(self, jobs: Sequence[JobRecord]) -> NDArray[np.bool_]:
         """Return which jobs have nodes reserved for them if they are first in order."""
