@@ -292,6 +292,10 @@ class Engine:
             case _:
                 assert_never(event)
 
+    def nodes_for(self, job: JobSpec) -> NodeSet:
+        """Return the nodes that a job may have: those of its agent, or every node."""
+        return EVERY_NODE if self._team is None else self._team.nodes_for(job)
+
     def _share_out(self, team: Team, event: Event) -> None:
         """Give jobs to other agents, where the nodes of their own have changed or are full."""
         table, queue = self._table, self._table.queue

@@ -9,9 +9,10 @@ import torch
 from tests.training.burst import SMALL, fresh_net
 from tests.training.environments.small_episodes import episodes
 
-from roost_train.checkpoint import net_of, read_checkpoint, write_checkpoint
+from roost_train.checkpoint import read_checkpoint, write_checkpoint
 from roost_train.errors import TrainError
 from roost_train.improvement import Improvement
+from roost_train.policy_net import net_of
 from roost_train.ppo import Ppo, PpoParameters
 
 pytestmark = pytest.mark.torch

@@ -70,4 +70,4 @@ class Broken:
 
 def test_an_error_on_a_worker_is_told(ray_rollouts: RayRollouts) -> None:
     with pytest.raises(TrainError, match="episodes on Ray failed: RuntimeError: cannot decide"):
-        ray_rollouts.collect(episodes(job_count=12), [0], Broken())
+        ray_rollouts.collect(episodes(job_count=30), [0], Broken())

@@ -79,12 +79,15 @@ def test_to_the_end_the_teachers_action_comes_to_the_rest_of_the_episode() -> No
 
 
 def test_a_simulation_that_fails_is_one_error_and_leaves_no_process() -> None:
-    paused, due = waiting_two()
+    paused = episodes(job_count=30).begin_order(3)
+    due = paused.next_choices()
+    assert due is not None
+    actions = np.flatnonzero(due.mask).tolist()
 
     def broken(runs: Sequence[DecisionRun], choices: Sequence[Choices[Seen]]) -> Sequence[int]:
         raise ValueError("no idea")
 
     with pytest.raises(TrainError, match="run ahead failed: ValueError: no idea"):
-        Ahead(inf, broken).outcomes(paused, due, [0, 1])
+        Ahead(inf, broken).outcomes(paused, due, actions)
     with pytest.raises(TrainError, match="may not be chosen"):
-        Ahead(inf).outcomes(paused, due, [0, due.none])
+        Ahead(inf).outcomes(paused, due, [actions[0], due.none])

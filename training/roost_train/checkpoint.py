@@ -1,14 +1,12 @@
 """Checkpoints of a training: written whole or not at all; reading one executes nothing in it."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from roost_train.errors import TrainError
-from roost_train.selector_net import SelectorNet, SelectorSizes
 
 
 def write_checkpoint(path: Path, state: Mapping[str, Any]) -> None:
@@ -34,14 +32,3 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:  # torch raises whatever its unpickler met
         raise TrainError(f"{path}: no checkpoint of a selector: {error}") from error
     return state
-
-
-def net_of(state: Mapping[str, Any]) -> SelectorNet:
-    """Return the selector of a checkpoint."""
-    job, cluster, hidden = (state["sizes"][one.name] for one in fields(SelectorSizes))
-    net = SelectorNet(
-        SelectorSizes(job_channels=tuple(job), cluster_channels=tuple(cluster), hidden=hidden)
-    )
-    net.load_state_dict(state["net"])
-    net.eval()
-    return net

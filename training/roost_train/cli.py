@@ -73,6 +73,11 @@ def _add_selector(selector: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE", required=True, help="any trace of roost-sim"
     )
     selector.add_argument(
+        "--slot",
+        choices=("order", "placement"),
+        help="which decision is trained: the next job, or where it runs; default: as configured",
+    )
+    selector.add_argument(
         "--until", type=float, metavar="FRAC", default=1.0, help="only this share of its time"
     )
     selector.add_argument(
@@ -314,6 +319,7 @@ def _runtimes(arguments: argparse.Namespace) -> int:
 
 
 def _selector(arguments: argparse.Namespace) -> int:
+    from roost_train.environments.slot_run import Slot
     from roost_train.selector_config import read_config
     from roost_train.selector_training import SelectorTraining
 
@@ -323,6 +329,8 @@ def _selector(arguments: argparse.Namespace) -> int:
     trace = trace.window(0.0, float(trace.submit_s[-1]) * arguments.until + 1.0)
     clusters = tuple(load_cluster(name) for name in arguments.cluster)
     config = read_config(arguments.config)
+    if arguments.slot is not None:
+        config = replace(config, episodes=replace(config.episodes, slot=Slot(arguments.slot)))
     with _rollouts(arguments) as rollouts:
         training = SelectorTraining(
             trace,

@@ -34,11 +34,11 @@ from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.paused_run import PausedRun
 from roost_train.errors import TrainError
 from roost_train.improvement import Lesson
+from roost_train.policy_net import PolicyNet
 from roost_train.rollout_engine import Player, Rollout
 from roost_train.run_ahead import Ahead
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_net import masked_logs
-from roost_train.slot_net import PolicyNet
 
 _LEAST_SPREAD = 1e-6
 _SAMPLE_STREAM = 43  # keeps the draw of the decisions that are tried apart from that of actions

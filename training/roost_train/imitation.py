@@ -14,7 +14,8 @@ import torch
 
 from roost_train.decisions import Decision, DecisionBatch, batches
 from roost_train.errors import TrainError
-from roost_train.selector_net import SelectorNet, masked_logs
+from roost_train.policy_net import PolicyNet
+from roost_train.selector_net import masked_logs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +53,11 @@ class ImitationFigures:
 
 
 def imitate(
-    net: SelectorNet,
+    net: PolicyNet,
     decisions: Sequence[Decision],
     parameters: ImitationParameters,
     after_pass: Callable[[int, float], None] = lambda done_count, loss: None,
-) -> SelectorNet:
+) -> PolicyNet:
     """Train a selector on a teacher's decisions; it is changed in place and returned.
 
     Args:
@@ -95,7 +96,7 @@ def imitate(
     return net
 
 
-def judge(net: SelectorNet, decisions: Sequence[Decision]) -> ImitationFigures:
+def judge(net: PolicyNet, decisions: Sequence[Decision]) -> ImitationFigures:
     """Compare a selector with a teacher on decisions.
 
     Raises:
@@ -115,6 +116,6 @@ def judge(net: SelectorNet, decisions: Sequence[Decision]) -> ImitationFigures:
     return ImitationFigures(decision_count=count, loss=loss / count, same_frac=same / count)
 
 
-def _loss(net: SelectorNet, batch: DecisionBatch) -> torch.Tensor:
+def _loss(net: PolicyNet, batch: DecisionBatch) -> torch.Tensor:
     logs = masked_logs(net(batch.jobs, batch.cluster), batch.mask)
     return -logs.gather(1, batch.actions[:, None]).mean()

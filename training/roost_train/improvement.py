@@ -18,8 +18,8 @@ import torch
 from roost_train.checkpoint import read_checkpoint, write_checkpoint
 from roost_train.environments.episodes import Episodes
 from roost_train.errors import TrainError
+from roost_train.policy_net import PolicyNet
 from roost_train.rollout_engine import InProcess, Player, Rollout, RolloutEngine
-from roost_train.slot_net import PolicyNet
 
 _SEEDS_PER_ITERATION = 10_000  # far apart, so that no episode comes twice
 

@@ -21,11 +21,11 @@ from roost_train.advantages import advantages, discounts
 from roost_train.decisions import Decision, DecisionBatch, batches
 from roost_train.exploration import played_logs
 from roost_train.improvement import Lesson
+from roost_train.policy_net import PolicyNet
 from roost_train.rollout import Trajectory
 from roost_train.rollout_engine import Player, Rollout
 from roost_train.selector_agent import SelectorAgent
 from roost_train.selector_net import masked_logs
-from roost_train.slot_net import PolicyNet
 
 _LEAST_SPREAD = 1e-6
 

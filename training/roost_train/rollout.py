@@ -22,6 +22,7 @@ class Trajectory:
         rewards: what followed each decision until the next, or the end.
         at_s: engine time of each decision, and of the end.
         jct_s: completion time of each job that arrived after the warm-up.
+        earlier_reward: before the first decision; nothing that was decided.
     """
 
     seed: int
@@ -29,6 +30,7 @@ class Trajectory:
     rewards: list[float] = field(default_factory=list)
     at_s: list[float] = field(default_factory=list)
     jct_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    earlier_reward: float = 0.0
 
     @property
     def mean_jct_s(self) -> float:
@@ -64,6 +66,7 @@ def play(
     due = []
     for one, run in open_runs:
         if (choices := run.next_choices()) is not None:
+            one.earlier_reward = choices.reward
             due.append((one, run, choices))
     while due:
         actions = decide([run for _, run, _ in due], [choices for _, _, choices in due])

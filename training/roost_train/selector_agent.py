@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from roost_train.decisions import Decision, DecisionBatch, Trial
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.exploration import forced_action
+from roost_train.policy_net import PolicyNet
 from roost_train.selector_net import masked_logs
-from roost_train.slot_net import PolicyNet
 
 _ACTION_STREAM = 41  # keeps the draws of actions apart from those of episodes
 

@@ -11,6 +11,7 @@ import yaml
 
 from roost_train.environments.episodes import Draw
 from roost_train.environments.rewards import Reward
+from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.expert_iteration import ExpertParameters
 from roost_train.imitation import ImitationParameters
@@ -32,6 +33,8 @@ class EpisodeNumbers:
     reward: Reward = Reward.COMPLETION
     may_wait: bool = False
     window_count: int = 128
+    slot: Slot = Slot.ORDER
+    agents: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

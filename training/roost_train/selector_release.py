@@ -79,7 +79,7 @@ def write_selector(
         size_bytes=len(model),
         canary_inputs={JOBS_NAME: jobs, CLUSTER_NAME: canary.cluster},
         canary_outputs={RANK_NAME: net.ranks(jobs, canary.cluster)},
-        card={**card, **_provenance(readings)},
+        card={**card, **provenance(readings, SCHEMA_VERSION)},
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / MODEL_FILE
@@ -111,9 +111,10 @@ def compare_readings(net: SelectorNet, model: bytes, saved: Sequence[Decision]) 
     return Readings(rank_count=count, worst_difference=worst)
 
 
-def _provenance(readings: Readings) -> Mapping[str, object]:
+def provenance(readings: Readings, features_version: int) -> Mapping[str, object]:
+    """Return what every card says of how a model was made."""
     return {
-        "features_version": SCHEMA_VERSION,
+        "features_version": features_version,
         "readings": {
             "ranks": readings.rank_count,
             "worst_difference": round(readings.worst_difference, 9),

@@ -1,4 +1,4 @@
-"""The training of a job selector from a trace: warm start, improvement, validation, release.
+"""The training of a slot from a trace: warm start, improvement, validation, release.
 
 Everything lies in one folder, so that a training which was stopped at any moment continues from its
 last checkpoint and comes out the same:
@@ -11,7 +11,7 @@ last checkpoint and comes out the same:
 | best.pt | the checkpoint that was best in validation; the warm start counts too |
 | log.jsonl | a line for each iteration and each validation |
 | report.html | the same, as charts |
-| selector.onnx, selector.json | the best selector |
+| selector.onnx, selector.json | the best selector; of the placement slot placement.onnx and .json |
 """
 
 import json
@@ -25,13 +25,17 @@ import torch
 
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.traces.trace import Trace
-from roost_train.checkpoint import net_of, read_checkpoint
+from roost_train.checkpoint import read_checkpoint
 from roost_train.decisions import Decision
 from roost_train.environments.episodes import Episodes
+from roost_train.environments.slot_run import Slot
 from roost_train.errors import TrainError
 from roost_train.expert_iteration import ExpertIteration
 from roost_train.imitation import ImitationFigures, imitate, judge
 from roost_train.improvement import Improvement, Learner, Method
+from roost_train.placement_net import PlacementNet
+from roost_train.placement_release import write_placement
+from roost_train.policy_net import PolicyNet, fresh_net, net_of
 from roost_train.ppo import Ppo
 from roost_train.rollout_engine import InProcess, Player, RolloutEngine, Teacher
 from roost_train.selector_agent import SelectorAgent
@@ -93,6 +97,10 @@ class SelectorTraining:
     ) -> None:
         self._rollouts = rollouts or InProcess()
         self.config, self.folder, self._tell = config, folder, tell
+        if config.episodes.slot is Slot.GATE:
+            raise TrainError("a gate cannot be exported yet: its network is trained from Python")
+        if start is not None and config.episodes.slot is not Slot.ORDER:
+            raise TrainError("--start continues a selector of the order slot only")
         given = None if start is None else read_selector(start)
         self._given = None if given is None else given[0]
         numbers = asdict(config.episodes)
@@ -135,13 +143,13 @@ class SelectorTraining:
 
     # -- the parts of a training -----------------------------------------------------------
 
-    def _start(self) -> SelectorNet:
+    def _start(self) -> PolicyNet:
         """Return the selector after the warm start, made now or by an earlier call."""
         path = self.folder / "start.pt"
         if path.exists():
             return net_of(read_checkpoint(path))
         torch.manual_seed(self.config.imitation.seed)
-        net = self._given or SelectorNet()
+        net = self._given or fresh_net(self.config.episodes.slot)
         if self._given is None and self.config.imitated_episodes:
             decisions = self._teachers(range(self.config.imitated_episodes))
             passes = self.config.imitation.passes
@@ -158,7 +166,7 @@ class SelectorTraining:
         self._report()
         return net
 
-    def _improvement(self, net: SelectorNet) -> Improvement:
+    def _improvement(self, net: PolicyNet) -> Improvement:
         learner: Learner
         match self.config.improvement:
             case Method.PPO:
@@ -169,7 +177,7 @@ class SelectorTraining:
                 assert_never(self.config.improvement)
         return Improvement(learner, self.episodes, self._rollouts)
 
-    def _judge(self, net: SelectorNet) -> ImitationFigures:
+    def _judge(self, net: PolicyNet) -> ImitationFigures:
         return judge(net, self._teachers(self._seeds))
 
     def _teachers(self, seeds: range) -> list[Decision]:
@@ -184,7 +192,7 @@ class SelectorTraining:
         played = self._rollouts.collect(self.episodes, self._seeds, player, _no_meter)
         return [one.mean_jct_s for one in played.trajectories]
 
-    def _validate(self, net: SelectorNet, iteration: int, save_best: Callable[[], None]) -> None:
+    def _validate(self, net: PolicyNet, iteration: int, save_best: Callable[[], None]) -> None:
         """Compare with the teacher on the episodes of validation; keep the best."""
         earlier = [one["to_teacher"] for one in self._lines("validation")]
         found = self.validation(net, iteration)
@@ -194,7 +202,7 @@ class SelectorTraining:
         if not earlier or found.to_teacher < min(earlier):
             save_best()
 
-    def validation(self, net: SelectorNet, iteration: int) -> Validation:
+    def validation(self, net: PolicyNet, iteration: int) -> Validation:
         """Play the episodes of validation."""
         if not self._of_teacher:
             self._of_teacher = self._mean_jcts_s(Teacher())
@@ -214,7 +222,12 @@ class SelectorTraining:
         net = net_of(read_checkpoint(self.folder / "best.pt"))
         saved = self._decisions(self._seeds[:4], SelectorAgent(net))
         step = max(len(saved) // _SAVED_COUNT, 1)
-        path = write_selector(net, saved[::step], {**self.about, "best": self.best()}, self.folder)
+        card, saved = {**self.about, "best": self.best()}, saved[::step]
+        if isinstance(net, PlacementNet):
+            path = write_placement(net, saved, card, self.folder)
+        else:
+            assert isinstance(net, SelectorNet), "gates are refused at the start"
+            path = write_selector(net, saved, card, self.folder)
         self._report()
         return path
 

@@ -9,14 +9,12 @@ them.
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
 
 from roost_train.environments.slot_run import Slot
 from roost_train.environments.slot_views import CONTEXT_COLUMNS, OFFER_COLUMNS, PLACEMENT_COLUMNS
 from roost_train.errors import TrainError
-from roost_train.selector_net import SelectorNet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +105,3 @@ class SlotCritic(torch.nn.Module):  # type: ignore[misc]
         mean = hidden.sum(dim=1) / present.sum(dim=1, keepdim=True).clamp(min=1)
         value: torch.Tensor = self.value(torch.cat((context, mean), dim=1))[:, 0]
         return value
-
-
-PolicyNet: TypeAlias = SelectorNet | SlotNet

@@ -17,7 +17,7 @@ Run times are what the predictors expect. A change of a column's meaning is a ne
 Source: Ayadi et al., TopDRL, JPDC 2025, whose images are not published; page: docs/learned.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import log1p
 from typing import TypeAlias, cast
@@ -97,6 +97,7 @@ _FIXED_COUNT = _IMAGE_SIZE + JOB_NUMBERS.index("ln_waited")  # columns that stay
 # Of queue.learned_order: its numbers, and what it takes a job for whose user is new.
 _AGEING, _WINDOW_S, _WINDOW_BACKLOGS, _TYPICAL_GPU_COUNT = 2.0, 6 * 86_400.0, 64.0, 4
 _NODE_SIZES = (1, 2, 4, 8)
+_GPU_COUNTS = range(MAX_GPUS + 1)  # that a shape may ask of a node
 _SECONDS_PER_UNIT, _UNITS = 60.0, 8.0  # ln(1 + s / 60) / 8 is 1 at two days
 _HOUR_S = 3_600.0
 
@@ -144,19 +145,26 @@ class SelectorFeatures:
         self._waiting = _WaitingJobs(predictors)
         self._running = _RunningJobs(predictors, self._waiting)
 
-    def observe(self, view: QueueView, jobs: Sequence[JobRecord] | None = None) -> SelectorInput:
+    def observe(
+        self,
+        view: QueueView,
+        jobs: Sequence[JobRecord] | None = None,
+        fits: NDArray[np.bool_] | None = None,
+    ) -> SelectorInput:
         """Describe the queue.
 
         Args:
             view: the queue and the cluster.
             jobs: the jobs to describe; None: every job of the view.
+            fits: [job], what `fits` has answered for these jobs; None: it is not known.
         """
         described = view.jobs if jobs is None else jobs
         cluster, at_s, waiting = view.cluster, view.at_s, self._waiting
         lines = waiting.lines(described, at_s)
         fixed, service = waiting.fixed[lines], waiting.service_gpu_s[lines]
         free_count = cluster.free_gpu_count
-        fits = waiting.fits(cluster, lines)
+        if fits is None:
+            fits = waiting.fits(cluster, lines)
         waited_s = at_s - waiting.since_s[lines]
         window_s = _WINDOW_S + _WINDOW_BACKLOGS * float(service.sum()) / _gpu_count(cluster)
         gpus = waiting.gpu_count[lines]
@@ -233,6 +241,7 @@ class _WaitingJobs:
         self._asked_s, self._asked = -1.0, cast(Sequence[JobRecord], ())  # the last question
         self._lines = np.zeros(0, dtype=np.intp)
         self._number_of: dict[tuple[Shape, ...], int] = {}  # of the shapes of a job
+        self._sizes, self._node_counts = _table(())  # [number, shape]
         self._shapes = np.zeros(64, dtype=np.intp)  # by line, their number
         self.fixed = np.zeros((64, _FIXED_COUNT), dtype=np.float32)
         self.service_gpu_s, self.ordered_gpu_s = np.zeros((2, 64))
@@ -272,13 +281,11 @@ class _WaitingJobs:
     ) -> NDArray[np.bool_]:
         """See SelectorFeatures.fits."""
         numbers = self._shapes[lines]
-        asked = np.zeros(len(self._number_of), dtype=np.bool_)
-        asked[numbers] = True
         usable = node_set_where(cluster.usable[: len(cluster)]) & nodes
-        for shapes, number in self._number_of.items():
-            if asked[number]:
-                asked[number] = _fits(cluster, usable, shapes)
-        return asked[numbers]
+        at_least = cluster.gpu_free.at_least
+        able = np.array([(at_least[size] & usable).bit_count() for size in _GPU_COUNTS])
+        enough = (able[self._sizes] >= self._node_counts).max(axis=1)  # [number]
+        return np.asarray(enough[numbers], dtype=np.bool_)
 
     def _fill(self, line: int, record: JobRecord, at_s: float) -> None:
         spec = record.spec
@@ -288,7 +295,7 @@ class _WaitingJobs:
         self.service_gpu_s[line], self.gpu_count[line] = gpus * rest_s, gpus
         self.ordered_gpu_s[line] = rest_s * (gpus if times.is_of_user else _TYPICAL_GPU_COUNT)
         self.since_s[line] = max(spec.submit_s, spec.eligible_s)
-        self._shapes[line] = self._number_of.setdefault(spec.shapes, len(self._number_of))
+        self._shapes[line] = self._number(spec.shapes)
         image = _image_of(times, gpus)
         numbers = (
             log1p(gpus) / 5.0,
@@ -303,6 +310,14 @@ class _WaitingJobs:
             _ln_of(record.earlier_run_s),
         )
         self.fixed[line] = np.concatenate((image, numbers))
+
+    def _number(self, shapes: tuple[Shape, ...]) -> int:
+        """Return the number of the shapes of a job."""
+        number = self._number_of.get(shapes)
+        if number is None:
+            number = self._number_of[shapes] = len(self._number_of)
+            self._sizes, self._node_counts = _table(self._number_of)
+        return number
 
     def _free_line(self) -> int:
         if self._unused:
@@ -391,13 +406,21 @@ def _where(cluster: Cluster, shares: _Shares) -> _Where:
     return nodes, gpus
 
 
-def _fits(cluster: Cluster, usable: NodeSet, shapes: tuple[Shape, ...]) -> bool:
-    at_least = cluster.gpu_free.at_least
-    return any(
-        (at_least[shape.gpus_per_node] & usable).bit_count() >= shape.node_count
-        for shape in shapes
-        if shape.gpus_per_node <= MAX_GPUS
-    )
+def _table(of_jobs: Collection[tuple[Shape, ...]]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return GPUs a node and nodes of the shapes of some jobs: [job, shape] each.
+
+    Where a job has fewer shapes than another, and for nodes larger than any: more nodes than there
+    could be.
+    """
+    most = max(map(len, of_jobs), default=1) or 1
+    sizes = np.zeros((len(of_jobs), most), dtype=np.intp)
+    nodes = np.full((len(of_jobs), most), np.iinfo(np.intp).max)
+    for number, shapes in enumerate(of_jobs):
+        for place, shape in enumerate(shapes):
+            if shape.gpus_per_node <= MAX_GPUS:
+                sizes[number, place] = shape.gpus_per_node
+                nodes[number, place] = shape.node_count
+    return sizes, nodes
 
 
 def _gpu_count(cluster: Cluster) -> int:

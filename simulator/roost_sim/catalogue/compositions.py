@@ -21,7 +21,7 @@ from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part
 from roost_sim.catalogue.orders import ORDERS, SELECTOR, order_part
-from roost_sim.catalogue.placements import PLACEMENTS, placement_of
+from roost_sim.catalogue.placements import PLACEMENTS, has_own_model, placement_of, placement_part
 from roost_sim.catalogue.preemptions import PREEMPTIONS
 from roost_sim.errors import SimError
 from roost_sim.information.altered_history import AlteredHistory
@@ -64,7 +64,7 @@ class Composition:
         """What it knows about run times: the most that any of its parts knows."""
         parts = (
             order_part(self.order).regime,
-            PLACEMENTS[self.placement].regime,
+            placement_part(self.placement).regime,
             gate_part(self.gate).regime,
             PREEMPTIONS[self.preemption].regime,
         )
@@ -84,17 +84,17 @@ class Composition:
     @property
     def shapes(self) -> ShapeRule:
         """The rule by which GPU counts become shapes."""
-        return PLACEMENTS[self.placement].shapes
+        return placement_part(self.placement).shapes
 
     def shapes_by_job(self, information: PolicyInformation) -> JobShapeRule | None:
         """Return the rule for shapes that depend on the job too; None: they do not."""
-        rule = PLACEMENTS[self.placement].shapes_by_job
+        rule = placement_part(self.placement).shapes_by_job
         return None if rule is None else rule(information)
 
     @property
     def source(self) -> str:
         """The definitions of its parts, with the papers."""
-        parts = [order_part(self.order).source, PLACEMENTS[self.placement].source]
+        parts = [order_part(self.order).source, placement_part(self.placement).source]
         if self.gate != "open":
             parts.append(gate_part(self.gate).source)
         if self.preemption != "none":
@@ -103,7 +103,7 @@ class Composition:
 
     def build(self, information: PolicyInformation) -> Policies:
         """Make the engine's plug-ins: as roostd makes the parts that it has too."""
-        order, placement = order_part(self.order), PLACEMENTS[self.placement]
+        order, placement = order_part(self.order), placement_part(self.placement)
         gate, rule = gate_part(self.gate), PREEMPTIONS[self.preemption]
         # A selector reads the same predictors as the learned order.
         kind = order.kind or (OrderKind.LEARNED if order.model else OrderKind.PRIORITY)
@@ -152,7 +152,7 @@ class Composition:
             patience_s=patience_s,
             passing=gate.passing,
             standing_pins=is_pinned,
-            agents=max(default.agents, PLACEMENTS[self.placement].agents),
+            agents=max(default.agents, placement_part(self.placement).agents),
         )
 
 
@@ -316,7 +316,7 @@ def find_policy(name: str) -> Composition:
             gate_part(part)
         elif kind == "order" and part.startswith(f"{SELECTOR}:"):
             order_part(part)
-        elif part not in known:
+        elif part not in known and not (kind == "placement" and has_own_model(part)):
             raise PolicyNameError(_no_such(kind, part, known))
         chosen[kind] = part
     return Composition(name=name, **chosen)

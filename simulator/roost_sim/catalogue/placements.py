@@ -4,7 +4,8 @@ Definitions, sources and differences to published simulators: docs/simulator/pla
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
@@ -116,6 +117,30 @@ def _score_of(model: str) -> ScorePolicy:
     except PolicyError as error:
         cure = "; pip install 'roost[daemon]'" if "onnxruntime" in str(error) else ""
         raise SimError(f"the model that ships with Roost: {error}{cure}") from error
+
+
+def placement_part(name: str) -> PlacementPart:
+    """Return the placement of a name; `NAME:FILE` has the model of a file score its places.
+
+    Raises:
+        KeyError: no placement has this name.
+    """
+    if not has_own_model(name):
+        return PLACEMENTS[name]
+    rule, _, file = name.partition(":")
+    part = PLACEMENTS[rule]
+    return replace(
+        part,
+        source=f"{part.source}; scored by {Path(file).name}",
+        score=lambda information: models.load_any_score(Path(file), lambda: 0.0),
+        model=file,
+    )
+
+
+def has_own_model(name: str) -> bool:
+    """Return whether a name is `NAME:FILE`, with the name of a rule that roostd has too."""
+    rule, _, file = name.partition(":")
+    return bool(file) and rule in PLACEMENTS and PLACEMENTS[rule].kind is not None
 
 
 def _scattered(

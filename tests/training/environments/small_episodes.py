@@ -43,7 +43,7 @@ class OneTrace(Episodes):
         return replace(super().run(seed), trace=self.trace)
 
 
-def _racks(nodes_by_rack: dict[str, int]) -> ClusterSpec:
+def racks(nodes_by_rack: dict[str, int]) -> ClusterSpec:
     kind = NodeKind(name="four", links=nvswitch(GPUS_PER_NODE), cpu_count=64)
     tiers = dict.fromkeys(NetworkTier, TierSpec(bandwidth_bytes_per_s=100e9))
     for tier in (NetworkTier.POD, NetworkTier.CORE):
@@ -75,7 +75,7 @@ def gangs(**changes: object) -> Episodes:
         duration_s += [10.0, 100.0, 10.0, 20_000.0, 4_000.0]
         gpus += [4, 4, 4, 4, 8]
     base = _one_trace(submit_s, duration_s, gpus) | {
-        "clusters": (_racks({"r0": 2, "r1": 2}),),
+        "clusters": (racks({"r0": 2, "r1": 2}),),
         "world": WorldSpec(speed=Speed.MEASURED),
         "slot": Slot.GATE,
     }
@@ -90,7 +90,7 @@ def halves(**changes: object) -> Episodes:
         duration_s += [1_000.0, 1_000.0, 100.0]
         gpus += [2, 2, 4]
     base = _one_trace(submit_s, duration_s, gpus) | {
-        "clusters": (_racks({"r0": 2}),),
+        "clusters": (racks({"r0": 2}),),
         "teacher": "fifo+strict+open",
         "slot": Slot.PLACEMENT,
     }

@@ -97,21 +97,26 @@ def test_none_lets_a_job_wait_until_something_happens() -> None:
 
 
 def test_none_is_not_offered_where_nothing_else_would_happen() -> None:
-    paused = PausedRun(run_of(make_trace("made up", [0.0], [5.0], [1])), may_wait=True)
+    jobs = make_trace("made up", [0.0, 1.0, 1.0], [5.0] * 3, [4, 1, 1])
+    paused = PausedRun(run_of(jobs), may_wait=True)
+    assert paused.next_choices() is not None
+    paused.choose(0)
     choices = paused.next_choices()
     assert choices is not None
-    assert choices.mask.tolist() == [True, False]
+    assert choices.mask.tolist() == [True, True, False]
 
 
 def test_a_job_that_does_not_fit_is_not_offered_before_its_patience_is_spent() -> None:
-    jobs = make_trace("made up", [0.0, 1.0, 2.0], [100.0, 50.0, 10.0], [3, 4, 1])
+    jobs = make_trace(
+        "made up", [0.0, 0.0, 1.0, 2.0, 2.0], [100.0, 5.0] + [50.0] * 3, [3, 1, 4, 1, 1]
+    )
     choices = [PausedRun(run_of(jobs, "fifo+consolidation+patient"))]
     paused = choices[0]
     masks = {}
     while (found := paused.next_choices()) is not None:
         masks[found.at_s] = dict(zip(found.seen.job_ids, found.mask.tolist(), strict=False))
         paused.choose(int(np.argmax(found.mask)))
-    assert masks[2.0] == {"2": False, "3": True}
+    assert masks[5.0] == {"3": False, "4": True, "5": True}
 
 
 def test_an_impatient_job_may_be_chosen_and_later_jobs_must_not_delay_it() -> None:
@@ -141,7 +146,7 @@ def test_a_masked_action_is_refused() -> None:
     paused = PausedRun(run_of(three_jobs()))
     choices = paused.next_choices()
     assert choices is not None
-    with pytest.raises(ValueError, match="action 1 may not be chosen now"):
+    with pytest.raises(ValueError, match="action 2 may not be chosen now"):
         paused.choose(choices.none)
     paused.choose(0)
     with pytest.raises(ValueError, match="may not be chosen"):
@@ -149,12 +154,20 @@ def test_a_masked_action_is_refused() -> None:
 
 
 def test_a_large_queue_shows_the_jobs_that_fit_first() -> None:
-    jobs = make_trace("made up", [0.0] + [1.0] * 9, [100.0] * 10, [3] + [4] * 8 + [1])
+    jobs = make_trace(
+        "made up", [0.0, 0.0] + [1.0] * 10, [100.0, 5.0] + [100.0] * 10, [3, 1] + [4] * 8 + [1, 1]
+    )
     paused = PausedRun(run_of(jobs), window_count=3)
-    first = paused.next_choices()
-    assert first is not None
-    paused.choose(0)
-    second = paused.next_choices()
-    assert second is not None
-    assert second.seen.job_ids == ("2", "3", "10")
-    assert second.mask.tolist() == [False, False, True, False]
+    found = paused.next_choices()
+    assert found is not None
+    assert found.seen.job_ids == ("3", "11", "12")
+    assert found.mask.tolist() == [False, True, True, False]
+
+
+def test_where_one_job_only_may_be_chosen_nothing_is_asked() -> None:
+    jobs = make_trace("made up", [0.0, 10.0, 20.0], [5.0] * 3, [1, 2, 3])
+    paused = PausedRun(run_of(jobs))
+    assert paused.next_choices() is None
+    assert paused.forced_count == 3
+    assert [job.started_s for job in paused.finish().jobs] == [0.0, 10.0, 20.0]
+    assert paused.take_reward() == -15.0

@@ -55,6 +55,10 @@ class DecisionRun(Protocol):
         """Of the episode."""
 
     @property
+    def forced_count(self) -> int:
+        """How many decisions with one allowed action were carried out without being asked."""
+
+    @property
     def driver(self) -> Driver:
         """The simulation."""
 

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from roost_engine.engine import EngineConfig
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_spec import ClusterSpec
 from roost_sim.runs.simulation import Run
@@ -49,6 +50,8 @@ class Episodes:
         may_wait: whether "none" may be chosen while a job fits.
         window_count: the most jobs or candidates to choose from.
         slot: which decision of a pass is the agent's.
+        agents: into how many parts the cluster is split, as `engine.agents` of roostd. All parts
+            are decided by the same weights, and what is added up is of the whole cluster.
     """
 
     trace: Trace
@@ -63,6 +66,7 @@ class Episodes:
     may_wait: bool = False
     window_count: int = WINDOW_COUNT
     slot: Slot = Slot.ORDER
+    agents: int = 1
 
     def run(self, seed: int) -> Run:
         """Return what the episode of a seed simulates."""
@@ -77,6 +81,7 @@ class Episodes:
             policy=find_policy(self.teacher),
             world=self.world,
             seed=seed,
+            engine_config=EngineConfig(agents=self.agents),
         )
 
     def begin(self, seed: int) -> DecisionRun:

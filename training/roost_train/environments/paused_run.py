@@ -3,19 +3,20 @@
 A job may be chosen if it seems to fit. One that does not may be chosen too, once until something
 happens, if it has waited out the engine's patience: the engine then reserves nodes for it, and
 later choices must not delay it. So a run of choices is an order of the queue, made job by job.
+Where one job only may be chosen it is, and no decision is due.
 
 Engine and simulator are those of every other run; see picked_order for how they are steered.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.cluster.node_sets import EVERY_NODE
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.job_record import JobRecord
@@ -35,6 +36,24 @@ WINDOW_COUNT = 128
 
 
 OrderChoices: TypeAlias = Choices[SelectorInput]
+_Kind: TypeAlias = tuple[NodeSet, tuple[Shape, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Turn:
+    """What may be chosen now, not yet described.
+
+    Attributes:
+        view: the queue, or the part of it that is shown.
+        fits: bool [job].
+        mask: bool [job + 1]; the last is "none".
+        is_whole: whether the view has the whole queue.
+    """
+
+    view: QueueView
+    fits: NDArray[np.bool_]
+    mask: NDArray[np.bool_]
+    is_whole: bool
 
 
 class PausedRun:
@@ -58,7 +77,7 @@ class PausedRun:
         warm_count: int = 0,
     ) -> None:
         self._order, self._run = PickedOrder(), run
-        self.seed = run.seed
+        self.seed, self.forced_count = run.seed, 0
         self._policies = Policies()
         prepared = prepare(run, self._build)
         self.driver = prepared.driver
@@ -67,14 +86,15 @@ class PausedRun:
         self._rate, self._gpu_count = RATES[reward], run.cluster.gpu_count
         self._may_wait, self._window_count = may_wait, window_count
         self._warm_count, self._keys = warm_count, dict[JobId, SortKey]()
-        self._failed: set[tuple[Shape, ...]] = set()
+        self._failed: set[_Kind] = set()
         self._declined = False
         self._reserved: tuple[JobId, Reservation] | None = None
         self._reward, self._counts = 0.0, not warm_count
         self._end_s, self._is_handed_over = inf, False
         assert self._policies.predictors is not None
         self.features = SelectorFeatures(self._policies.predictors)
-        self._choices: OrderChoices | None = None
+        self._turn: _Turn | None = None
+        self._seen: SelectorInput | None = None  # of this moment, if nothing has been placed since
         self._order.free(False)
         self.driver.begin(introduce(run.cluster), prepared.arrivals)
 
@@ -94,17 +114,27 @@ class PausedRun:
     def next_choices(self) -> OrderChoices | None:
         """Advance to the next decision; None: every job has ended, or the run is to end here."""
         while True:
-            found = self._choices_now()
-            if found is None:
+            turn = self._turn = self._turn_now()
+            if turn is None:
                 if self.driver.now_s >= self._end_s or not self._advance():
                     return None
-            elif self.is_warm:
-                self._choices = found if self._counts else replace(found, reward=0.0)
-                self._counts = True
-                return self._choices
+            elif not self.is_warm:
+                self.choose(self._teachers_choice(turn.view, turn.mask))
+            elif np.count_nonzero(turn.mask) == 1:
+                self.forced_count += 1
+                self.choose(int(turn.mask.argmax()))
             else:
-                self._choices = found
-                self.choose(self.teachers_choice(found))
+                return self._described(turn)
+
+    def _described(self, turn: _Turn) -> OrderChoices:
+        seen = self._seen
+        if seen is None:
+            seen = self.features.observe(turn.view, fits=turn.fits)
+            self._seen = seen if turn.is_whole else None
+        reward = self.take_reward()
+        if not self._counts:
+            reward, self._counts = 0.0, True
+        return Choices(at_s=turn.view.at_s, seen=seen, mask=turn.mask, reward=reward)
 
     def choose(self, action: int) -> None:
         """Carry a decision out.
@@ -115,26 +145,29 @@ class PausedRun:
         Raises:
             ValueError: the mask forbids it, or no decision is due.
         """
-        choices = self._choices
-        if choices is None or not choices.mask[action]:
+        turn = self._turn
+        if turn is None or not turn.mask[action]:
             raise ValueError(f"action {action} may not be chosen now")
-        self._choices = None
-        if action == choices.none:
+        self._turn = None
+        if action == len(turn.view.jobs):
             self._declined = True
             return
-        record = self._engine.record(choices.seen.job_ids[action])
+        record = turn.view.jobs[action]
         job_id, at_s = record.spec.job_id, self.driver.now_s
-        if not choices.seen.fits[action]:
+        if not turn.fits[action]:
             ends = self._engine.limit_ends(at_s)
             cluster, spec = self._engine.cluster, record.spec
-            self._reserved = job_id, reserve(cluster, spec, spec.shapes[0], ends, at_s)
+            self._reserved = (
+                job_id,
+                reserve(cluster, spec, spec.shapes[0], ends, at_s, self._engine.nodes_for(spec)),
+            )
             return
-        before = self._engine.decision_count
+        before, self._seen = self._engine.decision_count, None
         self._order.pick(job_id, self._reserved_for(record))
         self.driver.feed(Tick(at_s=at_s))
         self._order.drop_pick()
         if self._engine.decision_count == before:  # it fits by its GPUs, not by all that it needs
-            self._failed.add(record.spec.shapes)
+            self._failed.add(self._kind_of(record))
 
     def _reserved_for(self, record: JobRecord) -> JobId | None:
         """Return the job that has nodes reserved, unless this job ends before it needs them."""
@@ -148,15 +181,18 @@ class PausedRun:
 
     def teachers_choice(self, choices: OrderChoices) -> int:
         """Return the action of the order that the run's policy has."""
-        allowed = np.flatnonzero(choices.mask[:-1]).tolist()
-        records = [self._engine.record(choices.seen.job_ids[place]) for place in allowed]
+        assert self._turn is not None, "no decision is due"
+        return self._teachers_choice(self._turn.view, choices.mask)
+
+    def _teachers_choice(self, view: QueueView, mask: NDArray[np.bool_]) -> int:
+        allowed = np.flatnonzero(mask[:-1]).tolist()
+        records = [view.jobs[place] for place in allowed]
         teacher = self._teacher
         if isinstance(teacher, KeyedOrder):
-            keys = [self._key(teacher, record, choices.at_s) for record in records]
+            keys = [self._key(teacher, record, view.at_s) for record in records]
             return int(min(zip(keys, allowed, strict=True))[1])
-        view = replace(self._engine.queue_view(choices.at_s), jobs=tuple(records))
-        first = teacher.rank(view)[0]
-        return choices.seen.job_ids.index(first)
+        first = teacher.rank(replace(view, jobs=tuple(records)))[0]
+        return allowed[[record.spec.job_id for record in records].index(first)]
 
     def end_at(self, at_s: float) -> None:
         """Let the run end at a time, whatever is still to come then; nothing later is counted."""
@@ -187,7 +223,7 @@ class PausedRun:
             key = self._keys[record.spec.job_id] = teacher.key(record, at_s)
         return key
 
-    def _choices_now(self) -> OrderChoices | None:
+    def _turn_now(self) -> _Turn | None:
         if self._declined or self._is_handed_over or self.driver.now_s >= self._end_s:
             return None
         if not self._engine.cluster.free_gpu_count:
@@ -196,18 +232,21 @@ class PausedRun:
         view = self._engine.queue_view(at_s)
         if not view.jobs:
             return None
-        fits = self._choosable(view, self.features.fits(view))
-        if not fits.any():
+        fits = self._fits(view) if self._seen is None else self._seen.fits
+        choosable = self._choosable(view, fits)
+        if not choosable.any():
             return None
-        jobs = self._window(view, fits)
-        view = replace(view, jobs=jobs)
-        seen = self.features.observe(view)
-        mask = np.append(self._choosable(view, seen.fits), self._may_wait)
+        is_whole = len(view.jobs) <= self._window_count
+        if not is_whole:
+            shown = np.sort(np.argsort(~choosable, kind="stable")[: self._window_count])
+            view = replace(view, jobs=tuple([view.jobs[place] for place in shown.tolist()]))
+            fits, choosable = fits[shown], choosable[shown]
+        mask = np.empty(len(fits) + 1, dtype=np.bool_)
+        mask[:-1] = choosable
         if self._reserved is None:
-            mask[:-1] |= ~seen.fits & self._impatient(jobs)
-        if self._may_wait and not self.driver.has_moments:
-            mask[-1] = False  # nothing else would ever happen
-        return Choices(at_s=at_s, seen=seen, mask=mask, reward=self.take_reward())
+            mask[:-1] |= ~fits & self._impatient(view.jobs)
+        mask[-1] = self._may_wait and self.driver.has_moments  # otherwise nothing would happen
+        return _Turn(view, fits, mask, is_whole)
 
     def _choosable(self, view: QueueView, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return which of the jobs that fit may be placed now.
@@ -216,30 +255,39 @@ class PausedRun:
         for, a moment ago, are left out.
         """
         if self._failed:
-            fits = fits & [record.spec.shapes not in self._failed for record in view.jobs]
+            fits = fits & [self._kind_of(record) not in self._failed for record in view.jobs]
         if self._reserved is not None:
             reservation = self._reserved[1]
-            beside = self.features.fits(view, EVERY_NODE & ~reservation.nodes)
-            in_time = [self._ends_in_time(record, reservation) for record in view.jobs]
-            fits = fits & (beside | np.array(in_time, dtype=np.bool_))
+            beside = self._fits(view, EVERY_NODE & ~reservation.nodes)
+            fits = fits.copy()
+            for place in np.flatnonzero(fits & ~beside).tolist():
+                fits[place] = self._ends_in_time(view.jobs[place], reservation)
         return fits
+
+    def _fits(self, view: QueueView, nodes: NodeSet = EVERY_NODE) -> NDArray[np.bool_]:
+        """Return which jobs seem to fit on these nodes, each on those of its agent."""
+        if self._engine.config.agents == 1:
+            return self.features.fits(view, nodes)
+        own = [self._engine.nodes_for(record.spec) for record in view.jobs]
+        found = np.zeros(len(own), dtype=np.bool_)
+        for part in dict.fromkeys(own):
+            mine = np.array([one == part for one in own])
+            found |= mine & self.features.fits(view, nodes & part)
+        return found
+
+    def _kind_of(self, record: JobRecord) -> _Kind:
+        """Return what jobs share of which one finds no place if another has found none."""
+        return self._engine.nodes_for(record.spec), record.spec.shapes
 
     def _impatient(self, jobs: Sequence[JobRecord]) -> NDArray[np.bool_]:
         """Return which jobs have nodes reserved for them if they are first in order."""
         limit_s = self.driver.now_s - self._engine.config.patience_s
         return np.array([record.queued_s <= limit_s for record in jobs], dtype=np.bool_)
 
-    def _window(self, view: QueueView, fits: NDArray[np.bool_]) -> Sequence[JobRecord]:
-        """Return the jobs to choose from: those that fit, then others, the first that came."""
-        if len(view.jobs) <= self._window_count:
-            return view.jobs
-        order = np.argsort(~fits, kind="stable")[: self._window_count]
-        return tuple([view.jobs[place] for place in np.sort(order).tolist()])
-
     def _advance(self) -> bool:
         """Advance by one moment, and add up the reward until then."""
         driver = self.driver
-        before_s = driver.now_s
+        before_s, self._seen = driver.now_s, None
         rate = self._rate(driver, self._gpu_count)
         self._declined, self._reserved = False, None
         self._failed.clear()

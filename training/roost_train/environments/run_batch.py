@@ -73,7 +73,7 @@ class RunBatch:
 
     def __init__(self, episodes: Episodes, seeds: Sequence[int]) -> None:
         self._episodes, self._stride = episodes, len(seeds)
-        self.seeds = list(seeds)
+        self.seeds, self._forced_before = list(seeds), 0
         self._runs: list[DecisionRun] = []
         self.choices: list[Choices[Seen]] = []
         for place in range(len(seeds)):
@@ -91,11 +91,17 @@ class RunBatch:
             if found is None:
                 steps.append(Step(run.take_reward(), True))
                 self.seeds[place] += self._stride
+                self._forced_before += run.forced_count
                 self._runs[place], found = self._begin(place)
             else:
                 steps.append(Step(found.reward, False))
             self.choices[place] = found
         return steps
+
+    @property
+    def forced_count(self) -> int:
+        """Decisions with one allowed action, which were carried out without being asked."""
+        return self._forced_before + sum(run.forced_count for run in self._runs)
 
     def teachers_choices(self) -> list[int]:
         """Return what the teacher would do."""

@@ -97,7 +97,8 @@ class SlotRun:
         warm_count: int = 0,
         limits: GateLimits | None = None,
     ) -> None:
-        self._slot, self._run, self.seed = slot, run, run.seed
+        self._slot, self._run = slot, run
+        self.seed, self.forced_count = run.seed, 0
         self._candidate_count, self._limits = candidate_count, limits or GateLimits()
         self._rate, self._gpu_count = RATES[reward], run.cluster.gpu_count
         self._warm_count, self._reward, self._counts = warm_count, 0.0, not warm_count
@@ -201,6 +202,7 @@ class SlotRun:
 
     def _ask(self, seen: SlotInput, mask: NDArray[np.bool_], teachers: int) -> int:
         if mask.sum() == 1:
+            self.forced_count += 1
             return int(np.argmax(mask))
         if self.driver.arrived_count < self._warm_count:
             return teachers
