@@ -224,8 +224,7 @@ class JobTable:
         self._outcomes.note_held(job_id, event.shares, event.at_s)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
-        record.earlier_pins = ()
-        record.preempt_class = event.preempt_class
+        record.earlier_pins, record.preempt_class = (), event.preempt_class
         if record.started_s is not None:
             return None
         record.started_s = since_s
@@ -267,8 +266,8 @@ class JobTable:
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
         self._outcomes.note_held(job_id, event.shares, event.at_s)
-        job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
-        job.preempt_class = event.preempt_class
+        job.state, job.reason = JobState.RUNNING, ""
+        job.shares, job.preempt_class = event.shares, event.preempt_class
         if event.end_s is not None:
             self._run_ends.add(job_id, event.end_s)
 
@@ -299,10 +298,7 @@ class JobTable:
         if record is None or not (record.state is JobState.PLACING or is_standing):
             return
         self.refused_count += 1
-        self.cluster.release(job_id)
-        self.unqueue(job_id)
-        record.replace_pins()
-        record.guess = None
+        self._take_back(record)
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -333,16 +329,19 @@ class JobTable:
             and any((name, gpu) in taken for name, gpus in placement.by_node() for gpu in gpus)
         ]
         for job_id in displaced:
-            record = self.jobs[job_id]
-            self.cluster.release(job_id)
-            self.unqueue(job_id)
-            record.replace_pins()
-            record.guess = None
+            self._take_back(record := self.jobs[job_id])
             record.state = JobState.WAITING
             self._limit_fixed(record, event.at_s)
             self.waiting[job_id] = None
             self.queue.add(record, event.at_s)
             report_wait(record, f"job {event.job_id} has started on its GPUs", None, actions)
+
+    def _take_back(self, record: JobRecord) -> None:
+        """Take back where a job was placed or pinned."""
+        self.cluster.release(record.job_id)
+        self.unqueue(record.job_id)
+        record.replace_pins()
+        record.guess = None
 
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float

@@ -5,12 +5,11 @@ has waited out its patience nodes are reserved; others may use these nodes if th
 Page: docs/architecture.md.
 """
 
-from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
 from roost_engine.agents.team import Team
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
@@ -20,7 +19,8 @@ from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
+from roost_engine.policies import CandidatePolicy, Defer
+from roost_engine.preemption.preemption import AskGate
 from roost_engine.promises import Promises
 from roost_engine.queue.group import Group
 from roost_engine.released_preemptors import ReleasedPreemptors
@@ -42,7 +42,7 @@ class PassPolicies(NamedTuple):
 
     candidates: CandidatePolicy
     gate: GateSlot
-    ask_gate: Callable[[JobRecord, Candidates, float], GateVerdict]
+    ask_gate: AskGate
     scorer: Scorer
 
 
@@ -202,9 +202,8 @@ class QueuePass:
         """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
         if not job.node_quotas:
             return NO_NODES, ""
-        index_of, full = self._cluster.index_of, self._table.quotas.full_nodes(job)
-        nodes = node_set(index_of[name] for name in full if name in index_of)
-        return nodes, next(iter(full.values()), "")
+        full = self._table.quotas.full_nodes(job)
+        return self._cluster.nodes_named(full), next(iter(full.values()), "")
 
     def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""
