@@ -74,8 +74,14 @@ class QueuePass:
         self._team = team
         self.reserved: NodeSet = NO_NODES
 
-    def run(self, at_s: float, actions: list[Action]) -> None:
-        """Offer GPUs to the queued jobs in order."""
+    def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
+        """Offer GPUs to the queued jobs in order.
+
+        Args:
+            at_s: engine time.
+            actions: receives what follows.
+            window_count: how many jobs to try.
+        """
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self._config.patience_s
         standing, placed_count, try_count = self._standing, self._scorer.decision_count, 0
@@ -88,7 +94,7 @@ class QueuePass:
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
             if is_fixed or not self._is_blocked(group, reserved, placed_count):
-                if try_count == self._config.window_count:
+                if try_count == window_count:
                     queue.postpone()
                     return
                 try_count += 1
@@ -109,7 +115,7 @@ class QueuePass:
                 break
         if reservation is not None:
             self._promises.note(reservation, at_s, actions)
-            self._backfill(reservation, cleared, at_s, actions)
+            self._backfill(reservation, cleared, at_s, actions, window_count)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -126,7 +132,12 @@ class QueuePass:
         return reserve(self._cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
 
     def _backfill(
-        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
+        self,
+        reservation: Reservation,
+        closed: NodeSet,
+        at_s: float,
+        actions: list[Action],
+        window_count: int,
     ) -> None:
         """Place jobs on reserved nodes that will have ended before the reservation starts.
 
@@ -135,8 +146,9 @@ class QueuePass:
             closed: nodes that are reserved for others.
             at_s: engine time.
             actions: receives what follows.
+            window_count: how many jobs to look at.
         """
-        for group, job_id in self._table.queue.blocked_by_reservation(self._config.window_count):
+        for group, job_id in self._table.queue.blocked_by_reservation(window_count):
             record = self._table.jobs[job_id]
             if self._promises.may_pass(record, reservation, at_s):
                 found = group.last_failure
