@@ -52,8 +52,8 @@ from roost_engine.policies import (
 )
 from roost_engine.prediction.job_class import ALL_CLASSES
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing.builders import job
 from roost_formats.models.score import load_score_policy

@@ -222,7 +222,7 @@ class Engine:
             self._share_out(self._team, event)
         if queue.is_stirred or self._free.freed:
             if queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-                self._pass.run(at_s, actions)
+                self._pass.run(at_s, actions, self.config.window_count)
             for job_id, group in queue.end_pass():
                 report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:

@@ -299,10 +299,7 @@ class JobTable:
         if record is None or not (record.state is JobState.PLACING or is_standing):
             return
         self.refused_count += 1
-        self.cluster.release(job_id)
-        self.unqueue(job_id)
-        record.replace_pins()
-        record.guess = None
+        self._take_back(record)
         record.refusal_count += 1
         if record.refusal_count >= self.config.refusal_limit:
             refusals = f"Slurm refused {record.refusal_count} placements, the last: {reason}"
@@ -333,16 +330,19 @@ class JobTable:
             and any((name, gpu) in taken for name, gpus in placement.by_node() for gpu in gpus)
         ]
         for job_id in displaced:
-            record = self.jobs[job_id]
-            self.cluster.release(job_id)
-            self.unqueue(job_id)
-            record.replace_pins()
-            record.guess = None
+            self._take_back(record := self.jobs[job_id])
             record.state = JobState.WAITING
             self._limit_fixed(record, event.at_s)
             self.waiting[job_id] = None
             self.queue.add(record, event.at_s)
             report_wait(record, f"job {event.job_id} has started on its GPUs", None, actions)
+
+    def _take_back(self, record: JobRecord) -> None:
+        """Take back where a job was placed or pinned."""
+        self.cluster.release(record.job_id)
+        self.unqueue(record.job_id)
+        record.replace_pins()
+        record.guess = None
 
     def begin_placing(
         self, job_id: JobId, record: JobRecord, placement: Placement, at_s: float

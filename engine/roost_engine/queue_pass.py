@@ -5,12 +5,11 @@ has waited out its patience nodes are reserved; others may use these nodes if th
 Page: docs/architecture.md.
 """
 
-from collections.abc import Callable
 from math import inf
 from typing import NamedTuple
 
 from roost_engine.agents.team import Team
-from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet, node_set
+from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, Decision, Place
 from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
@@ -20,7 +19,8 @@ from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
+from roost_engine.policies import CandidatePolicy, Defer
+from roost_engine.preemption.preemption import AskGate
 from roost_engine.promises import Promises
 from roost_engine.queue.group import Group
 from roost_engine.released_preemptors import ReleasedPreemptors
@@ -42,7 +42,7 @@ class PassPolicies(NamedTuple):
 
     candidates: CandidatePolicy
     gate: GateSlot
-    ask_gate: Callable[[JobRecord, Candidates, float], GateVerdict]
+    ask_gate: AskGate
     scorer: Scorer
 
 
@@ -74,8 +74,14 @@ class QueuePass:
         self._team = team
         self.reserved: NodeSet = NO_NODES
 
-    def run(self, at_s: float, actions: list[Action]) -> None:
-        """Offer GPUs to the queued jobs in order."""
+    def run(self, at_s: float, actions: list[Action], window_count: int) -> None:
+        """Offer GPUs to the queued jobs in order.
+
+        Args:
+            at_s: engine time.
+            actions: receives what follows.
+            window_count: how many jobs to try.
+        """
         table, queue = self._table, self._table.queue
         impatient_s = at_s - self._config.patience_s
         standing, placed_count, try_count = self._standing, self._scorer.decision_count, 0
@@ -88,7 +94,7 @@ class QueuePass:
             record = table.jobs[job_id]
             is_fixed = standing.is_final and record.standing is not None
             if is_fixed or not self._is_blocked(group, reserved, placed_count):
-                if try_count == self._config.window_count:
+                if try_count == window_count:
                     queue.postpone()
                     return
                 try_count += 1
@@ -109,7 +115,7 @@ class QueuePass:
                 break
         if reservation is not None:
             self._promises.note(reservation, at_s, actions)
-            self._backfill(reservation, cleared, at_s, actions)
+            self._backfill(reservation, cleared, at_s, actions, window_count)
         standing.end_pass(at_s, actions)
 
     def _is_blocked(self, group: Group, reserved: NodeSet, placed_count: int) -> bool:
@@ -126,7 +132,12 @@ class QueuePass:
         return reserve(self._cluster, job, job.shapes[0], self._table.ends(at_s), at_s, within)
 
     def _backfill(
-        self, reservation: Reservation, closed: NodeSet, at_s: float, actions: list[Action]
+        self,
+        reservation: Reservation,
+        closed: NodeSet,
+        at_s: float,
+        actions: list[Action],
+        window_count: int,
     ) -> None:
         """Place jobs on reserved nodes that will have ended before the reservation starts.
 
@@ -135,8 +146,9 @@ class QueuePass:
             closed: nodes that are reserved for others.
             at_s: engine time.
             actions: receives what follows.
+            window_count: how many jobs to look at.
         """
-        for group, job_id in self._table.queue.blocked_by_reservation(self._config.window_count):
+        for group, job_id in self._table.queue.blocked_by_reservation(window_count):
             record = self._table.jobs[job_id]
             if self._promises.may_pass(record, reservation, at_s):
                 found = group.last_failure
@@ -202,9 +214,8 @@ class QueuePass:
         """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
         if not job.node_quotas:
             return NO_NODES, ""
-        index_of, full = self._cluster.index_of, self._table.quotas.full_nodes(job)
-        nodes = node_set(index_of[name] for name in full if name in index_of)
-        return nodes, next(iter(full.values()), "")
+        full = self._table.quotas.full_nodes(job)
+        return self._cluster.nodes_named(full), next(iter(full.values()), "")
 
     def place_if_cleared(self, record: JobRecord, at_s: float, actions: list[Action]) -> bool:
         """Place a job where it is pinned already, if its GPUs there are free now."""

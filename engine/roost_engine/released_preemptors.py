@@ -7,7 +7,7 @@ Page: docs/design/0012-standing-pins.md.
 
 from math import inf
 
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobState
@@ -37,10 +37,7 @@ class ReleasedPreemptors:
     @property
     def nodes(self) -> NodeSet:
         """The nodes that are closed to other jobs."""
-        if not self._closed_until_s:
-            return NO_NODES
-        index_of = self._table.cluster.index_of
-        return node_set(index_of[name] for name in self._closed_until_s if name in index_of)
+        return self._table.cluster.nodes_named(self._closed_until_s)
 
     @property
     def next_s(self) -> float:

@@ -8,11 +8,12 @@ preempts are pinned beside it, each to GPUs whose holders Slurm may stop.
 Page: docs/design/0012-standing-pins.md.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, node_set
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.domain.actions import Action, PinStanding, Unpin
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.domain.tier import Tier
@@ -20,13 +21,13 @@ from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import Reservation
-from roost_engine.policies import CandidatePolicy, Defer, GateVerdict
+from roost_engine.policies import CandidatePolicy, Defer
 from roost_engine.preemption.displacement import find_capacity, holders
+from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.wait_reports import report_wait
 
-AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 _PINNED = (JobState.WAITING, JobState.CLEARING)  # also while Roost clears other GPUs for it
 PREEMPTOR_COUNT = 8  # searches for jobs that preempt, in one pass
 
@@ -67,12 +68,10 @@ class StandingPins:
         """
         self._is_head_found, self._next = False, (inf, JobId(""))
         self._not_overtaken = None
-        cleared = NO_NODES
         if self._preemptors:
-            self._preemptors = {
-                job_id: None for job_id in self._preemptors if self._awaits_victims(job_id)
-            }
-            cleared = self._cleared_nodes()
+            awaiting = filter(self._awaits_victims, self._preemptors)
+            self._preemptors = dict.fromkeys(tuple(awaiting))
+        cleared = self._cleared_nodes() if self._preemptors else NO_NODES
         return cleared, self._final(at_s, actions) if self.is_final else None
 
     def final_head(self) -> JobRecord | None:
@@ -134,7 +133,7 @@ class StandingPins:
         if record.spec.preempts:
             self._preempt(record.job_id, record, at_s, actions)
             if record.standing is not None and record.standing.is_preempting:
-                return Reservation(self._nodes([record.standing.placement]), at_s, record.job_id)
+                return self._reservation(record.standing, record.job_id, at_s)
         if self._head not in (None, record.job_id):
             self._unpin_head(actions)
         freed_count = self._table.cluster.freed_count
@@ -150,10 +149,13 @@ class StandingPins:
             self._table.queue.defer(record.job_id)  # it can start nowhere else
         return self._reservation(pin, record.job_id)
 
-    def _reservation(self, pin: StandingPin, job_id: JobId) -> Reservation:
+    def _reservation(
+        self, pin: StandingPin, job_id: JobId, start_s: float | None = None
+    ) -> Reservation:
         """Return the nodes of a pin, and when jobs that pass its job must have ended there."""
-        margin_s = self._table.config.standing_pin_margin_s
-        return Reservation(self._nodes([pin.placement]), pin.start_s - margin_s, job_id)
+        if start_s is None:
+            start_s = pin.start_s - self._table.config.standing_pin_margin_s
+        return Reservation(self._table.cluster.nodes_named(pin.placement.nodes), start_s, job_id)
 
     def _renewed(self, record: JobRecord, at_s: float, actions: list[Action]) -> StandingPin | None:
         """Return the pin of a job: a new one only if that is sooner, or as soon and closer."""
@@ -184,13 +186,11 @@ class StandingPins:
         pin = record.standing
         assert pin is not None
         if self._is_possible(pin.placement):
-            is_late = self._is_late(pin, at_s)
-            if pin.freed_count != self._table.cluster.freed_count or is_late:
+            if pin.freed_count != self._table.cluster.freed_count or self._is_late(pin, at_s):
                 pin = record.standing = self._foreseen(pin, at_s)
             return self._reservation(pin, record.job_id)
-        why = (
-            f"its GPUs on {', '.join(pin.placement.nodes)} are gone, and it cannot be pinned again"
-        )
+        lost = ", ".join(pin.placement.nodes)
+        why = f"its GPUs on {lost} are gone, and it cannot be pinned again"
         self._table.release_to_slurm(record.job_id, record, why, at_s, actions)
         return None
 
@@ -317,11 +317,8 @@ class StandingPins:
         self, record: JobRecord, ids: Sequence[JobId], at_s: float
     ) -> tuple[Candidates, int] | None:
         cluster = self._table.cluster
-        found = find_capacity(
-            cluster,
-            ids,
-            lambda: self._candidates.propose(cluster, record.spec, NO_NODES, at_s),
-        )
+        propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
+        found = find_capacity(cluster, ids, propose)
         return found if found is not None and found[1] else None
 
     def _choose(
@@ -349,9 +346,7 @@ class StandingPins:
     def _ends(self, at_s: float) -> list[tuple[float, JobId]]:
         """Return when each job that holds something ends, in order of time; inf where unknown."""
         held = self._table.cluster.held_jobs()
-        ends = [
-            (end_s if end_s > at_s else at_s, job_id) for end_s, job_id in self._table.ends(at_s)
-        ]
+        ends = [(max(end_s, at_s), job_id) for end_s, job_id in self._table.ends(at_s)]
         if len(ends) < len(held):
             known = {job_id for _, job_id in ends}
             ends += [(inf, job_id) for job_id in held if job_id not in known]
@@ -402,20 +397,12 @@ class StandingPins:
     def _cleared_nodes(self) -> NodeSet:
         """Return the nodes that Slurm clears for jobs that preempt."""
         pins = (self._pin_of(job_id) for job_id in self._preemptors)
-        return self._nodes(pin.placement for pin in pins if pin is not None)
+        cleared = (name for pin in pins if pin is not None for name in pin.placement.nodes)
+        return self._table.cluster.nodes_named(cleared)
 
     def _pin_of(self, job_id: JobId | None) -> StandingPin | None:
         record = None if job_id is None else self._table.jobs.get(job_id)
         return None if record is None else record.standing
-
-    def _nodes(self, placements: Iterable[Placement]) -> NodeSet:
-        index_of = self._table.cluster.index_of
-        return node_set(
-            index_of[name]
-            for placement in placements
-            for name in placement.nodes
-            if name in index_of
-        )
 
 
 def _is_better(one: StandingPin, other: StandingPin) -> bool:

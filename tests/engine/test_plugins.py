@@ -13,8 +13,8 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.tightest_shapes import TightestShapes
 from roost_engine.plugins import Knowledge, Plugins, Policies, knowledge_of
 from roost_engine.policies import WaitEnded
-from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import (
     NetworkPreemption,
     NetworkPreemptionConfig,

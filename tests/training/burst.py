@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from tests.training.environments.small_episodes import cluster
 
-from roost_engine.queue.selector_features import JOB_NUMBERS
+from roost_engine.queue.selector_columns import JOB_NUMBERS
 from roost_sim.runs.simulation import Run
 from roost_sim.traces.trace import Trace, make_trace
 from roost_train.environments.episodes import Episodes

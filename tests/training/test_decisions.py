@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_train.decisions import Decision, DecisionBatch, batches
 
 pytestmark = pytest.mark.torch

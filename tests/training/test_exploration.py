@@ -13,7 +13,7 @@ from tests.training.environments.small_episodes import episodes, halves
 from tests.training.test_decisions import decision
 from tests.training.test_slot_net import that_spreads
 
-from roost_engine.queue.selector_features import JOB_NUMBERS
+from roost_engine.queue.selector_columns import JOB_NUMBERS
 from roost_train.decisions import Decision
 from roost_train.errors import TrainError
 from roost_train.exploration import forced_action, played_logs

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.training.test_decisions import decision
 
-from roost_engine.queue.selector_features import JOB_COLUMNS
+from roost_engine.queue.selector_columns import JOB_COLUMNS
 from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.signature import ORDER
 from roost_train.decisions import DecisionBatch

@@ -18,7 +18,7 @@ from math import log1p
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.queue.selector_features import JOB_COLUMNS, JOB_NUMBERS
+from roost_engine.queue.selector_columns import JOB_COLUMNS, JOB_NUMBERS
 from roost_train.decisions import Decision
 from roost_train.errors import TrainError
 

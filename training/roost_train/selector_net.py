@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch.nn import functional
 
-from roost_engine.queue.selector_features import (
+from roost_engine.queue.selector_columns import (
     CLUSTER_COLUMNS,
     CLUSTER_NUMBERS,
     IMAGE_GPU_COUNT,

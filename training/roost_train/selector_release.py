@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import torch
 
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS, SCHEMA_VERSION
+from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS, SCHEMA_VERSION
 from roost_formats.models.loader import open_session
 from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx

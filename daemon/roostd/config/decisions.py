@@ -15,7 +15,8 @@ from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.plugins import GateNumbers, PreemptionNumbers, ends_of
+from roost_engine.plugins import GateNumbers
+from roost_engine.policy_kinds import PreemptionNumbers, ends_of
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig

@@ -13,8 +13,8 @@ from math import isfinite
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.tier_speeds import TierSpeeds
 
 HEADS = ("model", "gpus", "node", "rack", "across")
 _MAX_BYTES = 4 << 20

@@ -17,7 +17,7 @@ from roost_engine.cluster.group_ranking import GroupRanking
 from roost_engine.cluster.labels import NodeLabels
 from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
 from roost_engine.cluster.loads import NodeLoads
-from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set_where
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.topology import Level, Link, LinkMatrix
@@ -199,6 +199,10 @@ class Cluster:
             found = GroupRanking(gpu_count, self.tables, self.groups)
             self._rankings[gpu_count] = found
         return found
+
+    def nodes_named(self, names: Iterable[NodeName]) -> NodeSet:
+        """Return the nodes of some names; names of no node count for nothing."""
+        return node_set(self.index_of[name] for name in names if name in self.index_of)
 
     def members(self, what: str, name: str) -> NDArray[np.bool_]:
         """Return which nodes have a "partition" or "feature" of that name: bool [node]."""

@@ -274,10 +274,9 @@ class DelayGate:
             return Allow()
         if cluster.free_count() >= config.idle_frac * usable_gpus(cluster):
             return Allow()
-        self.predictors.run_time.pause(job, at_s)
         _, timers = self.predictors.classified(job, closest_tier(cluster, job.spec))
         wait = quiet.begin(job.job_id, job.queued_s, timers, at_s)
-        rest_s = self.predictors.run_time.remaining_s(job, timers, at_s)
+        rest_s = self.predictors.run_times(job, at_s).rest_s()
         run_s = min(rest_s, config.lease_s)
         share_frac = job.spec.gpu_count / max(usable_gpus(cluster), 1)
         crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac

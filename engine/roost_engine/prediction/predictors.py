@@ -25,13 +25,8 @@ from roost_engine.prediction.run_time_model import (
 )
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceLeft, done_s
-from roost_engine.prediction.speed import (
-    SpeedEstimate,
-    SpeedPredictor,
-    SpeedState,
-    SpeedTable,
-    work_s,
-)
+from roost_engine.prediction.speed import SpeedEstimate, SpeedPredictor, SpeedState, work_s
+from roost_engine.prediction.tier_speeds import SpeedTable
 from roost_engine.prediction.user_service import UserService, UserServiceState
 from roost_engine.slots import FaultLog
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from statistics import median
 
-from roost_engine.prediction.speed import NoTable, TierSpeeds
+from roost_engine.prediction.tier_speeds import NoTable, TierSpeeds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,13 +153,16 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
-        value = self.value
-        values = {job.spec.job_id: value(job, at_s) for job in running}
+        value, values = self.value, dict[JobId, SortKey]()
+        keys: list[SortKey] = []
+        for job in running:
+            spec = job.spec
+            found = values[spec.job_id] = value(job, at_s)
+            # Flat keys: sorting tuples within tuples takes several times as long.
+            keys.append((*found, spec.submit_s))
         self._victims_at_s, self._victim_values = at_s, values
-        # Flat keys: sorting tuples within tuples takes several times as long.
-        return sorted(
-            running, key=lambda job: (*values[job.spec.job_id], job.spec.submit_s), reverse=True
-        )
+        places = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
+        return [running[place] for place in places]
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""

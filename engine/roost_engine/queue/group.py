@@ -2,9 +2,9 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from heapq import heappop
+from heapq import heappop, heappush
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
@@ -45,6 +45,16 @@ def demand_of(job: JobSpec, agent: int = 0) -> Demand:
         job.fixed_indices,
         agent,
     )
+
+
+class QueueOwners(Protocol):
+    """The agents that share one queue: each has the groups of its own jobs."""
+
+    def note_waiting(self, job: JobSpec) -> int:
+        """Note that a job is queued; returns the number of its agent."""
+
+    def note_left(self, job_id: JobId) -> None:
+        """Note that a job has left the queue."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,3 +165,14 @@ class Group:
         inside = {job_id for _, job_id in self.job_ids}
         assert inside | set(self.deferred) == set(self.since_s)
         assert not inside & set(self.deferred)
+
+
+Turn: TypeAlias = tuple[int, SortKey, int, JobId, Group]
+"""(priority tier, negated; sort key; number of the group; job; group): the least comes first."""
+
+
+def push_turn(turns: list[Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
+    """Add the turn of a group's job to a heap of turns, if there is one."""
+    if entry is not None:
+        tier = -group.sample.priority_tier
+        heappush(turns, (tier, entry[0], group.number, entry[1], group))

@@ -9,29 +9,15 @@ from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import Protocol, TypeAlias
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
-from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.policies import CandidatePolicy, QueueMark, QueueView, SortKey
-from roost_engine.queue.group import Demand, Group, demand_of
+from roost_engine.queue.group import Demand, Group, QueueOwners, Turn, demand_of, push_turn
 from roost_engine.queue.quotas import Quotas
 from roost_engine.slots import OrderSlot
-
-# (priority tier, negated; sort key; number of the group; job; group)
-_Turn: TypeAlias = tuple[int, SortKey, int, JobId, Group]
-
-
-class QueueOwners(Protocol):
-    """The agents that share one queue: each has the groups of its own jobs."""
-
-    def note_waiting(self, job: JobSpec) -> int:
-        """Note that a job is queued; returns the number of its agent."""
-
-    def note_left(self, job_id: JobId) -> None:
-        """Note that a job has left the queue."""
 
 
 class JobQueue:
@@ -228,7 +214,7 @@ class JobQueue:
         A group without capacity has one turn all the same, with its first job that has waited since
         `impatient_s`: nodes may be reserved for it.
         """
-        turns: list[_Turn] = []
+        turns: list[Turn] = []
         self._hopeful = []
         for group in self._groups.values():
             if group.limit:
@@ -236,9 +222,9 @@ class JobQueue:
             if group.last_failure is None or group.hints:
                 if group.job_ids:
                     self._hopeful.append(group)
-                    _push(turns, group, group.job_ids[0])
+                    push_turn(turns, group, group.job_ids[0])
             elif group.ages and group.ages[0][0] <= impatient_s:  # has_since(), without a call
-                _push(turns, group, group.first_since(impatient_s))
+                push_turn(turns, group, group.first_since(impatient_s))
         while turns:
             _, key, _, job_id, group = heappop(turns)
             was_without_capacity = group.is_without_capacity
@@ -246,10 +232,10 @@ class JobQueue:
             if group.limit:
                 continue
             if group.last_failure is None:
-                _push(turns, group, group.head())
+                push_turn(turns, group, group.head())
             elif not was_without_capacity and group.has_since(impatient_s):
                 impatient = group.first_since(impatient_s)
-                _push(turns, group, impatient if impatient != (key, job_id) else None)
+                push_turn(turns, group, impatient if impatient != (key, job_id) else None)
 
     def end_pass(self) -> Sequence[tuple[JobId, Group]]:
         """End the pass.
@@ -290,15 +276,15 @@ class JobQueue:
 
         When that job has left the queue before the next step, the next of its group has a turn.
         """
-        turns: list[_Turn] = []
+        turns: list[Turn] = []
         for group in self._groups.values():
             if group.last_failure is not None and not group.limit:
-                _push(turns, group, group.head())
+                push_turn(turns, group, group.head())
         while turns:
             _, _, _, job_id, group = heappop(turns)
             yield job_id
             if job_id not in group.since_s:
-                _push(turns, group, group.head())
+                push_turn(turns, group, group.head())
 
     def has_deferred(self) -> bool:
         """Return whether some queued job declined an offer and waits for a better one."""
@@ -306,10 +292,10 @@ class JobQueue:
 
     def deferred(self) -> Iterator[JobId]:
         """Yield of each group the first job that declined an offer, in order."""
-        turns: list[_Turn] = []
+        turns: list[Turn] = []
         for group in self._groups.values():
             if group.deferred and not group.limit:
-                _push(turns, group, min((self._entries[one][1], one) for one in group.deferred))
+                push_turn(turns, group, min((self._entries[one][1], one) for one in group.deferred))
         while turns:
             yield heappop(turns)[3]
 
@@ -324,10 +310,10 @@ class JobQueue:
         Args:
             count: the most that are returned; the first in order.
         """
-        turns: list[_Turn] = []
+        turns: list[Turn] = []
         for group in self._groups.values():
             if group.demand.preempts and group.last_failure is not None and not group.limit:
-                _push(turns, group, group.head())
+                push_turn(turns, group, group.head())
         return [job_id for _, _, _, job_id, _ in sorted(turns)[:count]]
 
     def blocked_by_reservation(self, count: int) -> Iterator[tuple[Group, JobId]]:
@@ -337,7 +323,7 @@ class JobQueue:
             count: how many jobs to look at. A job is left out if its group finds no capacity on
                 the reserved nodes either, or if it has left the queue meanwhile.
         """
-        waiting: list[_Turn] = []
+        waiting: list[Turn] = []
         for group in self._groups.values():
             if group.hints and not group.limit:
                 # No more than `count` jobs of one group can be among the first.
@@ -407,9 +393,3 @@ class JobQueue:
             if job_id not in group.deferred:
                 group.job_ids.append(((place,), job_id))
         self._ranked = mark
-
-
-def _push(turns: list[_Turn], group: Group, entry: tuple[SortKey, JobId] | None) -> None:
-    if entry is not None:
-        tier = -group.sample.priority_tier
-        heappush(turns, (tier, entry[0], group.number, entry[1], group))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.queue import selector_features
+from roost_engine.queue import selector_columns
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
@@ -44,7 +44,7 @@ def load_onnx_order(path: Path, clock: Callable[[], float]) -> OnnxOrder | OnnxS
         PolicyError: a check failed, or the model reads a column that Roost does not know.
     """
     model = load_model(path, ORDER.kind, clock)
-    if model.columns.get(JOBS) == selector_features.JOB_COLUMNS:
+    if model.columns.get(JOBS) == selector_columns.JOB_COLUMNS:
         return OnnxSelector(model)
     return OnnxOrder(model)
 

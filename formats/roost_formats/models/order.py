@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.loader import load_model
 from roost_formats.models.signature import ORDER

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins, Policies, ends_of
+from roost_engine.plugins import Plugins, Policies
+from roost_engine.policy_kinds import ends_of
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig

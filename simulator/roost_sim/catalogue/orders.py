@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from roost_engine.plugins import make_order
 from roost_engine.policies import OrderPolicy
+from roost_engine.policy_kinds import make_order
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value

@@ -11,8 +11,8 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.heuristics import ShapeByShape
 from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
-from roost_engine.plugins import make_candidates
 from roost_engine.policies import CandidatePolicy, ScorePolicy
+from roost_engine.policy_kinds import make_candidates
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.stacks import (
     BUILTIN_MODEL,

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from roost_engine.heuristics import NoPreemption
-from roost_engine.plugins import PreemptionNumbers, make_preemption
 from roost_engine.policies import PreemptPolicy
+from roost_engine.policy_kinds import PreemptionNumbers, make_preemption
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import (
     DALLY_LEASE_S,

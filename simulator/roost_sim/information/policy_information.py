@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.speed import NoTable, SpeedTable
+from roost_engine.prediction.tier_speeds import NoTable, SpeedTable
 from roost_sim.information.profile_speeds import ProfileSpeeds
 from roost_sim.information.progress import ProgressTable
 from roost_sim.worlds.prediction_spec import PredictionSpec

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from statistics import median
 
 from roost_engine.domain.model import JobId
-from roost_engine.prediction.speed import TierSpeeds
+from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_sim.worlds.tier_efficiency import JobProfile, TierEfficiency
 
 _RESOLUTION = 1 << 32

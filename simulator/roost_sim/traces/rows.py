@@ -20,15 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_sim.errors import TraceError
-from roost_sim.traces.trace import (
-    LABELS,
-    MAX_TIME_S,
-    UNKNOWN,
-    Labels,
-    Status,
-    Trace,
-    make_trace,
-)
+from roost_sim.traces.trace import LABELS, MAX_TIME_S, UNKNOWN, Labels, Status, Trace, make_trace
 
 EXAMPLE_COUNT = 20
 MAX_GPU_COUNT = 1_000_000

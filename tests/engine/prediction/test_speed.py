@@ -9,13 +9,8 @@ from tests.engine.offers import ACROSS, NODE, RACK, record, run, two_racks
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobSpec, NodeName
-from roost_engine.prediction.speed import (
-    UNKNOWN_SPEEDS,
-    Source,
-    SpeedPredictor,
-    TierSpeeds,
-    work_s,
-)
+from roost_engine.prediction.speed import Source, SpeedPredictor, work_s
+from roost_engine.prediction.tier_speeds import UNKNOWN_SPEEDS, TierSpeeds
 
 TYPICAL = TierSpeeds(1.0, 0.6, 0.4)
 BERT = TierSpeeds(0.8, 0.4, 0.2)

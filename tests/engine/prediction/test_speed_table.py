@@ -3,8 +3,8 @@
 import pytest
 
 from roost_engine.domain.tier import Tier
-from roost_engine.prediction.speed import UNKNOWN_SPEEDS, TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
+from roost_engine.prediction.tier_speeds import UNKNOWN_SPEEDS, TierSpeeds
 
 ALONE = TierSpeeds(1.0, 1.0, 1.0)
 

@@ -15,7 +15,8 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.plugins import Policies
 from roost_engine.policies import JudgingMoves, JudgingPreemption
-from roost_engine.prediction.speed import SpeedPredictor, TierSpeeds
+from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, preempted, shape, share
 

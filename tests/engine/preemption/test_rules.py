@@ -8,8 +8,9 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.model import JobSpec
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Policies, make_order
+from roost_engine.plugins import Policies
 from roost_engine.policies import JudgingPreemption, MovingPreemption, PreemptPolicy
+from roost_engine.policy_kinds import make_order
 from roost_engine.preemption.rules import (
     DisplaceBy,
     LasMovesConfig,

@@ -11,7 +11,7 @@ from roost_engine.plugins import Policies
 from roost_engine.policies import QueueMark, RefreshedOrder
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import SelectorConfig, SelectorOrder
-from roost_engine.queue.selector_features import JOB_COLUMNS
+from roost_engine.queue.selector_columns import JOB_COLUMNS
 from roost_engine.testing.builders import EngineHarness, job, node, placed
 
 GPUS = JOB_COLUMNS.index("ln_gpus")

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 from roost_engine.plugins import Policies
 from roost_engine.policies import QueueView
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.queue.selector_features import (
+from roost_engine.queue.selector_columns import (
     CLUSTER_COLUMNS,
     IMAGE_GPU_COUNT,
     IMAGE_NODE_COUNT,
     JOB_COLUMNS,
-    SelectorFeatures,
-    SelectorInput,
 )
+from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput
 from roost_engine.testing.builders import EngineHarness, job, node
 
 

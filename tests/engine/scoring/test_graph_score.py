@@ -15,8 +15,8 @@ from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
 from roost_engine.plugins import Plugins, Policies
 from roost_engine.policies import ClusterScore
-from roost_engine.prediction.speed import TierSpeeds
 from roost_engine.prediction.speed_table import ModelSpeeds
+from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.scoring.graph_columns import CANDIDATE_COLUMNS, CANDIDATES
 from roost_engine.scoring.graph_score import ROUNDED_TO, GraphScore
 from roost_engine.stacks import PlacementKind

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_formats.models.checked_model import CheckedModel
 from roost_formats.models.order import (
     CLUSTER_NAME,

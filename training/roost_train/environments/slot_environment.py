@@ -15,7 +15,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from roost_engine.queue.selector_features import CLUSTER_COLUMNS, JOB_COLUMNS
+from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS
 from roost_train.environments.decision_run import Choices, DecisionRun, Seen
 from roost_train.environments.episodes import Episodes
 from roost_train.environments.slot_run import Slot

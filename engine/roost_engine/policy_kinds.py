@@ -1,0 +1,122 @@
+"""Policies by the kinds and numbers that a configuration gives: a function for each step."""
+
+from typing import TypeAlias, assert_never
+
+from roost_engine.domain.model import JobSpec
+from roost_engine.domain.tier import Tier
+from roost_engine.heuristics import NoPreemption, PriorityOrder, ShapeByShape
+from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
+from roost_engine.placement.wide_search import WideSearch
+from roost_engine.policies import (
+    CandidatePolicy,
+    OrderPolicy,
+    PreemptPolicy,
+)
+from roost_engine.prediction.foreseen_ends import EndsConfig
+from roost_engine.prediction.predictors import Predictors
+from roost_engine.prediction.speed import SpeedPredictor
+from roost_engine.prediction.tier_speeds import SpeedTable
+from roost_engine.preemption.network_preemption import (
+    NetworkPreemption,
+    NetworkPreemptionConfig,
+)
+from roost_engine.preemption.rules import (
+    LasMovesConfig,
+    LearnedMovesConfig,
+    LeasesConfig,
+    las_moves,
+    learned_moves,
+    leases,
+)
+from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
+from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
+from roost_engine.scoring.graph_jobs import Communication
+from roost_engine.stacks import OrderKind, PlacementKind
+
+PreemptionNumbers: TypeAlias = (
+    NetworkPreemptionConfig | LasMovesConfig | LearnedMovesConfig | LeasesConfig | None
+)
+
+
+def communication(
+    speed: SpeedPredictor, typical: SpeedTable, job: JobSpec | None, gpu_count: int
+) -> Communication:
+    """Return which part of a job's step is communication, by its expected speed on each tier.
+
+    Args:
+        speed: predicts it.
+        typical: the same of jobs of which nothing else is known.
+        job: the job; None: nothing is known of it.
+        gpu_count: of the job.
+    """
+    speeds = typical.typical(gpu_count) if job is None else speed.estimate(job).speeds
+    return Communication(*(1.0 - speeds.at(tier) for tier in Tier))
+
+
+def make_order(
+    kind: OrderKind,
+    predictors: Predictors | None = None,
+    learned: LearnedOrderConfig | None = None,
+) -> OrderPolicy:
+    """Make an order.
+
+    Args:
+        kind: which.
+        predictors: `s-rank` asks them for speeds that are not reported, `learned` for run times.
+        learned: the numbers of `learned`.
+    """
+    match kind:
+        case OrderKind.PRIORITY:
+            return PriorityOrder()
+        case OrderKind.LAS:
+            return OrderByValue(attained_service, name=kind.value)
+        case OrderKind.S_RANK:
+            speed = None if predictors is None else predictors.speed
+            return OrderByValue(SpeedAchieved(speed).value, name=kind.value)
+        case OrderKind.LEARNED_LEFT:
+            left = (predictors or Predictors()).service_left
+            return OrderByValue(left.value, name=kind.value)
+        case OrderKind.LEARNED:
+            return LearnedOrder(learned or LearnedOrderConfig(), predictors or Predictors())
+        case _:
+            assert_never(kind)
+
+
+def ends_of(order: OrderKind) -> EndsConfig | None:
+    """Return how predictions take part in reservations where an order decides."""
+    return EndsConfig() if order in (OrderKind.LEARNED, OrderKind.LEARNED_LEFT) else None
+
+
+def make_candidates(kind: PlacementKind, any_gpus: bool = False) -> CandidatePolicy:
+    """Make the rule that proposes placements; for `any_gpus` see Plugins."""
+    match kind:
+        case PlacementKind.CONSOLIDATION:
+            return ShapeByShape(any_gpus)
+        case PlacementKind.WIDE:
+            return WideSearch(any_gpus)
+        case PlacementKind.STRICT:
+            return TightestShapes(any_gpus)
+        case PlacementKind.TIGHT_GANGS:
+            return TightGangs(any_gpus)
+        case _:
+            assert_never(kind)
+
+
+def make_preemption(
+    numbers: PreemptionNumbers, predictors: Predictors | None = None
+) -> PreemptPolicy:
+    """Make a preemption rule; `network` asks the predictors for speeds that are not reported."""
+    match numbers:
+        case None:
+            return NoPreemption()
+        case NetworkPreemptionConfig():
+            return NetworkPreemption(numbers, predictors.speed if predictors else None)
+        case LasMovesConfig():
+            return las_moves(numbers)
+        case LearnedMovesConfig():
+            left = (predictors or Predictors()).service_left
+            return learned_moves(numbers, left.value)
+        case LeasesConfig():
+            return leases(numbers)
+        case _:
+            assert_never(numbers)
