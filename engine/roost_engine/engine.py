@@ -13,6 +13,7 @@ from math import inf
 from typing import assert_never
 
 from roost_engine.agents.team import AgentCandidates, Team
+from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.actions import Action, WakeAt
 from roost_engine.domain.config import EngineConfig, Passing
 from roost_engine.domain.errors import UnknownJob
