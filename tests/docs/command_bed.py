@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ SETTINGS = {
     "slurm": {"shadow_questions": False},
 }
 LIMIT_S = 240.0
+PROGRAMS = Path(sys.executable).parent  # roostctl and the others, as pip installs them
 _FEWER = (
     (r"--jobs \d{3,}", "--jobs 60"),
     (r"--(window|sample)-jobs \d{3,}", r"--\1-jobs 40"),
@@ -143,5 +145,5 @@ class Bed:
                 "ROOST_DAEMON": stack.operator_address,
                 "ROOST_ADMIN": f"unix:{stack.folder}/admin.sock",
             }
-        environment["PATH"] = f"{self._folder}/bin:{environment['PATH']}"
+        environment["PATH"] = f"{self._folder}/bin:{PROGRAMS}:{environment['PATH']}"
         return environment

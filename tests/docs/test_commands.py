@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import missing
-from tests.docs.command_bed import NODES, SETTINGS, Bed, Cluster, needs_cluster, start
+from tests.docs.command_bed import NODES, PROGRAMS, SETTINGS, Bed, Cluster, needs_cluster, start
 from tests.docs.commands import REASONS, ROOT, Block, blocks, blocks_of, calls
 
 from roost_demo.stack import Stack
@@ -35,7 +35,9 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace of few and small jobs."""
     path = tmp_path_factory.mktemp("trace") / "jobs.csv"
     command = "trace generate --like helios --jobs 60 --max-gpus 8 --seed 0 -o"
-    subprocess.run(["roost-sim", *command.split(), str(path)], check=True, capture_output=True)
+    subprocess.run(
+        [PROGRAMS / "roost-sim", *command.split(), str(path)], check=True, capture_output=True
+    )
     return path
 
 
