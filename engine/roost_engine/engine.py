@@ -7,6 +7,7 @@ queue is order, gate, candidates, score, place; page: docs/architecture.md.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from heapq import heappop
 from math import inf
 from typing import assert_never
@@ -53,6 +54,7 @@ from roost_engine.queue.group import Group
 from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.sharing.seating import Seating, seated
 from roost_engine.slots import (
     RUN_TIMES,
     FaultLog,
@@ -95,6 +97,9 @@ class Engine:
         self._standing = StandingPins(
             self._table, policies.candidates, self._scorer, self._ask_gate, self._released.add
         )
+        self._seating: Seating | None = None
+        if policies.sharing is not None:
+            self._seating = Seating(policies.sharing, self._table, policies.candidates)
         self._announced_s = inf
         self._reserved: NodeSet = NO_NODES  # by the last pass, for a job that waits
 
@@ -199,6 +204,8 @@ class Engine:
         table, at_s = self._table, event.at_s
         if self._released.is_active:
             self._released.note(event)
+        if self._seating is not None:
+            self._seating.note(event)
         self._apply(event, actions)
         if self._released.is_active:
             self._released.advance(at_s)
@@ -214,6 +221,8 @@ class Engine:
             self._share_out(self._team, event)
         if table.queue.begin_pass(self.cluster, self.policies.candidates, at_s):
             self._pass(at_s, actions)
+        if self._seating is not None:
+            self._seating.place(self._reserved, at_s, partial(self._place, at_s, actions))
         for job_id, group in table.queue.end_pass():
             report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:
@@ -433,7 +442,7 @@ class Engine:
         assert pin is not None
         if not self.cluster.has_free(shares_of(pin.placement)):
             return False
-        self._place(record, pin.placement, pin.decision, at_s, actions)
+        self._place(at_s, actions, record, pin.placement, pin.decision)
         return True
 
     def _offer(
@@ -454,15 +463,15 @@ class Engine:
                 return
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
-        self._place(record, placement, decision, at_s, actions)
+        self._place(at_s, actions, record, seated(record.spec, placement), decision)
 
     def _place(
         self,
+        at_s: float,
+        actions: list[Action],
         record: JobRecord,
         placement: Placement,
         decision: Lazy[Decision],
-        at_s: float,
-        actions: list[Action],
     ) -> None:
         job_id = record.job_id
         record.decision, record.placement = decision, placement

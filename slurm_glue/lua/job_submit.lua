@@ -25,7 +25,8 @@ end
 
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
 -- whether it names them by index; nil for a type of another kind too: then nothing is changed.
-local function translate(job, models, features)
+-- With `bare` it adds no gputoken: 22.05 takes none back, and on a second seat a job needs none.
+local function translate(job, models, features, bare)
   local counted, lists, model, typed = set_of(COUNTED), {}, nil, false
   for _, form in ipairs(FORMS) do
     local list = read_list(job[form] or "", models, counted)
@@ -38,7 +39,7 @@ local function translate(job, models, features)
   for form, list in pairs(lists) do
     -- Tokens of an unknown model stay: roostd's own update of such a job has them too.
     local tokens = counted[of] and {list.head:gsub("gpu$", "") .. of .. list.count} or list.tokens
-    if SEATS and not typed then table.insert(tokens, list.head .. "token" .. list.count) end
+    if SEATS and not typed and not bare then table.insert(tokens, list.head .. "token" .. list.count) end
     for _, token in ipairs(tokens) do table.insert(list.entries, token) end
     local text = table.concat(list.entries, ",")
     if text ~= job[form] then job[form] = text end
@@ -74,7 +75,8 @@ local function submit(job, partitions, uid)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat)
   local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
-  local asks, typed = translate(job, models, job.features or "")
+  local shares = (" " .. (job.comment or "")):find("%sroost:%S*share=yes") ~= nil
+  local asks, typed = translate(job, models, job.features or "", held and shares)
   if not asks or typed or asked then return end
   if held then hold(job, beat.lease) end
   local spool = beat and io.open(SPOOL, "a")
