@@ -108,7 +108,10 @@ def wait_reason(stack: Stack, job_id: str, text: str) -> None:
 
 
 def filled(stack: Stack) -> str:
-    """Fill n1 with an opted-in job of all its GPUs but none of n2's."""
+    """Fill n1 with an opted-in job of all its GPUs.
+
+    It may have the second seats, beside a job of the test before whose end roostd has not seen.
+    """
     host = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
     wait_running(stack, host)
     return host
@@ -120,7 +123,7 @@ def test_two_jobs_share_and_the_third_waits(stack: Stack) -> None:
     wait_running(stack, guest)
     found = holding(stack)
     assert found[host].gpus == found[guest].gpus == tuple(range(8))
-    assert (found[host].seat, found[guest].seat) == (0, 1)
+    assert {found[host].seat, found[guest].seat} == {0, 1}
     third = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:1")
     wait_reason(stack, third, "waits for 1 GPU")
     wait_reason(stack, guest, f"shares GPUs with job {host}")
@@ -160,7 +163,7 @@ def test_the_host_ends_first_and_the_gpu_is_not_free(stack: Stack) -> None:
     wait_reason(stack, late, "waits for 1 GPU")
     joins = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:2")
     wait_running(stack, joins)
-    assert holding(stack)[joins] == Seat("n1", shared, 0)
+    assert holding(stack)[joins] == Seat("n1", shared, 1 - holding(stack)[guest].seat)
     assert_rules(stack, {host, guest, joins})
 
 
@@ -170,7 +173,7 @@ def test_tasks_of_an_array_share(stack: Stack) -> None:
     wait_for(lambda: len(holding(stack)) == 5)
     found = {job: seat for job, seat in holding(stack).items() if job != host}
     assert sorted(gpu for seat in found.values() for gpu in seat.gpus) == list(range(8))
-    assert {seat.seat for seat in found.values()} == {1}
+    assert {seat.seat for seat in found.values()} == {1 - holding(stack)[host].seat}
     assert_rules(stack, set(holding(stack)))
 
 
@@ -182,7 +185,7 @@ def test_roostd_killed_between_pin_and_start(stack: Stack) -> None:
     wait_running(stack, guest)
     stack.stop_roostd(signal.SIGKILL)
     stack.start_roostd()
-    assert holding(stack)[guest].seat == 1
+    assert holding(stack)[guest].seat == 1 - holding(stack)[host].seat
     wait_reason(stack, guest, f"shares GPUs with job {host}")
     assert_rules(stack, {host, guest})
 
