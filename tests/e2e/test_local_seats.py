@@ -92,6 +92,17 @@ def wait_running(stack: Stack, *job_ids: str) -> None:
     wait_for(lambda: set(job_ids) <= holding(stack).keys())
 
 
+def is_accepted(stack: Stack, *options: str) -> bool:
+    """Whether sbatch takes such a job; none is submitted."""
+    answer = stack.slurm.run(
+        "sh",
+        "-c",
+        f"sbatch --test-only {' '.join(options)} --wrap true >&2 && echo yes",
+        check=False,
+    )
+    return "yes" in answer
+
+
 def reason(stack: Stack, job_id: str) -> str:
     request = operator_pb2.GetJobRequest(job_id=job_id)
     return stack.operator().GetJob(request, timeout=5.0).reason
@@ -208,6 +219,8 @@ def test_restarts_with_a_gpu_shared(stack: Stack) -> None:
 
 
 def test_a_random_campaign_keeps_the_rules(stack: Stack) -> None:
+    # After a restart slurmctld refuses jobs until the nodes have said what they have.
+    wait_for(lambda: is_accepted(stack, "--gres=gpu:8"))
     draws, opted_in, jobs = random.Random(7), set[str](), list[str]()
     shared_count = 0
     for _ in range(40):
