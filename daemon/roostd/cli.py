@@ -13,6 +13,7 @@ from pathlib import Path
 from roost_engine.domain.errors import ConfigError, RoostError
 from roost_slurm.version_option import ShowVersion
 from roostd.config.loaded_config import DEFAULT_FILE, LoadedConfig, load_config
+from roostd.config.pair_file import read_shared_pairs
 from roostd.config.speed_file import load_speeds
 from roostd.config.values import NO_MODEL
 from roostd.ops.grpc_environment import prepare_grpc
@@ -32,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _check_slurm_conf(loaded)
         if loaded.config.gate.speeds is not None:
             load_speeds(loaded.config.gate.speeds)
+        read_shared_pairs(loaded.config)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_CONFIG

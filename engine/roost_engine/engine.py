@@ -52,6 +52,7 @@ from roost_engine.queue.outlook import Outlook, outlook_of
 from roost_engine.queue_pass import PassPolicies, QueuePass
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.sharing.seating import Seating
 from roost_engine.slots import (
     RUN_TIMES,
     FaultLog,
@@ -101,6 +102,9 @@ class Engine:
             Promises(self._table, policies.ends, slot),
             self._team,
         )
+        self._seating: Seating | None = None
+        if policies.sharing is not None:
+            self._seating = Seating(policies.sharing, self._table, policies.candidates)
         self._announced_s = inf
 
     # -- what adapters may read -----------------------------------------------------------
@@ -208,6 +212,8 @@ class Engine:
         table, queue, at_s = self._table, self._table.queue, event.at_s
         if self._released.is_active:
             self._released.note(event)
+        if self._seating is not None:
+            self._seating.note(event)
         self._apply(event, actions)
         if self._released.is_active:
             self._released.advance(at_s)
@@ -221,9 +227,14 @@ class Engine:
             self._pass.place_if_cleared(fixed, at_s, actions)
         if self._team is not None:
             self._share_out(self._team, event)
-        if queue.is_stirred or self._free.freed:
-            if queue.begin_pass(self.cluster, self.policies.candidates, at_s):
-                self._pass.run(at_s, actions, self.config.window_count)
+        is_stirred = queue.is_stirred or bool(self._free.freed)
+        if is_stirred and queue.begin_pass(self.cluster, self.policies.candidates, at_s):
+            self._pass.run(at_s, actions, self.config.window_count)
+        if self._seating is not None:
+            put = partial(self._pass.place, at_s=at_s, actions=actions)
+            self._seating.place(self._pass.reserved, at_s, put)
+            is_stirred = True
+        if is_stirred:
             for job_id, group in queue.end_pass():
                 report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
         if table.running:

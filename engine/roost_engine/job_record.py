@@ -377,9 +377,9 @@ def shares_of(placement: Placement) -> tuple[NodeShare, ...]:
     """
     shape = placement.shape
     if not placement.indices_by_node:
-        cpus, memory_bytes = shape.cpus_per_node, shape.memory_per_node_bytes
+        held = (shape.cpus_per_node, shape.memory_per_node_bytes, placement.seat)
         indices = placement.gpu_indices
-        return tuple([NodeShare(node, indices, cpus, memory_bytes) for node in placement.nodes])
+        return tuple([NodeShare(node, indices, *held) for node in placement.nodes])
     size = shape.gpus_per_node
     return tuple(
         NodeShare(

@@ -10,6 +10,7 @@ from heapq import heappush, merge
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
+from roost_engine.displaced import displaced_by
 from roost_engine.domain.actions import Action, LetGo, Preempt
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
@@ -142,7 +143,7 @@ class JobTable:
     def _limit_fixed(self, record: JobRecord, at_s: float) -> None:
         """Limit the time that a waiting job waits for the only GPU indices that it can have."""
         job = record.spec
-        if not job.fixed_indices or record.standing is not None:
+        if not job.fixed_indices or job.fixed_seat or record.standing is not None:
             record.hand_over_at_s = None
         elif job.binding and record.state is JobState.WAITING:
             if record.hand_over_at_s is None:
@@ -320,16 +321,7 @@ class JobTable:
         """
         if not self.placing:
             return
-        taken = {(share.node, gpu) for share in event.shares for gpu in share.gpu_indices}
-        displaced = [
-            job_id
-            for job_id in self.placing
-            if job_id != event.job_id
-            and (placement := self.jobs[job_id].placement) is not None
-            and placement.is_exact
-            and any((name, gpu) in taken for name, gpus in placement.by_node() for gpu in gpus)
-        ]
-        for job_id in displaced:
+        for job_id in displaced_by(event, self.placing, self.jobs, self.cluster):
             self._take_back(record := self.jobs[job_id])
             record.state = JobState.WAITING
             self._limit_fixed(record, event.at_s)

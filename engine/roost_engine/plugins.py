@@ -52,6 +52,7 @@ from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.sharing.pairs import SharingConfig
 from roost_engine.slots import RUN_TIMES
 from roost_engine.stacks import OrderKind, PlacementKind
 
@@ -80,6 +81,7 @@ class Policies:
         timers: of the gate, if it has some that an operator may set.
         learned: the parts whose knowledge outlives the engine.
         ends: how predictions take part in reservations; None: time limits alone do.
+        sharing: which jobs may share GPUs; None: none.
     """
 
     order: OrderPolicy = field(default_factory=PriorityOrder)
@@ -91,6 +93,7 @@ class Policies:
     timers: TunableTimers | None = None
     learned: "LearnedParts" = field(default_factory=lambda: LearnedParts())
     ends: EndsConfig | None = None
+    sharing: SharingConfig | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +166,7 @@ class Plugins:
         order_model: the name of the model in the order slot, "onnx:" and twelve digits; "": none,
             `order` decides.
         canary: a second policy in one slot, for some users; None: there is none.
+        sharing: which jobs may share GPUs; None: none.
     """
 
     stack: str = ""
@@ -178,6 +182,7 @@ class Plugins:
     ends: EndsConfig | None = None
     order_model: str = ""
     canary: Canary | None = None
+    sharing: SharingConfig | None = None
 
     @property
     def reads_predictors(self) -> bool:
@@ -233,6 +238,7 @@ class Plugins:
             score=score,
             predictors=predictors,
             ends=self.ends if predictors is not None else None,
+            sharing=self.sharing,
         )
         policies = self._with_preemption(self._with_gate(policies))
         return self._with_canary(policies, models)

@@ -25,6 +25,7 @@ from roost_engine.promises import Promises
 from roost_engine.queue.group import Group
 from roost_engine.released_preemptors import ReleasedPreemptors
 from roost_engine.scoring.scorer import Scorer
+from roost_engine.sharing.seating import seated
 from roost_engine.slots import GateSlot
 from roost_engine.standing_pins import StandingPins
 from roost_engine.wait_reports import report_capacity, report_group, report_wait
@@ -223,7 +224,7 @@ class QueuePass:
         assert pin is not None
         if not self._cluster.has_free(shares_of(pin.placement)):
             return False
-        self._place(record, pin.placement, pin.decision, at_s, actions)
+        self.place(record, pin.placement, pin.decision, at_s, actions)
         return True
 
     def _offer(
@@ -244,9 +245,9 @@ class QueuePass:
                 return
         placement, decision = self._scorer.choose(candidates, at_s, record.spec)
         record.last_try = candidates
-        self._place(record, placement, decision, at_s, actions)
+        self.place(record, seated(record.spec, placement), decision, at_s, actions)
 
-    def _place(
+    def place(
         self,
         record: JobRecord,
         placement: Placement,
@@ -254,6 +255,7 @@ class QueuePass:
         at_s: float,
         actions: list[Action],
     ) -> None:
+        """Place a job; where it binds, hold what it gets."""
         job_id = record.job_id
         record.decision, record.placement = decision, placement
         if record.spec.binding:

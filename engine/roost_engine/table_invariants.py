@@ -9,6 +9,8 @@ def check_invariants(table: JobTable) -> None:
     """Raise AssertionError where the state contradicts itself."""
     table.cluster.check_invariants()
     claimed: dict[tuple[str, int], JobId] = {}
+    if table.cluster.seats is not None:
+        check_seats(table)
     for job_id in table.placing:
         record = table.jobs[job_id]
         assert record.state is JobState.PLACING, f"{job_id} is {record.state}, not placing"
@@ -36,3 +38,25 @@ def check_invariants(table: JobTable) -> None:
             assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
         is_stopping = record.state is JobState.STOPPING
         assert is_stopping == (job_id in table.stopping), f"{job_id} is {record.state}"
+
+
+def check_seats(table: JobTable) -> None:
+    """Raise AssertionError where jobs share GPUs that may not.
+
+    Of jobs that Slurm started elsewhere than planned nothing is said.
+    """
+    seats = table.cluster.seats
+    assert seats is not None
+    seats.check_invariants()
+    for job_id in table.placing:
+        spec, partners = table.jobs[job_id].spec, seats.partners(job_id)
+        for slot in seats.slots(job_id):
+            node, gpu, _ = slot
+            sitting = seats.holders(node, gpu)
+            assert len(sitting) <= 2, f"{slot}: {sitting}"
+            assert len(set(sitting.values())) == len(sitting), f"{slot}: {sitting}"
+        for other in partners:
+            assert spec.shares_gpus, f"{job_id} never opted in, and sits beside {other}"
+            beside = table.spec_of(other)
+            assert beside is not None, f"{other} is not under Roost: {job_id}"
+            assert beside.shares_gpus, f"{other} never opted in: {job_id}"

@@ -25,7 +25,8 @@ end
 
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
 -- whether it names them by index; nil for a type of another kind too: then nothing is changed.
-local function translate(job, models, features)
+-- With `bare` it adds no gputoken: 22.05 takes none back, and on a second seat a job needs none.
+local function translate(job, models, features, bare)
   local counted, lists, model, typed = set_of(COUNTED), {}, nil, false
   for _, form in ipairs(FORMS) do
     local list = read_list(job[form] or "", models, counted)
@@ -38,7 +39,7 @@ local function translate(job, models, features)
   for form, list in pairs(lists) do
     -- Tokens of an unknown model stay: roostd's own update of such a job has them too.
     local tokens = counted[of] and {list.head:gsub("gpu$", "") .. of .. list.count} or list.tokens
-    if SEATS and not typed then table.insert(tokens, list.head .. "token" .. list.count) end
+    if SEATS and not typed and not bare then table.insert(tokens, list.head .. "token" .. list.count) end
     for _, token in ipairs(tokens) do table.insert(list.entries, token) end
     local text = table.concat(list.entries, ",")
     if text ~= job[form] then job[form] = text end
@@ -73,8 +74,9 @@ local function submit(job, partitions, uid)
   local beat, partition = read_heartbeat(), partition_of(job, partitions)
   local asked = job.comment == "roost:shadow" and (uid == 0 or job.user_id ~= uid)  -- by roostd
   local held = beat and may_hold(job, partition, beat) and in_opt_in(job, beat)
-  local models = MODELS .. "," .. (beat and beat.models or "")
-  local asks, typed = translate(job, set_of(models), job.features or "")
+  local models = set_of(MODELS .. "," .. (beat and beat.models or ""))
+  local shares = held and (" " .. (job.comment or "")):find("%sroost:%S*share=yes")
+  local asks, typed = translate(job, models, job.features or "", shares)
   if not asks or typed or asked then return end
   if held then hold(job, beat) end
   local spool = beat and io.open(SPOOL, "a")
@@ -84,9 +86,7 @@ local function submit(job, partitions, uid)
   spool:close()
 end
 
-local function modify(job, record)
-  translate(job, set_of(MODELS), job.features or record.features or "")
-end
+local function modify(job, record) translate(job, set_of(MODELS), job.features or record.features or "") end
 
 local function attempt(handle, ...)
   local fine, fault = pcall(handle, ...)

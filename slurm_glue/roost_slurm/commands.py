@@ -133,6 +133,7 @@ def pin(
     kept_task_count: int | None = None,
     admin_comment: str | None = None,
     prefix: str,
+    seat: int = 0,
 ) -> Argv:
     """Start a waiting job on exactly these GPUs, in one call, without an intermediate state.
 
@@ -158,10 +159,11 @@ def pin(
         admin_comment: the text to set in the same call; None: leave it.
         prefix: `gres:` or `gres/`, as slurmctld writes the job's present request. With the wrong
             prefix 22.05 ignores the request and still reports success.
+        seat: 1: the second seats of these GPUs.
     """
     new_field = "TresPerJob" if writes_per_job else "TresPerNode"
     count = len(nodes) if writes_per_job else 1
-    gpus = typed_gpus(gpu_indices, count=count, prefix=prefix, tokens=tokens)
+    gpus = typed_gpus(gpu_indices, count=count, prefix=prefix, tokens=tokens, seat=seat)
     values = dict.fromkeys(REQUEST_FIELDS, "") | {"TresPerTask": kept_per_task, new_field: gpus}
     return (
         *_update(job_id),

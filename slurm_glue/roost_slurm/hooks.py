@@ -19,6 +19,7 @@ from types import FrameType
 from typing import assert_never
 
 from roost_slurm import hook_job_map, spool
+from roost_slurm.gres import SEAT_FOLDER
 from roost_slurm.hook_agent import Agent, AgentError, Plan
 from roost_slurm.hook_env import HookEnv, parse_env
 from roost_slurm.scontrol import parse_jobs
@@ -56,6 +57,7 @@ class Surroundings:
     allocation: AllocationLookup
     say: Callable[[str], None]  # to the task that Slurm starts, by stdout
     warn: Callable[[str], None]
+    has_seats: bool = False  # Slurm has second seats for the GPUs of this node
 
     @classmethod
     def of_runtime(cls, folder: Path, slurm_conf: str | None) -> "Surroundings":
@@ -67,6 +69,7 @@ class Surroundings:
             allocation=lambda env: ask_scontrol(env, slurm_conf),
             say=lambda text: print(text, flush=True),
             warn=lambda text: syslog.syslog(syslog.LOG_WARNING, text),
+            has_seats=Path(SEAT_FOLDER).is_dir(),
         )
 
 
@@ -102,7 +105,8 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
         case HookName.EPILOG:
             hook_job_map.remove(around.job_map_folder, env.job_id)
         case HookName.TASK_PROLOG:
-            for line in task_prolog_lines(env, _plan(env, around)):
+            plan = _plan(env, around)
+            for line in [*task_prolog_lines(env, plan), *second_seat_lines(env, plan, around)]:
                 around.say(line)
         case HookName.PROLOG_SLURMCTLD:
             spool.append(around.spool_file, spool.Started(env.roost_job_id))
@@ -147,6 +151,24 @@ def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
         # "=": exactly these; NCCL takes mlx5_1 for mlx5_10 as well otherwise.
         lines.append(f"export NCCL_IB_HCA=={','.join(dict.fromkeys(nics))}")
     return lines
+
+
+def second_seat_lines(env: HookEnv, plan: Plan, around: Surroundings) -> list[str]:
+    """Return the devices of a task on second seats, where Slurm does not hide the other GPUs.
+
+    Slurm numbers the second seats of N GPUs from N on, and says so to CUDA, which knows N devices.
+    """
+    told = env.step_gpus or env.job_gpus
+    if not around.has_seats or not told or set(env.visible_gpus) != set(told):
+        return []
+    if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
+        return []
+    allocated = around.allocation(env) or ()
+    if len(allocated) != len(env.job_gpus) or set(allocated) == set(env.job_gpus):
+        return []
+    gpu_of = dict(zip(sorted(env.job_gpus), allocated, strict=True))
+    devices = [str(gpu_of[index]) for index in env.visible_gpus if index in gpu_of]
+    return [f"export CUDA_VISIBLE_DEVICES={','.join(devices)}"]
 
 
 def ask_scontrol(env: HookEnv, slurm_conf: str | None) -> tuple[int, ...] | None:

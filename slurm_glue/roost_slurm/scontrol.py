@@ -18,7 +18,9 @@ from roost_slurm.squeue import HOLDING, SlurmJobState
 from roost_slurm.tres import (
     TresError,
     allocated_gpus,
+    allocated_seat,
     gpu_count,
+    is_seat,
     parse_gres,
     parse_indices,
     parse_memory_bytes,
@@ -68,6 +70,7 @@ class AllocatedNode:
     gpu_indices: tuple[int, ...]  # ascending
     cpu_count: int
     memory_bytes: int
+    seat: int = 0  # of each of the GPUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +129,7 @@ class ShownNode:
         is_open: may receive a job now, as far as its state goes.
         is_asleep: powered down, or waking: Slurm boots it for the first job there.
         gpu_count: all of its gres "gpu", seats (types s0, s1, ...) left out.
+        has_seats: whether each of them has a second seat.
     """
 
     name: str
@@ -142,6 +146,7 @@ class ShownNode:
     gpu_count: int
     gpu_used_indices: tuple[int, ...]
     socket_count: int = 1
+    has_seats: bool = False
 
 
 def parse_jobs(text: str, wanted: Collection[int] | None = None) -> dict[int, JobDetail]:
@@ -249,7 +254,8 @@ def _allocated(record: str) -> tuple[AllocatedNode, ...]:
     section = record[start : record.find(" MinCPUsNode=")]
     found: list[AllocatedNode] = []
     for names, cpus, memory, gres in _NODES.findall(section):
-        nodes, held = expand(names), (allocated_gpus(gres), len(parse_indices(cpus)), _mib(memory))
+        nodes, cpu_count = expand(names), len(parse_indices(cpus))
+        held = (allocated_gpus(gres), cpu_count, _mib(memory), allocated_seat(gres))
         if len(found) + len(nodes) > MOST_HOSTS:
             return ()  # no job has that many: a user's text that imitates allocations
         found += (AllocatedNode(node, *held) for node in nodes)
@@ -268,9 +274,8 @@ def _parse_node(line: str) -> ShownNode | None:
     for key, value in _PAIR.findall(line):
         row.setdefault(key, value)
     try:
-        gres = [
-            g for g in parse_gres(_without_sockets(row.get("Gres", ""))) if not _is_seat(g.kind)
-        ]
+        every = parse_gres(_without_sockets(row.get("Gres", "")))
+        gres = [entry for entry in every if not is_seat(entry.kind)]
         return ShownNode(
             name=row["NodeName"],
             state=row["State"].lower(),
@@ -284,6 +289,7 @@ def _parse_node(line: str) -> ShownNode | None:
             memory_bytes=_mib(row["RealMemory"]),
             memory_allocated_bytes=_mib(row["AllocMem"]),
             gpu_count=gpu_count(gres),
+            has_seats=0 < gpu_count(every) == 2 * gpu_count(gres),
             gpu_used_indices=allocated_gpus(row.get("GresUsed", "")),
             socket_count=max(uint32(row.get("Sockets", "1")), 1),
         )
@@ -341,10 +347,6 @@ def _expanded(nodes: str) -> Iterable[str]:
         return expand(nodes)
     except HostlistError:
         return ()
-
-
-def _is_seat(kind: str | None) -> bool:
-    return kind is not None and re.fullmatch(r"s\d+", kind, re.ASCII) is not None
 
 
 def _without_sockets(gres: str) -> str:

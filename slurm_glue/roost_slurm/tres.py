@@ -19,6 +19,7 @@ from roost_slurm.limits import (
 
 GPU = "gpu"
 SEAT_TOKEN = "gputoken"  # where GPUs have second seats: each GPU of a plain request takes one
+_KINDS = "gs"  # first letter of a GPU's type, by seat
 _ABSENT = frozenset({"", "N/A", "(null)", "None"})
 _PLAIN = frozenset({"cpu", "mem", "node", "billing", "energy"})
 _PREFIX = re.compile(r"^gres[:/]")
@@ -28,11 +29,11 @@ _ENTRY = re.compile(
     r"(?:[:=](?P<count>\d{1,18}[kKmMgG]?))?",
     re.ASCII,
 )
-_INDEX_KIND = re.compile(r"g(\d{1,3})", re.ASCII)
+_SLOT_KIND = re.compile(r"([gs])(\d{1,3})", re.ASCII)
 # Each match begins at an entry's own name, and each part has an end: a search from every letter of
 # a long text takes a time that grows with the square of its length.
 _INDEXED = re.compile(
-    r"(?:(?<=,)|^)gpu:(?:[^,:()]{1,64}:)?\d{1,18}\(IDX:([\d,\-]*|N/A)\)", re.ASCII
+    r"(?:(?<=,)|^)gpu:(?:([^,:()]{1,64}):)?\d{1,18}\(IDX:([\d,\-]*|N/A)\)", re.ASCII
 )
 _BYTES = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)([KMGTP]?)[cn]?", re.ASCII)
@@ -107,34 +108,61 @@ def beside_gpus(gres: Iterable[Gres]) -> frozenset[str]:
 
 
 def typed_gpus(
-    gpu_indices: Iterable[int], *, count: int = 1, prefix: str = "", tokens: Iterable[str] = ()
+    gpu_indices: Iterable[int],
+    *,
+    count: int = 1,
+    prefix: str = "",
+    tokens: Iterable[str] = (),
+    seat: int = 0,
 ) -> str:
     """Write a request for exactly these GPUs: `gpu:g2:1,gpu:g3:1`, with a token `h100:2`.
 
     Args:
-        gpu_indices: gres indices; GPU i has the type `gi`.
+        gpu_indices: gres indices; GPU i has the type `gi`, its second seat `si`.
         count: of each type: 1 in a per-node request, the node count in a per-job request.
         prefix: `gres:` or `gres/` where the field wants one.
         tokens: count-only gres of which each GPU takes one.
+        seat: 0: the GPUs themselves; 1: their second seats.
     """
-    gpus = [f"{prefix}gpu:g{index}:{count}" for index in sorted(gpu_indices)]
+    kind = _KINDS[seat]
+    gpus = [f"{prefix}gpu:{kind}{index}:{count}" for index in sorted(gpu_indices)]
     total = len(gpus) * count
     return ",".join([*gpus, *(f"{prefix}{token}:{total}" for token in sorted(tokens))])
 
 
 def typed_indices(gres: Iterable[Gres]) -> tuple[int, ...]:
     """The inverse of typed_gpus: the GPU indices that a request names, ascending."""
-    matches = (_INDEX_KIND.fullmatch(kind) for kind in gpu_kinds(gres))
-    return tuple(sorted(int(match[1]) for match in matches if match))
+    matches = (_SLOT_KIND.fullmatch(kind) for kind in gpu_kinds(gres))
+    return tuple(sorted({int(match[2]) for match in matches if match}))
+
+
+def typed_seat(gres: Iterable[Gres]) -> int:
+    """Return the seat that a request names: 1 where it names second seats, else 0."""
+    return int(any(map(is_seat, gpu_kinds(gres))))
+
+
+def is_seat(kind: str | None) -> bool:
+    """Return whether a type of GPU is a second seat: s0, s1, ..."""
+    match = _SLOT_KIND.fullmatch(kind or "")
+    return match is not None and match[1] == _KINDS[1]
 
 
 def allocated_gpus(text: str) -> tuple[int, ...]:
-    """Read which GPUs `GRES=` or `GresUsed=` names: `gpu:g0:1(IDX:0),gpu:g5:0(IDX:)` is (0,)."""
+    """Read which GPUs `GRES=` or `GresUsed=` names: `gpu:g0:1(IDX:0),gpu:g5:0(IDX:)` is (0,).
+
+    The second seat of GPU 3 of 8 is `gpu:s3:1(IDX:11)`: that GPU.
+    """
     found: set[int] = set()
     for match in _INDEXED.finditer(text):
-        if match[1] not in ("", "N/A"):
-            found.update(parse_indices(match[1]))
+        if match[2] not in ("", "N/A"):
+            found.update((int(match[1][1:]),) if is_seat(match[1]) else parse_indices(match[2]))
     return tuple(sorted(found))
+
+
+def allocated_seat(text: str) -> int:
+    """Return the seat that `GRES=` names: 1 where all of its GPUs are second seats, else 0."""
+    kinds = [match[1] for match in _INDEXED.finditer(text) if match[2] not in ("", "N/A")]
+    return int(bool(kinds) and all(map(is_seat, kinds)))
 
 
 def parse_indices(text: str) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -364,3 +365,27 @@ def test_scontrol_is_not_found_in_the_users_path(tmp_path: Path) -> None:
     finally:
         os.environ["PATH"] = before
     assert not (tmp_path / "scontrol.ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("env", "lines"),
+    [
+        ({"visible_gpus": (11, 13), "job_gpus": (11, 13)}, ["export CUDA_VISIBLE_DEVICES=3,5"]),
+        (
+            {"visible_gpus": (13,), "step_gpus": (13,), "job_gpus": (11, 13)},
+            ["export CUDA_VISIBLE_DEVICES=5"],
+        ),
+        ({"visible_gpus": (0, 1), "job_gpus": (11, 13)}, []),  # by the devices cgroup
+        ({"visible_gpus": (3, 5), "job_gpus": (3, 5)}, []),  # first seats
+        ({"visible_gpus": (), "job_gpus": ()}, []),
+    ],
+)
+@pytest.mark.parametrize("managed", [False, True])
+def test_task_prolog_tells_cuda_the_gpus_of_second_seats(
+    tmp_path: Path, env: dict[str, tuple[int, ...]], lines: list[str], *, managed: bool
+) -> None:
+    around = replace(World(tmp_path, allocated=(3, 5)).around, has_seats=True)
+    plan = Plan(managed=managed, gpu_indices=(3, 5) if managed else ())
+    found = HookEnv(job_id=1, **env)  # type: ignore[arg-type]
+    assert hooks.second_seat_lines(found, plan, around) == lines
+    assert hooks.second_seat_lines(found, plan, replace(around, has_seats=False)) == []

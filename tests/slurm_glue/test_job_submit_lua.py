@@ -423,6 +423,27 @@ def test_with_second_seats_a_plain_request_takes_tokens(
     assert changes(slurmctld, {"tres_per_node": asked})["tres_per_node"] == becomes
 
 
+@pytest.mark.parametrize(
+    ("comment", "is_bare"),
+    [
+        ("roost:share=yes", True),
+        ("x roost:memory=1G,share=yes", True),
+        ("roost:share=no", False),
+        ("share=yes", False),
+    ],
+)
+def test_a_leased_job_that_opted_in_takes_no_tokens(
+    runtime: Runtime, comment: str, *, is_bare: bool
+) -> None:
+    slurmctld = Slurmctld(runtime.script(seats=True))
+    job = {"tres_per_node": "gres:gpu:2", "comment": comment}
+    runtime.beat()
+    held = changes(slurmctld, job)
+    assert ("gputoken" not in held.get("tres_per_node", "")) is is_bare
+    runtime.heartbeat_file.unlink()
+    assert "gputoken" in changes(slurmctld, job)["tres_per_node"]
+
+
 def test_a_directory_as_heartbeat_is_none(runtime: Runtime) -> None:
     os.mkdir(runtime.heartbeat_file)
     assert changes(Slurmctld(runtime.script()), {"tres_per_node": "gres:gpu:1"}) == {}

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roost_slurm import tres
 from roost_slurm.tres import (
     Gres,
     TresError,
@@ -120,3 +121,15 @@ def test_amounts_are_read_and_memory_counts_in_mib() -> None:
     assert parse_counts("mem=100000,gres/gpu=1K") == {"mem": 100000.0, "gres/gpu": 1024.0}
     assert parse_counts("cpu=many,node=1") == {"node": 1.0}
     assert parse_counts("N/A") == {}
+
+
+def test_second_seats_are_gpus_with_a_seat() -> None:
+    text = "gpu:s3:1(IDX:11),gpu:s5:1(IDX:13)"
+    assert (tres.allocated_gpus(text), tres.allocated_seat(text)) == ((3, 5), 1)
+    text = "gpu:g3:1(IDX:3),gpu:s3:0(IDX:N/A),gputoken:1"
+    assert (tres.allocated_gpus(text), tres.allocated_seat(text)) == ((3,), 0)
+    asked = tres.typed_gpus([5, 3], seat=1, prefix="gres:")
+    assert asked == "gres:gpu:s3:1,gres:gpu:s5:1"
+    gres = tres.parse_gres(asked)
+    assert (tres.typed_indices(gres), tres.typed_seat(gres)) == ((3, 5), 1)
+    assert tres.typed_seat(tres.parse_gres("gpu:g3:1")) == 0

@@ -42,6 +42,7 @@ from roostd.app.shadow_questions import ShadowQuestions
 from roostd.app.slurm_watch import SlurmWatch
 from roostd.app.waste_meter import WasteMeter
 from roostd.config.config import Config
+from roostd.config.pair_file import read_shared_pairs
 from roostd.config.reload import check_unchanged
 from roostd.ops.clock import MonotonicClock
 from roostd.ops.files import raise_file_limit
@@ -160,7 +161,7 @@ class Daemon:
 
     def _build(self, config: Config) -> None:
         limits = Limits(config.journal.max_bytes, config.journal.max_age_s)
-        speeds = read_speeds(config)
+        speeds, pairs = read_speeds(config), read_shared_pairs(config)
         opener = JournalOpener(config.paths.state_dir, limits, version("roost"))
         opened = opener.at_start()
         clock = MonotonicClock.resume(opened.last_at_s, opened.epoch_of_zero_s)
@@ -193,7 +194,7 @@ class Daemon:
         )
         self.modes = ModeDesk(self.state, self.desk, self._change_modes, config)
         self._engines = EngineRuns(
-            self.state, self.knowledge, self.recorder, speeds, self.desk.extended
+            self.state, self.knowledge, self.recorder, speeds, self.desk.extended, pairs
         )
         self.shadow = PolicyShadow(self.state, self.recorder)
         self.past_jobs = PastJobs(self.state, self.recorder.note_past)
@@ -458,12 +459,12 @@ class Daemon:
             config = self._reload_config()
             check_unchanged(self._config, config)
             Roles(config.roles)  # names of unknown users keep the old configuration
-            speeds = read_speeds(config)
+            speeds, pairs = read_speeds(config), read_shared_pairs(config)
         except ConfigError as error:
             self.metrics.config_ok.set(0)
             _log.error("config_not_reloaded", error=str(error))
             return
-        self._engines.speeds = speeds
+        self._engines.speeds, self._engines.shared_pairs = speeds, pairs
         self.modes.reloaded(config)
         self.desk.configure(config)
         configure_logs(config.log.level, config.log.format, under_systemd=self._under_systemd)

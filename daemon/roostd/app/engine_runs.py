@@ -15,6 +15,7 @@ from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore
+from roost_engine.sharing.pairs import PairSpeed
 from roost_formats.journal.codec import encode
 from roost_formats.journal.records import RunHead
 from roost_formats.models.run_times import load_run_time_model
@@ -45,6 +46,7 @@ class EngineRuns:
         knowledge: what the policies of a fresh engine know.
         recorder: the journal.
         speeds: of the models that users may name; see `read_speeds`.
+        shared_pairs: measured pairs; see pair_file.read_shared_pairs.
         extend: adds to the configured choice of policies what was promoted.
 
     Attributes:
@@ -58,10 +60,11 @@ class EngineRuns:
         recorder: Recorder,
         speeds: tuple[ModelSpeeds, ...],
         extend: Extend = _as_configured,
+        shared_pairs: tuple[PairSpeed, ...] = (),
     ) -> None:
         self._extend, self.plugins = extend, Plugins()
         self._state, self._knowledge, self._recorder = state, knowledge, recorder
-        self.speeds = speeds
+        self.speeds, self.shared_pairs = speeds, shared_pairs
 
     def begin(self) -> None:
         """Replace the engine by a fresh one, which continues the waits of the old engine.
@@ -80,7 +83,9 @@ class EngineRuns:
         plugins = choice.plugins(self.speeds, self._knowledge.up_to_now())
         for note in choice.notes():
             _log.warning("stack_not_in_full_effect", note=note)
-        plugins, models = self._extend(replace(plugins, neighbours=self._pairs(score)))
+        sharing = state.config.sharing.to_core(self.shared_pairs)
+        plugins = replace(plugins, neighbours=self._pairs(score), sharing=sharing)
+        plugins, models = self._extend(plugins)
         policies = plugins.policies(score, run_times=run_times, models=models)
         state.engine = Engine(config, policies)
         state.policy_failures.clear()
@@ -111,6 +116,8 @@ class EngineRuns:
         may_pin = state.can_pin_again or not config.preempting_partitions()
         # A job may start on nodes that Roost does not give out: it must not wait for those it does.
         may_pin = may_pin and not config.listed_nodes()
+        # Slurm would start it when the first of two jobs on a GPU ends.
+        may_pin = may_pin and not config.sharing.enabled
         return replace(
             config.choice.engine_config(),
             hand_over_s=config.slurm.hand_over_s,

@@ -406,6 +406,7 @@ class SlurmWatch:
             traits=traits_of(version),
             accounts_memory=settings.accounts_memory,
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
+            is_sharing_qos=lambda qos: qos in self._state.config.sharing.qos,
             is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
             why_left=lambda job: self._opt_in().why_not(job),
         )

@@ -28,6 +28,7 @@ from roostd.config.decisions import (
 )
 from roostd.config.listen import Listen
 from roostd.config.roles import RolesSection
+from roostd.config.sharing import SharingSection
 from roostd.config.stack_choice import StackChoice, known_stack
 from roostd.config.values import (
     AbsolutePath,
@@ -256,6 +257,7 @@ class Config(Section):
     policy: PolicySection = PolicySection()
     gate: GateSection = GateSection()
     preemption: PreemptionSection = PreemptionSection()
+    sharing: SharingSection = SharingSection()
     telemetry: Telemetry = Telemetry()
     engine: EngineSection = EngineSection()
     eta: Eta = Eta()
@@ -273,6 +275,21 @@ class Config(Section):
                 " not allow; leave page.listen or roles.enabled out"
             )
         return page
+
+    @field_validator("sharing")
+    @classmethod
+    def _check_sharing(cls, sharing: SharingSection, info: ValidationInfo) -> SharingSection:
+        if not sharing.enabled:
+            return sharing
+        if sharing.pairs is None:
+            raise ValueError("enabled shares nothing without pairs: name the table, or remove it")
+        listed = info.data.get("partitions") or {}
+        if stopping := [name for name, one in listed.items() if one.preemption]:
+            raise ValueError(
+                f"enabled does not go with partitions.{stopping[0]}.preemption: to stop one of two"
+                " jobs on a GPU frees nothing; leave one of them out"
+            )
+        return sharing
 
     def mode_of(self, partition: str) -> Mode:
         """Return the mode of a partition."""

@@ -78,6 +78,8 @@ def _files(loaded: LoadedConfig) -> Iterator[tuple[KeyPath, Path]]:
         yield ("slurm", "conf"), config.slurm.conf
     if config.gate.speeds is not None:
         yield ("gate", "speeds"), config.gate.speeds
+    if config.sharing.pairs is not None:
+        yield ("sharing", "pairs"), config.sharing.pairs
     if (tls := config.listen.probes_tls) is not None:
         for key in ("certificate", "key", "client_ca"):
             yield ("listen", "probes_tls", key), getattr(tls, key)

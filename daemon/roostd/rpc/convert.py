@@ -99,14 +99,14 @@ def node_names(state: DaemonState) -> list[NodeName]:
 
 
 def holders(state: DaemonState) -> dict[tuple[NodeName, int], JobId]:
-    """Who holds each GPU that is not free."""
-    cluster = state.engine.cluster
-    return {
-        (share.node, gpu): job_id
-        for job_id in cluster.held_jobs()
-        for share in cluster.shares(job_id)
-        for gpu in share.gpu_indices
-    }
+    """Who holds each GPU that is not free: "12", or "12+13" where two jobs share it."""
+    cluster, found = state.engine.cluster, dict[tuple[NodeName, int], JobId]()
+    for job_id in cluster.held_jobs():
+        for share in cluster.shares(job_id):
+            for gpu in share.gpu_indices:
+                before = found.get((share.node, gpu))
+                found[share.node, gpu] = JobId(f"{before}+{job_id}") if before else job_id
+    return found
 
 
 def node(state: DaemonState, name: NodeName, held: dict[tuple[NodeName, int], JobId]) -> pb.Node:

@@ -7,6 +7,7 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Placement
 from roost_engine.job_record import JobRecord, JobState, KnownJob, StandingPin
 from roost_engine.queue.outlook import Outlook
+from roost_engine.sharing.seating import partners_in_words
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.outlook import add_turn, outlooks
 from roostd.state import DaemonState, Owner, UnmanagedJob
@@ -115,7 +116,9 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
     message = pb.Job(
         job_id=job_id,
         state=pb.JOB_STATE_WAITING if is_blocked else JOB_STATES[record.state],
-        reason=record.reason or _why_not_roost_s(record, left, is_planned=place is not None),
+        reason=record.reason
+        or _partners(state, job_id)
+        or _why_not_roost_s(record, left, is_planned=place is not None),
         gpu_count=_gpu_count(record, owner, shares),
         waited_s=_waited_s(record, now_s),
         planned=planned(place.placement) if place else (),
@@ -136,6 +139,11 @@ def _recorded_job(state: DaemonState, job_id: JobId, record: KnownJob) -> pb.Job
         if record.standing is not None:
             message.standing.CopyFrom(_standing(record.standing, now_s))
     return message
+
+
+def _partners(state: DaemonState, job_id: JobId) -> str:
+    seats = state.engine.cluster.seats
+    return "" if seats is None else partners_in_words(seats, job_id)
 
 
 def _add_real_links(

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 
+from roost_slurm.tres import parse_memory_bytes
+
 _OURS = re.compile(r"(?:^|(?<=\s))roost:(\S*)")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+/-]{0,63}", re.ASCII)
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,6})?", re.ASCII)
-_KEYS = ("model", "checkpoint")
+_KEYS = ("model", "checkpoint", "share", "memory")
+_MEMORY = re.compile(r"\d{1,6}[MG]", re.ASCII)
 _MOST_PROBLEMS = 8
 _SHOWN_LETTERS = 40
 _LONGEST_WORD = 1_000  # an argument of sbatch may have 131,072 characters, all of them commas
@@ -28,11 +31,15 @@ class JobComment:
         checkpoint_s: seconds between two checkpoints, from the last of which the job continues
             when it is stopped and started again; None if not stated.
         problems: what could not be used, and why, one text each.
+        shares_gpus: whether another job may run on its GPUs beside it.
+        gpu_memory_bytes: of each of its GPUs, that it needs at most; 0 if not stated.
     """
 
     model: str = ""
     checkpoint_s: float | None = None
     problems: tuple[str, ...] = ()
+    shares_gpus: bool = False
+    gpu_memory_bytes: int = 0
 
 
 @lru_cache(maxsize=20_000)
@@ -61,6 +68,8 @@ def parse_comment(text: str) -> JobComment | None:
     return JobComment(
         model=_model(given, problems),
         checkpoint_s=_checkpoint_s(given, problems),
+        shares_gpus=_shares_gpus(given, problems),
+        gpu_memory_bytes=_gpu_memory_bytes(given, problems),
         problems=tuple(problems[:_MOST_PROBLEMS]),
     )
 
@@ -84,9 +93,26 @@ def _checkpoint_s(given: Mapping[str, str], problems: list[str]) -> float | None
     return None
 
 
+def _shares_gpus(given: Mapping[str, str], problems: list[str]) -> bool:
+    answer = given.get("share", "no")
+    if answer not in ("yes", "no"):
+        problems.append(f"share: want yes or no, got {_shown(answer)}")
+    return answer == "yes"
+
+
+def _gpu_memory_bytes(given: Mapping[str, str], problems: list[str]) -> int:
+    text = given.get("memory")
+    if text is None:
+        return 0
+    if _MEMORY.fullmatch(text) and (size_bytes := parse_memory_bytes(text)):
+        return size_bytes
+    problems.append(f"memory: want a size of GPU memory such as 20G, got {_shown(text)}")
+    return 0
+
+
 def _hint(key: str) -> str:
     close = get_close_matches(key, _KEYS, n=1)
-    return f"did you mean {close[0]}?" if close else f"known are {' and '.join(_KEYS)}"
+    return f"did you mean {close[0]}?" if close else f"known are {', '.join(_KEYS)}"
 
 
 def _shown(text: str) -> str:

@@ -36,7 +36,7 @@ from roostd.slurm.limits import (
     MOST_NODES,
     MOST_SHAPES,
 )
-from roostd.slurm.request import pinned_indices
+from roostd.slurm.request import pinned_indices, pinned_seat
 
 NO_GPUS = "asks for no GPUs"
 NO_LEASE = "has no lease: it was submitted while roostd was away"
@@ -84,6 +84,7 @@ class JobReader:
         accounts_memory: whether Slurm allocates memory; where it does not, jobs ask for none.
         is_preemptible_qos: whether jobs of a QoS may be stopped though they name no checkpoint
             interval.
+        is_sharing_qos: whether jobs of a QoS may share GPUs.
         is_model: whether a name is a GPU model of this site. A gres of that name is a token, which
             job_submit.lua adds for each GPU and a pin keeps.
         why_left: returns why the site leaves a job to Slurm; None: Roost may place it.
@@ -94,6 +95,7 @@ class JobReader:
     traits: Traits
     accounts_memory: bool
     is_preemptible_qos: Callable[[str], bool] = lambda qos: False
+    is_sharing_qos: Callable[[str], bool] = lambda qos: False
     is_model: Callable[[str], bool] = lambda name: False
     why_left: Callable[[QueuedJob], str | None] = lambda job: None
 
@@ -123,6 +125,7 @@ class JobReader:
             return Unmanaged(RELEASED if job.admin_comment == LET_GO else NO_LEASE)
         begin = request.stamp.begin_epoch_s if request.stamp else None
         comment = comment_of(detail) or JobComment()
+        fixed = self._fixed_indices(job, request)
         return JobSpec(
             job_id=job_id,
             user_id=job.user_id,
@@ -139,7 +142,10 @@ class JobReader:
             name=detail.name,
             model=comment.model,
             checkpoint_s=self._checkpoint_s(comment, detail),
-            fixed_indices=self._fixed_indices(job, request),
+            fixed_indices=fixed,
+            fixed_seat=pinned_seat(dict(job.tres)) if fixed else 0,
+            shares_gpus=self._shares_gpus(comment, detail, request),
+            gpu_memory_bytes=comment.gpu_memory_bytes,
             account=job.account,
             qos=job.qos,
         )
@@ -149,6 +155,12 @@ class JobReader:
         if self.traits.can_untype or request.stamp is None or not request.stamp.was:
             return ()
         return pinned_indices(dict(job.tres))
+
+    def _shares_gpus(self, comment: JobComment, detail: JobDetail, request: "_Request") -> bool:
+        """Whether a job may share GPUs; on 22.05 one that has a token keeps it and may not."""
+        if not (comment.shares_gpus or self.is_sharing_qos(detail.qos)):
+            return False
+        return self.traits.can_untype or SEAT_TOKEN not in request.others
 
     def _checkpoint_s(self, comment: JobComment, detail: JobDetail) -> float | None:
         if comment.checkpoint_s is None and self.is_preemptible_qos(detail.qos):

@@ -12,15 +12,18 @@ from roost_slurm.scontrol import JobDetail
 from roost_slurm.squeue import SlurmJobState
 from roost_slurm.stamp import Stamp, parse_stamp
 from roost_slurm.tres import (
+    SEAT_TOKEN,
     TresError,
     beside_gpus,
     parse_gres,
     prefix_of,
     typed_indices,
+    typed_seat,
     without_gres,
 )
 from roost_slurm.versions import Traits
 
+_PINNED_FIELDS = ("TresPerNode", "TresPerJob")
 _REQUEST_FIELDS = (*commands.REQUEST_FIELDS, "CpusPerTres")
 
 
@@ -43,10 +46,17 @@ def pinned_indices(tres: Mapping[str, str]) -> tuple[int, ...]:
     Empty where it names none, or cannot be read.
     """
     with contextlib.suppress(TresError):
-        for name in ("TresPerNode", "TresPerJob"):
+        for name in _PINNED_FIELDS:
             if indices := typed_indices(parse_gres(tres.get(name, ""))):
                 return indices
     return ()
+
+
+def pinned_seat(tres: Mapping[str, str]) -> int:
+    """Return the seat that a job's present request names; 0 where it names none."""
+    with contextlib.suppress(TresError):
+        return max(typed_seat(parse_gres(tres.get(name, ""))) for name in _PINNED_FIELDS)
+    return 0
 
 
 def check_repinnable(
@@ -58,13 +68,21 @@ def check_repinnable(
         SlurmRefused: the release keeps the indices of the earlier pin, and these are others.
     """
     fixed = () if traits.can_untype else pinned_indices(detail.tres)
-    if fixed and fixed != placement.gpu_indices:
-        had = ",".join(map(str, fixed))
+    seat = pinned_seat(detail.tres)
+    if fixed and (fixed, seat) != (placement.gpu_indices, placement.seat):
+        had = ",".join(map(str, fixed)) + (", second seats," if seat else "")
         problem = f"job {job_id} was pinned to GPUs {had}, and this Slurm gives it no others"
         raise SlurmRefused(commands.show_job(job_id), 0, problem)
 
 
-def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement, traits: Traits) -> Argv:
+def pin_argv(
+    job_id: JobId,
+    detail: JobDetail,
+    placement: Placement,
+    traits: Traits,
+    *,
+    has_seats: bool = False,
+) -> Argv:
     """Build the update that pins a job, from its present details.
 
     From 23.11 on, srun takes TresPerNode of the job that it has got for the request of its own
@@ -102,7 +120,8 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement, traits: Tra
         nodes=placement.nodes,
         gpu_indices=placement.gpu_indices,
         writes_per_job="TresPerNode" in detail.tres or (traits.can_untype and not detail.is_batch),
-        tokens=_tokens(job_id, spelled),
+        tokens=_tokens_on_seat(_tokens(job_id, spelled), placement.seat, has_seats=has_seats),
+        seat=placement.seat,
         has_cpus_per_gpu="CpusPerTres" in detail.tres,
         kept_per_task=without_gres(detail.tres.get("TresPerTask", "")),
         node_count_changes=node_count_changes,
@@ -110,6 +129,16 @@ def pin_argv(job_id: JobId, detail: JobDetail, placement: Placement, traits: Tra
         admin_comment=admin_comment,
         prefix=prefix_of(spelled[0]),
     )
+
+
+def _tokens_on_seat(tokens: frozenset[str], seat: int, *, has_seats: bool) -> frozenset[str]:
+    """Return the tokens of a job: that of its GPU is with the job on the first seat alone.
+
+    So there are as many as GPUs that a plain request may have. A job that opted in comes without.
+    """
+    if seat:
+        return tokens - {SEAT_TOKEN}
+    return tokens | {SEAT_TOKEN} if has_seats else tokens
 
 
 def _tokens(job_id: JobId, fields: Iterable[str]) -> frozenset[str]:
@@ -128,6 +157,7 @@ def pin_calls(
     *,
     lease_s: int,
     is_eligible: bool,
+    has_seats: bool = False,
 ) -> tuple[Argv, ...]:
     """Build the updates that pin a job.
 
@@ -139,11 +169,12 @@ def pin_calls(
         lease_s: length of the lease between two updates.
         is_eligible: whether it waits in Slurm by a standing pin already. Its begin time then stays
             as it is, or a job on several nodes is leased between two updates.
+        has_seats: whether Slurm has second seats for the GPUs.
 
     Raises:
         SlurmRefused: see pin_argv.
     """
-    argv = pin_argv(job_id, detail, placement, traits)
+    argv = pin_argv(job_id, detail, placement, traits, has_seats=has_seats)
     if not is_eligible:
         return (argv,)
     if len(placement.nodes) > 1 or detail.min_node_count > 1:
@@ -174,7 +205,9 @@ def unpin_argv(job_id: JobId, detail: JobDetail, traits: Traits, lease_s: int) -
 def shares_of(detail: JobDetail) -> tuple[NodeShare, ...]:
     """Return a job's allocation in the engine's terms."""
     return tuple(
-        NodeShare(NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes)
+        NodeShare(
+            NodeName(node.node), node.gpu_indices, node.cpu_count, node.memory_bytes, node.seat
+        )
         for node in detail.allocated
     )
 
@@ -204,13 +237,15 @@ def is_pinned(detail: JobDetail, placement: Placement) -> bool:
         nodes = expand(detail.required_nodes)
         asked = [
             typed_indices(parse_gres(detail.tres[name]))
-            for name in ("TresPerNode", "TresPerJob")
+            for name in _PINNED_FIELDS
             if name in detail.tres
         ]
     except (HostlistError, TresError):
         return False
     if not placement.is_exact:
         return sorted(nodes) == sorted(placement.nodes)
+    if pinned_seat(detail.tres) != placement.seat:
+        return False
     return asked == [placement.gpu_indices] and sorted(nodes) == sorted(placement.nodes)
 
 

@@ -161,6 +161,7 @@ class SlurmCli:
                     features=node.features,
                     usable=node.is_open,
                     asleep=node.is_asleep,
+                    has_seats=node.has_seats,
                 ),
                 state=node.state,
                 reason=node.reason,
@@ -228,13 +229,19 @@ class SlurmCli:
         self, job_id: JobId, placement: Placement, *, lease_s: int = 0, is_eligible: bool = False
     ) -> None:
         """See SlurmPort."""
-        detail, _ = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
+        detail, has_seats = await asyncio.gather(self._waiting(job_id), self._check_open(placement))
         self._check_unchanged(job_id, detail)
         check_due(job_id, detail, self._wall_clock())
         traits = await self.traits()
         check_repinnable(job_id, detail, placement, traits)
         calls = pin_calls(
-            job_id, detail, placement, traits, lease_s=lease_s, is_eligible=is_eligible
+            job_id,
+            detail,
+            placement,
+            traits,
+            lease_s=lease_s,
+            is_eligible=is_eligible,
+            has_seats=has_seats,
         )
         try:
             for argv in calls:
@@ -327,16 +334,21 @@ class SlurmCli:
             raise JobNotWaiting(job_id, "leased by another roostd")
         return detail
 
-    async def _check_open(self, placement: Placement) -> None:
+    async def _check_open(self, placement: Placement) -> bool:
         """Check that the nodes still take jobs: the last poll of all nodes may be seconds old.
+
+        Returns:
+            Whether their GPUs have second seats.
 
         Raises:
             NodeClosed: one does not.
         """
         text = await self._run(commands.show_nodes(placement.nodes))
-        for node in parse_nodes(text):
+        nodes = parse_nodes(text)
+        for node in nodes:
             if not node.is_open:
                 raise NodeClosed(node.name, node.state)
+        return any(node.has_seats for node in nodes)
 
     def _check_unchanged(self, job_id: JobId, detail: JobDetail) -> None:
         """Check that a job's request is the one that the engine placed.

@@ -177,7 +177,7 @@ class ProbeBoard:
             return
         at_s = self._now_s()
         hello = report.hello
-        yield TopologySeen(at_s=at_s, name=node, links=hello.links, gpu_uuids=hello.gpu_uuids)
+        yield _topology(hello, at_s)
         for index, fault in report.faults.items():
             yield GpuHealthChanged(at_s=at_s, name=node, gpu_index=index, fault=fault)
         if report.sample is not None:
@@ -208,14 +208,19 @@ class ProbeBoard:
                 self._emit_health(report.hello.node, index, "")
 
     def _emit_topology(self, report: NodeReport) -> None:
-        hello = report.hello
-        self._emit(
-            TopologySeen(
-                at_s=self._now_s(), name=hello.node, links=hello.links, gpu_uuids=hello.gpu_uuids
-            )
-        )
+        self._emit(_topology(report.hello, self._now_s()))
 
     def _emit_health(self, node: NodeName, gpu_index: int, fault: str) -> None:
         self._emit(
             GpuHealthChanged(at_s=self._now_s(), name=node, gpu_index=gpu_index, fault=fault)
         )
+
+
+def _topology(hello: ProbeHello, at_s: float) -> TopologySeen:
+    return TopologySeen(
+        at_s=at_s,
+        name=hello.node,
+        links=hello.links,
+        gpu_uuids=hello.gpu_uuids,
+        gpu_memory_bytes=hello.gpu_memory_bytes,
+    )

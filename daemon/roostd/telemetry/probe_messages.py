@@ -93,6 +93,11 @@ class ProbeHello:
         """In gres order."""
         return tuple(GpuUuid(gpu.uuid) for gpu in self.gpus)
 
+    @property
+    def gpu_memory_bytes(self) -> int:
+        """Of the smallest GPU; 0 where that of a GPU is not known."""
+        return min((gpu.memory_bytes for gpu in self.gpus), default=0)
+
 
 def read_hello(message: pb.Hello) -> ProbeHello:
     """Check a Hello and renumber its GPUs.

@@ -18,6 +18,7 @@ from roost_engine.cluster.labels import NodeLabels
 from roost_engine.cluster.link_table import MAX_GPUS, LinkTable, mask_of
 from roost_engine.cluster.loads import NodeLoads
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet, doubled, node_set, node_set_where
+from roost_engine.cluster.seats import Seats
 from roost_engine.domain.events import LOAD_COLUMNS
 from roost_engine.domain.model import GpuUuid, JobId, NodeName, NodeShare, NodeSpec
 from roost_engine.domain.topology import Level, Link, LinkMatrix
@@ -48,6 +49,7 @@ class Cluster:
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
+        seats: the GPUs that one more job may share; None: jobs share none.
     """
 
     def __init__(self) -> None:
@@ -80,6 +82,7 @@ class Cluster:
         self._gained: NodeSet = NO_NODES
         self.freed_count = 0
         self.memo: dict[Hashable, object] = {}
+        self.seats: Seats | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -221,6 +224,11 @@ class Cluster:
         self._unclaim(self._shares.pop(job_id, ()))
         self._shares[job_id] = known
         self._claim(known)
+        self._note_held(job_id, known)
+
+    def _note_held(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
+        if self.seats is not None:
+            self.seats.hold(job_id, shares)
         if self._watched is not None:
             self._watched[job_id] = None
 
@@ -228,8 +236,8 @@ class Cluster:
         """Free what a job holds. Returns whether it held anything."""
         shares = self._shares.pop(job_id, ())
         self._unclaim(shares)
-        if shares and self._watched is not None:
-            self._watched[job_id] = None
+        if shares:
+            self._note_held(job_id, ())
         return bool(shares)
 
     def watch_anew(self) -> None:
@@ -237,10 +245,7 @@ class Cluster:
         self._watched = None
 
     def take_changed_jobs(self) -> Collection[JobId]:
-        """Return the jobs whose allocation changed since the last call; at first all that hold any.
-
-        For one caller. The first call begins the record; an engine without such a caller has none.
-        """
+        """Return the jobs whose allocation changed since the only caller's last call."""
         changed = self._shares if self._watched is None else self._watched
         self._watched = {}
         return tuple(changed)
@@ -254,11 +259,9 @@ class Cluster:
 
     @contextmanager
     def without_first(self, job_ids: Sequence[JobId]) -> Iterator[Callable[[int], None]]:
-        """Free what the first of these jobs hold for as long as the context lasts.
+        """Yield a function that sets how many of the jobs hold nothing, at first and at last none.
 
-        Yields:
-            A function that sets how many of the jobs hold nothing, at first none; a call costs as
-            much as the number changes.
+        A call costs as much as the number changes.
         """
         freed, left_out_count = self.free.freed, 0
 

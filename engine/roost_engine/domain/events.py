@@ -42,6 +42,7 @@ class TopologySeen:
     name: NodeName
     links: LinkMatrix
     gpu_uuids: tuple[GpuUuid, ...]
+    gpu_memory_bytes: int = 0  # of its smallest GPU; 0: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

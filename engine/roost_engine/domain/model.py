@@ -78,6 +78,9 @@ class JobSpec:
     qos: str = ""
     precedence: int = 0  # above 0: an operator put it first; below 0: last
     overtakes: tuple[JobId, ...] = ()  # jobs of the same user that it was moved ahead of by hand
+    shares_gpus: bool = False  # it may run beside one other such job on its GPUs
+    gpu_memory_bytes: int = 0  # of each GPU, that it needs; 0: not stated, then it shares none
+    fixed_seat: int = 0  # of its fixed indices: the seat that it can have there
 
     @property
     def gpu_count(self) -> int:
@@ -92,6 +95,7 @@ class JobSpec:
             precedence=other.precedence,
             overtakes=other.overtakes,
             fixed_indices=other.fixed_indices,
+            fixed_seat=other.fixed_seat,
         )
         return same == other
 
@@ -109,6 +113,7 @@ class NodeSpec:
     features: tuple[str, ...] = ()
     usable: bool = True  # Slurm would start a job on it now
     asleep: bool = False  # powered down, or waking: a job that starts there waits for its boot
+    has_seats: bool = False  # Slurm has a second seat for each of its GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,7 @@ class NodeShare:
     gpu_indices: tuple[int, ...]  # ascending
     cpu_count: int = 0
     memory_bytes: int = 0
+    seat: int = 0  # of each of the GPUs: see domain.slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,7 @@ class Placement:
         indices_by_node: in the order of `nodes`, each ascending; only for a scattered placement.
             Slurm cannot be asked for it: it is asked for the nodes and chooses the GPUs, of which
             these are the likely ones.
+        seat: of each of the GPUs: see domain.slot.
     """
 
     nodes: tuple[NodeName, ...]
@@ -140,6 +147,7 @@ class Placement:
     shape: Shape
     tier: Tier
     indices_by_node: tuple[tuple[int, ...], ...] = ()
+    seat: int = 0
 
     @property
     def is_exact(self) -> bool:
@@ -148,7 +156,10 @@ class Placement:
 
     def is_met_by(self, shares: Iterable[NodeShare]) -> bool:
         """Return whether these are just its GPUs; as many on each node where Slurm chooses them."""
-        held = {share.node: share.gpu_indices for share in shares}
+        listed = tuple(shares)
+        if any(share.seat != self.seat for share in listed):
+            return False
+        held = {share.node: share.gpu_indices for share in listed}
         wanted = dict(self.by_node())
         if self.is_exact:
             return held == wanted

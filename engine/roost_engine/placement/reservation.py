@@ -114,15 +114,20 @@ def _able(
     gpu_free = cluster.gpu_free
     able = nodes & gpu_free.at_least[gpu_count]
     left, time_s, freed = nodes & ~able, at_s, dict[int, int]()
+    seats, ended = cluster.seats, set[JobId]()
     for end_s, ending in groupby(ends, lambda end: max(end[0], at_s)):
         if end_s > time_s:
             yield time_s, able
             time_s, able = end_s, NO_NODES
         for _, job_id in ending:
+            ended.add(job_id)
             for share in cluster.shares(job_id):
                 node = cluster.index_of[share.node]
                 if left >> node & 1:
-                    freed[node] = freed.get(node, 0) + len(share.gpu_indices)
+                    gone = len(share.gpu_indices)
+                    if seats is not None:
+                        gone = seats.left_alone_count(job_id, share.node, ended)
+                    freed[node] = freed.get(node, 0) + gone
                     if gpu_free[node] + freed[node] >= gpu_count:
                         able |= 1 << node
                         left ^= 1 << node

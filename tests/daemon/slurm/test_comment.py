@@ -29,7 +29,7 @@ def test_what_is_right_is_taken(text: str, model: str, checkpoint_s: float | Non
     ("text", "problem"),
     [
         ("roost:modle=bert", "'modle': unknown key, did you mean model?"),
-        ("roost:colour=red", "'colour': unknown key, known are model and checkpoint"),
+        ("roost:colour=red", "'colour': unknown key, known are model, checkpoint, share, memory"),
         ("roost:checkpoint=10m", "checkpoint: want seconds above 0, such as 600, got '10m'"),
         ("roost:checkpoint=0", "checkpoint: want seconds above 0, such as 600, got '0'"),
         ("roost:checkpoint=-5", "checkpoint: want seconds above 0, such as 600, got '-5'"),
@@ -66,3 +66,18 @@ def test_no_text_breaks_anything_or_gets_through_to_a_terminal(text: str) -> Non
     assert found is not None
     assert len(found.problems) <= 8
     assert all(problem.isprintable() and len(problem) < 200 for problem in found.problems)
+
+
+def test_a_job_opts_in_and_says_how_much_gpu_memory_it_needs() -> None:
+    found = parse_comment("roost:share=yes,memory=20G,model=bert")
+    assert found is not None
+    assert (found.shares_gpus, found.gpu_memory_bytes, found.model) == (True, 20 << 30, "bert")
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize("word", ["share=maybe", "memory=lots", "memory=0G", "memory=20"])
+def test_an_unreadable_opt_in_is_none(word: str) -> None:
+    found = parse_comment(f"roost:{word}")
+    assert found is not None
+    assert (found.shares_gpus, found.gpu_memory_bytes) == (False, 0)
+    assert len(found.problems) == 1

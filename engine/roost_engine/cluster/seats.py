@@ -1,0 +1,82 @@
+"""The shared free set: GPUs that one job holds and one more may join.
+
+The exclusive free set, GPUs that no job holds, is in FreeCapacity. A GPU is in one of them at most,
+and in neither where two jobs hold it: so there are never three. Who may join whom is not decided
+here.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from roost_engine.domain.model import JobId, NodeName, NodeShare
+from roost_engine.domain.slot import Slot, slots_of
+
+
+class Seats:
+    """Who sits where. Kept only where jobs may share GPUs.
+
+    Attributes:
+        gpu_memory_bytes: by node, of its smallest GPU; a node whose GPUs are unknown is missing.
+    """
+
+    def __init__(self) -> None:
+        self.gpu_memory_bytes: dict[NodeName, int] = {}
+        self._slots: dict[JobId, tuple[Slot, ...]] = {}
+        self._holders: dict[tuple[NodeName, int], dict[JobId, int]] = {}  # the seat of each job
+
+    def hold(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
+        """Let a job hold these shares, in place of those it held before; none: it holds nothing."""
+        for slot in self._slots.pop(job_id, ()):
+            holders = self._holders[slot.node, slot.gpu]
+            del holders[job_id]
+            if not holders:
+                del self._holders[slot.node, slot.gpu]
+        slots = tuple(slots_of(shares))
+        if slots:
+            self._slots[job_id] = slots
+        for slot in slots:
+            self._holders.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
+
+    def slots(self, job_id: JobId) -> tuple[Slot, ...]:
+        """Return what a job sits on."""
+        return self._slots.get(job_id, ())
+
+    def holders(self, node: NodeName, gpu: int) -> Mapping[JobId, int]:
+        """Return who sits on a GPU, and on which seat."""
+        return self._holders.get((node, gpu), {})
+
+    def partners(self, job_id: JobId) -> tuple[JobId, ...]:
+        """Return the jobs that share a GPU with one, each once."""
+        found = dict[JobId, None]()
+        for slot in self.slots(job_id):
+            found |= dict.fromkeys(self._holders[slot.node, slot.gpu])
+        found.pop(job_id, None)
+        return tuple(found)
+
+    def left_alone_count(self, job_id: JobId, node: NodeName, ended: Collection[JobId]) -> int:
+        """Return how many of a job's GPUs on a node nobody holds once some jobs have ended."""
+        return sum(
+            self._holders[slot.node, slot.gpu].keys() <= set(ended)
+            for slot in self.slots(job_id)
+            if slot.node == node
+        )
+
+    def hosts(self) -> Iterator[tuple[JobId, NodeName, int, tuple[int, ...]]]:
+        """Yield what could be shared: a job on one node, the node, its seat, the GPUs it has alone.
+
+        In the order in which the jobs began to hold them.
+        """
+        for job_id, slots in self._slots.items():
+            node, seat = slots[0].node, slots[0].seat
+            if any(slot.node != node or slot.seat != seat for slot in slots):
+                continue
+            alone = tuple(slot.gpu for slot in slots if len(self._holders[node, slot.gpu]) == 1)
+            if alone:
+                yield job_id, node, seat, alone
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError where holders and slots contradict each other."""
+        listed: dict[tuple[NodeName, int], dict[JobId, int]] = {}
+        for job_id, slots in self._slots.items():
+            for slot in slots:
+                listed.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
+        assert listed == self._holders, "seats drifted"

@@ -1,0 +1,38 @@
+"""Which placed jobs cannot start, because Slurm has started another one on their GPUs."""
+
+from collections.abc import Collection, Mapping
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.domain.events import JobStarted
+from roost_engine.domain.model import JobId
+from roost_engine.domain.slot import is_any_taken, slots_of
+from roost_engine.job_record import JobRecord, shares_of
+
+
+def displaced_by(
+    event: JobStarted,
+    placing: Collection[JobId],
+    jobs: Mapping[JobId, JobRecord],
+    cluster: Cluster,
+) -> list[JobId]:
+    """Return the jobs that a start displaces.
+
+    Args:
+        event: the start.
+        placing: the jobs that were placed and have not started.
+        jobs: every job under Roost.
+        cluster: knows whether jobs may share GPUs.
+    """
+    if all(job_id == event.job_id for job_id in placing):
+        return []
+    started, taken = jobs.get(event.job_id), frozenset(slots_of(event.shares))
+    may_share = cluster.seats is not None and started is not None and started.spec.shares_gpus
+    found = list[JobId]()
+    for job_id in placing:
+        record = jobs[job_id]
+        if job_id == event.job_id or record.placement is None or not record.placement.is_exact:
+            continue
+        slots, both = slots_of(shares_of(record.placement)), may_share and record.spec.shares_gpus
+        if is_any_taken(slots, taken, may_share=both):
+            found.append(job_id)
+    return found

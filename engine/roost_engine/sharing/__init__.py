@@ -1,0 +1,1 @@
+"""Two jobs on a GPU: which pairs, and on which seats."""

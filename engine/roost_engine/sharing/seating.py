@@ -1,0 +1,226 @@
+"""Places jobs beside others: on the free seat of GPUs that one job holds.
+
+Asked after each pass over the queue, for the jobs that opted in and for which no node has whole
+GPUs free. A job joins one job, its host, on some of the host's GPUs of one node. Both opted in,
+both say how much GPU memory they need and both are expected to lose little enough speed.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.features import COLUMNS
+from roost_engine.cluster.link_table import indices_of, mask_of
+from roost_engine.cluster.node_sets import NO_NODES, NodeSet
+from roost_engine.cluster.seats import Seats
+from roost_engine.domain.actions import Decision
+from roost_engine.domain.events import (
+    Event,
+    LinksSeen,
+    LoadSeen,
+    NodeLost,
+    SpeedSeen,
+    TopologySeen,
+)
+from roost_engine.domain.lazy import Lazy
+from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement, Shape
+from roost_engine.domain.slot import FIRST, other_seat
+from roost_engine.domain.tier import Tier
+from roost_engine.job_record import JobRecord, JobState
+from roost_engine.job_table import JobTable
+from roost_engine.placement.eligibility import usable_nodes
+from roost_engine.policies import CandidatePolicy
+from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+
+POLICY = "sharing"
+
+Put: TypeAlias = Callable[[JobRecord, Placement, Lazy[Decision]], None]
+
+
+class Offer(NamedTuple):
+    """A seat for a job.
+
+    Attributes:
+        cost: what both jobs surely lose less than, as log slowdowns, weighed by their GPUs.
+        host: the job that is there.
+        mine, its: what the newcomer and the host lose.
+    """
+
+    cost: float
+    placement: Placement
+    host: JobId
+    mine: Slowdown
+    its: Slowdown
+
+
+class Seating:
+    """See the module.
+
+    Args:
+        config: which pairs are good.
+        table: the jobs.
+        candidates: proposes whole GPUs.
+    """
+
+    def __init__(self, config: SharingConfig, table: JobTable, candidates: CandidatePolicy) -> None:
+        self._table, self._candidates, self._pairs = table, candidates, Pairs(config)
+        self.seats = table.cluster.seats = Seats()
+        self._is_due = False
+
+    def note(self, event: Event) -> None:
+        """Note an event, before the pass that it causes."""
+        match event:
+            case TopologySeen() if event.gpu_memory_bytes:
+                self.seats.gpu_memory_bytes[event.name] = event.gpu_memory_bytes
+            case TopologySeen() | NodeLost():
+                self.seats.gpu_memory_bytes.pop(event.name, None)
+            case _:
+                pass
+        self._is_due |= not isinstance(event, LoadSeen | LinksSeen | SpeedSeen)
+
+    def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
+        """Place the waiting jobs that find a seat, in order.
+
+        Args:
+            reserved: nodes that are kept for a job that waits longer: nobody joins a job there.
+            at_s: engine time.
+            put: places a job.
+        """
+        if not self._is_due:
+            return
+        self._is_due = False
+        for record in self._askers(at_s):
+            offer = self._best(record.spec, reserved)
+            # Whole GPUs first: the next pass gives them to the job, or its gate waits for others.
+            if offer is None or self._candidates.propose(
+                self._table.cluster, record.spec, NO_NODES, at_s
+            ):
+                continue
+            put(record, offer.placement, Lazy.of(self._decision(record.spec, offer, at_s)))
+
+    def _askers(self, at_s: float) -> list[JobRecord]:
+        """Return the jobs that may get a seat now, in the order of the queue."""
+        table, found = self._table, []
+        for job_id in table.waiting:
+            record = table.jobs[job_id]
+            job, key = record.spec, table.queue.key_of(job_id)
+            if not may_share(job) or key is None or record.standing is not None:
+                continue
+            if table.is_ready(record, at_s) and not table.quotas.exhausted_by(job):
+                found.append(((-job.priority_tier, key, job.submit_s, job_id), record))
+        return [record for _, record in sorted(found, key=lambda one: one[0])]
+
+    def _best(self, job: JobSpec, reserved: NodeSet) -> Offer | None:
+        shape = next((shape for shape in job.shapes if shape.node_count == 1), None)
+        if shape is None or self._table.quotas.exhausted_by(job):
+            return None
+        usable, required = usable_nodes(self._table.cluster, job, shape)
+        full = self._table.quotas.full_nodes(job) if job.node_quotas else {}
+        if required is None:
+            return None
+        index_of, open_to = self._table.cluster.index_of, usable & ~reserved
+        offers = [
+            offer
+            for host_id, name, seat, gpus in self.seats.hosts()
+            if open_to >> index_of[name] & 1
+            and name not in full
+            and (offer := self._offer(job, shape, host_id, name, seat, gpus)) is not None
+        ]
+        return min(offers, key=lambda one: (one.cost, one.placement.nodes), default=None)
+
+    def _offer(
+        self,
+        job: JobSpec,
+        shape: Shape,
+        host_id: JobId,
+        name: NodeName,
+        seat: int,
+        gpus: tuple[int, ...],
+    ) -> Offer | None:
+        """Return the seats beside one job, if the newcomer may have them."""
+        cluster, host = self._table.cluster, self._table.jobs.get(host_id)
+        node = cluster.index_of[name]
+        spec = cluster.specs[node]
+        if host is None or host.state is not JobState.RUNNING or not may_share(host.spec):
+            return None
+        if spec is None or not spec.has_seats or len(host.shares) != 1:
+            return None
+        if cluster.cpu_free[node] < shape.cpus_per_node:
+            return None
+        if cluster.memory_free[node] < shape.memory_per_node_bytes:
+            return None
+        needed_bytes = job.gpu_memory_bytes + host.spec.gpu_memory_bytes
+        if needed_bytes > self.seats.gpu_memory_bytes.get(name, 0):
+            return None
+        chosen = _chosen(cluster, job, shape, node, other_seat(seat), gpus)
+        judged = self._pairs.judge(job, host.spec)
+        if chosen is None or judged is None:
+            return None
+        mine, its = judged
+        cost = mine.worst * shape.gpu_count + its.worst * host.spec.gpu_count
+        placement = Placement((name,), chosen, shape, Tier.NODE, seat=other_seat(seat))
+        return Offer(cost, placement, host_id, mine, its)
+
+    def _decision(self, job: JobSpec, offer: Offer, at_s: float) -> Decision:
+        cluster, placement = self._table.cluster, offer.placement
+        (name,), gpus = placement.nodes, placement.gpu_indices
+        table = cluster.table(cluster.index_of[name])
+        return Decision(
+            at_s=at_s,
+            candidates=(placement,),
+            features=np.zeros((1, len(COLUMNS)), dtype=np.float32),
+            scores=np.zeros(1, dtype=np.float32),
+            link_scores=np.array([table.set_scores[mask_of(gpus)]], dtype=np.int64),
+            best_link_score=table.best_by_size[len(gpus)],
+            exclusions=(),
+            free_before=(NodeShare(placement.nodes[0], gpus),),
+            policy=POLICY,
+            neighbour=(
+                f"no node has whole GPUs free: shares them with job {offer.host}; it is expected"
+                f" to lose {offer.mine.in_words}, and job {offer.host} {offer.its.in_words}"
+            ),
+        )
+
+
+def may_share(job: JobSpec) -> bool:
+    """Return whether a job may share GPUs: it opted in, starts in Slurm, and says what it needs."""
+    return job.shares_gpus and job.binding and job.gpu_memory_bytes > 0
+
+
+def partners_in_words(seats: Seats, job_id: JobId) -> str:
+    """Say with whom a job shares its GPUs; empty where with nobody."""
+    others = sorted(seats.partners(job_id))
+    return f"shares GPUs with job {', '.join(others)}" if others else ""
+
+
+def seated(job: JobSpec, placement: Placement) -> Placement:
+    """Return a placement on whole GPUs as a job can have it.
+
+    Slurm 22.05 gives a job that was pinned to second seats no first ones.
+    """
+    if job.fixed_seat == FIRST or placement.gpu_indices != job.fixed_indices:
+        return placement
+    return Placement(
+        placement.nodes,
+        placement.gpu_indices,
+        placement.shape,
+        placement.tier,
+        seat=job.fixed_seat,
+    )
+
+
+def _chosen(
+    cluster: Cluster, job: JobSpec, shape: Shape, node: int, seat: int, gpus: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """Return the GPUs that a job would share, of those of its host; None: too few."""
+    healthy = tuple(gpu for gpu in gpus if (node, gpu) not in cluster.faults)
+    if job.fixed_indices:
+        if seat != job.fixed_seat or len(job.fixed_indices) != shape.gpus_per_node:
+            return None
+        return job.fixed_indices if set(job.fixed_indices) <= set(healthy) else None
+    if len(healthy) < shape.gpus_per_node:
+        return None
+    free, size = mask_of(healthy), shape.gpus_per_node
+    return indices_of(int(cluster.table(node).choice(free, size).masks[0]))

@@ -1,0 +1,245 @@
+"""Two jobs on a GPU, on a real Slurm: who shares, who waits, and what faults do to it."""
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import grpc
+import pytest
+from tests.conftest import missing
+from tests.e2e.ledger import job_states, submit, wait_until_over
+from tests.e2e.seats_site import OPTED_IN, seats_site
+
+from roost_demo.stack import Stack
+from roost_proto.v1 import operator_pb2
+from roost_slurm.scontrol import parse_jobs
+from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
+
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+_PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    folder = tmp_path_factory.mktemp("seats")
+    for parent in (folder, *folder.parents[:3]):
+        parent.chmod(0o755)  # slurmctld, another user, reads the devices' folder
+    try:
+        with seats_site(folder) as running:
+            yield running
+    except LocalSlurmUnavailable as error:
+        missing(str(error))
+
+
+@pytest.fixture(autouse=True)
+def _clean(stack: Stack) -> Iterator[None]:
+    yield
+    running = [job for job, state in job_states(stack.slurm).items() if state not in _OVER]
+    if running:
+        stack.slurm.run("scancel", *running, check=False)
+    wait_for(lambda: not holding(stack))
+
+
+_OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What a job holds on one node."""
+
+    node: str
+    gpus: tuple[int, ...]
+    seat: int
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+
+
+def holding(stack: Stack) -> dict[str, Seat]:
+    """What each job holds, by Slurm's word; jobs on one node only."""
+    shown = parse_jobs(stack.slurm.run("scontrol", "-d", "-o", "show", "jobs", check=False))
+    return {
+        str(number): Seat(one.node, one.gpu_indices, one.seat)
+        for number, job in shown.items()
+        for one in job.allocated
+        if one.gpu_indices
+    }
+
+
+def assert_rules(stack: Stack, opted_in: set[str]) -> None:
+    """Never more than two jobs on a GPU, and never two of which one did not opt in."""
+    on: dict[tuple[str, int], list[str]] = {}
+    for job_id, seat in holding(stack).items():
+        for gpu in seat.gpus:
+            on.setdefault((seat.node, gpu), []).append(job_id)
+    for place, jobs in on.items():
+        assert len(jobs) <= 2, (place, jobs)
+        assert len(jobs) == 1 or opted_in.issuperset(jobs), (place, jobs)
+
+
+def run(stack: Stack, *options: str, command: str = "sleep 300") -> str:
+    return submit(stack.slurm, *options, command=command)
+
+
+def wait_running(stack: Stack, *job_ids: str) -> None:
+    wait_for(lambda: all(job_states(stack.slurm).get(one) == "RUNNING" for one in job_ids))
+    wait_for(lambda: set(job_ids) <= holding(stack).keys())
+
+
+def is_accepted(stack: Stack, *options: str) -> bool:
+    """Whether sbatch takes such a job; none is submitted."""
+    answer = stack.slurm.run(
+        "sh",
+        "-c",
+        f"sbatch --test-only {' '.join(options)} --wrap true >&2 && echo yes",
+        check=False,
+    )
+    return "yes" in answer
+
+
+def reason(stack: Stack, job_id: str) -> str:
+    request = operator_pb2.GetJobRequest(job_id=job_id)
+    return stack.operator().GetJob(request, timeout=5.0).reason
+
+
+def wait_reason(stack: Stack, job_id: str, text: str) -> None:
+    def is_told() -> bool:
+        try:
+            return text in reason(stack, job_id)
+        except grpc.RpcError:
+            return False  # the next poll of the queue shows the job
+
+    wait_for(is_told)
+
+
+def filled(stack: Stack) -> str:
+    """Fill n1 with an opted-in job of all its GPUs.
+
+    It may have the second seats, beside a job of the test before whose end roostd has not seen.
+    """
+    host = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
+    wait_running(stack, host)
+    return host
+
+
+def test_two_jobs_share_and_the_third_waits(stack: Stack) -> None:
+    host = filled(stack)
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8", command="srun sleep 300")
+    wait_running(stack, guest)
+    found = holding(stack)
+    assert found[host].gpus == found[guest].gpus == tuple(range(8))
+    assert {found[host].seat, found[guest].seat} == {0, 1}
+    third = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:1")
+    wait_reason(stack, third, "waits for 1 GPU")
+    wait_reason(stack, guest, f"shares GPUs with job {host}")
+    question = operator_pb2.ExplainJobRequest(job_id=guest)
+    explained = stack.operator().ExplainJob(question, timeout=5.0)
+    assert f"shares them with job {host}" in explained.neighbour
+    assert_rules(stack, {host, guest, third})
+
+
+def test_nobody_shares_without_opting_in(stack: Stack) -> None:
+    host = filled(stack)
+    others = [
+        run(stack, "-w", "n1", "--gres=gpu:1"),
+        run(stack, "-w", "n1", "--gres=gpu:1", "--comment=roost:memory=16G,model=good"),
+        run(stack, "-w", "n1", "--gres=gpu:1", "--comment=roost:share=yes,model=good"),
+        run(stack, "-w", "n1", "--gres=gpu:1", "--comment=roost:share=yes,memory=16G,model=bad"),
+        run(stack, "-w", "n1", "--gres=gpu:1", "--comment=roost:share=yes,memory=79G,model=good"),
+    ]
+    for job_id in others:
+        wait_reason(stack, job_id, "waits for 1 GPU")
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:1")
+    wait_running(stack, guest)
+    assert set(holding(stack)) == {host, guest}
+
+
+def test_the_host_ends_first_and_the_gpu_is_not_free(stack: Stack) -> None:
+    host = filled(stack)
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:2")
+    wait_running(stack, guest)
+    shared = holding(stack)[guest].gpus
+    stack.slurm.run("scancel", host)
+    wait_for(lambda: host not in holding(stack))
+    alone = run(stack, "-w", "n1", "--gres=gpu:6")
+    wait_running(stack, alone)
+    assert not set(holding(stack)[alone].gpus) & set(shared)
+    late = run(stack, "-w", "n1", "--gres=gpu:1")
+    wait_reason(stack, late, "waits for 1 GPU")
+    joins = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:2")
+    wait_running(stack, joins)
+    assert holding(stack)[joins] == Seat("n1", shared, 1 - holding(stack)[guest].seat)
+    assert_rules(stack, {host, guest, joins})
+
+
+def test_tasks_of_an_array_share(stack: Stack) -> None:
+    host = filled(stack)
+    run(stack, OPTED_IN, "-w", "n1", "--array=0-3", "--gres=gpu:2")
+    wait_for(lambda: len(holding(stack)) == 5)
+    found = {job: seat for job, seat in holding(stack).items() if job != host}
+    assert sorted(gpu for seat in found.values() for gpu in seat.gpus) == list(range(8))
+    assert {seat.seat for seat in found.values()} == {1 - holding(stack)[host].seat}
+    assert_rules(stack, set(holding(stack)))
+
+
+def test_roostd_killed_between_pin_and_start(stack: Stack) -> None:
+    host = filled(stack)
+    stack.stop_roostd()
+    stack.start_roostd(ROOSTD_FAILPOINT="after_pin")
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:4")
+    wait_running(stack, guest)
+    stack.stop_roostd(signal.SIGKILL)
+    stack.start_roostd()
+    assert holding(stack)[guest].seat == 1 - holding(stack)[host].seat
+    wait_reason(stack, guest, f"shares GPUs with job {host}")
+    assert_rules(stack, {host, guest})
+
+
+def test_restarts_with_a_gpu_shared(stack: Stack) -> None:
+    host = filled(stack)
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
+    wait_running(stack, guest)
+    before = holding(stack)
+    stack.stop_roostd()
+    stack.slurm.restart_controller()
+    stack.start_roostd()
+    wait_for(lambda: holding(stack) == before)
+    wait_reason(stack, guest, f"shares GPUs with job {host}")
+    stack.slurm.run("scancel", host)
+    wait_for(lambda: host not in holding(stack))
+    other = run(stack, "-w", "n1", "--gres=gpu:1")
+    wait_reason(stack, other, "waits for 1 GPU")
+    assert_rules(stack, {host, guest})
+
+
+def test_a_random_campaign_keeps_the_rules(stack: Stack) -> None:
+    # After a restart slurmctld refuses jobs until the nodes have said what they have.
+    wait_for(lambda: is_accepted(stack, "--gres=gpu:8"))
+    draws, opted_in, jobs = random.Random(7), set[str](), list[str]()
+    shared_count = 0
+    for _ in range(40):
+        options = [f"--gres=gpu:{draws.choice([1, 2, 4, 8])}"]
+        is_in = draws.random() < 0.7
+        if is_in:
+            options.append(OPTED_IN)
+        job_id = run(stack, *options, command=f"sleep {draws.uniform(1, 6):.1f}")
+        jobs.append(job_id)
+        if is_in:
+            opted_in.add(job_id)
+        assert_rules(stack, opted_in)
+        shared_count += any(seat.seat for seat in holding(stack).values())
+    deadline_s = time.monotonic() + 240.0
+    while set(jobs) - {job for job, state in job_states(stack.slurm).items() if state in _OVER}:
+        assert time.monotonic() < deadline_s
+        assert_rules(stack, opted_in)
+        shared_count += any(seat.seat for seat in holding(stack).values())
+        time.sleep(0.2)
+    wait_until_over(stack.slurm, jobs, 10.0)
+    assert shared_count
+    assert {job_states(stack.slurm)[job_id] for job_id in jobs} == {"COMPLETED"}

@@ -1,0 +1,27 @@
+"""A GPU has two seats; a job that shares nothing has the whole GPU."""
+
+from roost_engine.domain.model import NodeName, NodeShare
+from roost_engine.domain.slot import FIRST, SECOND, Slot, is_any_taken, other_seat, slots_of
+
+N1 = NodeName("n1")
+
+
+def test_a_share_is_a_slot_for_each_gpu() -> None:
+    assert list(slots_of([NodeShare(N1, (2, 5), 1, 0, SECOND)])) == [
+        Slot(N1, 2, SECOND),
+        Slot(N1, 5, SECOND),
+    ]
+    assert list(slots_of([NodeShare(N1, ())])) == []
+
+
+def test_each_seat_has_another_one() -> None:
+    assert (other_seat(FIRST), other_seat(SECOND)) == (SECOND, FIRST)
+    assert Slot(N1, 0, FIRST).other == Slot(N1, 0, SECOND)
+
+
+def test_a_gpu_is_taken_for_all_but_those_who_share() -> None:
+    taken = {Slot(N1, 0, FIRST)}
+    assert is_any_taken([Slot(N1, 0, FIRST)], taken, may_share=True)
+    assert not is_any_taken([Slot(N1, 0, SECOND)], taken, may_share=True)
+    assert is_any_taken([Slot(N1, 0, SECOND)], taken, may_share=False)
+    assert not is_any_taken([Slot(N1, 1, FIRST)], taken, may_share=False)

@@ -1,0 +1,225 @@
+"""Who gets a seat beside whom; then random events, against the rules of sharing."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from roost_engine.domain.events import GpuHealthChanged, JobsStopped, JobStarted, NodeSeen
+from roost_engine.domain.model import JobId, JobSpec, NodeName
+from roost_engine.engine import EngineConfig
+from roost_engine.job_record import JobState, shares_of
+from roost_engine.plugins import Policies
+from roost_engine.sharing.pairs import PairSpeed, SharingConfig
+from roost_engine.testing.builders import EngineHarness, bridges, job, node, topology
+
+GIB = 1 << 30
+GOOD, BAD = "good", "bad"
+PAIRS = (PairSpeed(GOOD, GOOD, 0.95), PairSpeed(GOOD, BAD, 0.95), PairSpeed(BAD, GOOD, 0.6))
+
+
+def harness(gpu_count: int = 2, *, nodes: Sequence[str] = ("n1",)) -> EngineHarness:
+    found = EngineHarness(
+        config=EngineConfig(patience_s=600.0),
+        policies=Policies(sharing=SharingConfig(pairs=PAIRS)),
+    )
+    for name in nodes:
+        spec = replace(node(name, gpu_count), has_seats=True)
+        found.feed(NodeSeen(at_s=0.0, node=spec))
+        seen = topology(name, bridges(gpu_count))
+        found.feed(replace(seen, gpu_memory_bytes=40 * GIB))
+    return found
+
+
+def asks(
+    job_id: str, gpus: int = 1, *, shares: bool = True, gib: int = 16, model: str = GOOD
+) -> JobSpec:
+    return replace(
+        job(job_id, gpus=gpus), shares_gpus=shares, gpu_memory_bytes=gib * GIB, model=model
+    )
+
+
+def test_the_third_job_on_two_gpus_shares_and_the_fifth_waits() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    assert site.state("3") is JobState.RUNNING
+    assert site.placement("3").seat == 1
+    assert site.placement("3").gpu_indices == site.placement("1").gpu_indices
+    site.run(asks("4"), asks("5"))
+    assert site.state("4") is JobState.RUNNING
+    assert site.state("5") is JobState.WAITING
+    decision = site.engine.record(JobId("3")).decision
+    assert decision is not None
+    assert decision.get().neighbour == (
+        "no node has whole GPUs free: shares them with job 1; it is expected to lose 5%, surely"
+        " less than 9%, and job 1 5%, surely less than 9%"
+    )
+    site.engine.check_invariants()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        asks("3", shares=False),
+        asks("3", gib=25),
+        asks("3", gib=0),
+        asks("3", model=BAD),
+        asks("3", model="never seen"),
+        replace(asks("3"), binding=False),
+        replace(asks("3", gpus=1), shapes=job("x", gpus=1, nodes=2).shapes),
+    ],
+    ids=["no-opt-in", "memory", "memory-unknown", "bad-pair", "unmeasured", "shadow", "two-nodes"],
+)
+def test_no_seat_for_others(other: JobSpec) -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), other)
+    assert site.state("3") is not JobState.PLACING
+    assert site.state("3") is not JobState.RUNNING
+
+
+def test_nobody_joins_a_job_that_did_not_opt_in() -> None:
+    site = harness()
+    site.run(asks("1", shares=False), asks("2", shares=False), asks("3"))
+    assert site.state("3") is JobState.WAITING
+    assert "GPU" in site.reason("3")
+
+
+def test_a_gpu_with_a_seat_taken_is_not_free() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    site.end("1")  # the host ends first
+    site.run(asks("4", shares=False))
+    assert site.state("4") is JobState.WAITING
+    site.end("3")
+    assert site.state("4") is JobState.PLACING
+
+
+def test_the_first_seat_is_taken_again_when_the_host_ends_first() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"), asks("4"), asks("5"))
+    site.end("1")
+    assert site.state("5") is JobState.PLACING
+    assert site.placement("5").seat == 0
+    assert site.placement("5").gpu_indices == site.placement("3").gpu_indices
+
+
+def test_jobs_of_several_gpus_of_one_node_share_too() -> None:
+    site = harness(4)
+    site.run(asks("1", 4), asks("2", 2), asks("3", 2), asks("4", 1))
+    assert site.state("3") is JobState.RUNNING
+    found = site.placement("2").gpu_indices + site.placement("3").gpu_indices
+    assert sorted(found) == [0, 1, 2, 3]
+    assert site.state("4") is JobState.WAITING
+
+
+def test_no_seat_on_a_broken_gpu_nor_where_slurm_has_none() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    for gpu in range(2):
+        site.feed(GpuHealthChanged(at_s=0.0, name=NodeName("n1"), gpu_index=gpu, fault="MIG is on"))
+    site.run(asks("3"))
+    assert site.state("3") is JobState.WAITING
+    plain = harness()
+    plain.feed(NodeSeen(at_s=0.0, node=node("n1", 2)))
+    plain.run(asks("1"), asks("2"), asks("3"))
+    assert plain.state("3") is JobState.WAITING
+
+
+def test_a_job_pinned_to_a_second_seat_gets_no_first_one() -> None:
+    site = harness()
+    site.run(replace(asks("1"), fixed_indices=(1,), fixed_seat=1))
+    assert site.placement("1").seat == 1
+    assert site.placement("1").gpu_indices == (1,)
+
+
+def test_without_sharing_nothing_is_shared() -> None:
+    site = EngineHarness([replace(node("n1", 1), has_seats=True)])
+    site.run(asks("1"), asks("2"))
+    assert site.state("2") is JobState.WAITING
+    assert site.engine.cluster.seats is None
+
+
+class SharingMachine(RuleBasedStateMachine):
+    """Users submit, Slurm starts, refuses, stops and ends, in any order."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.site, self.count = harness(4, nodes=("n1", "n2")), 0
+        self.opted: dict[str, bool] = {}
+
+    def _in(self, *states: JobState) -> list[str]:
+        return [job_id for job_id, one in self.site.engine.records() if one.state in states]
+
+    @rule(
+        gpus=st.sampled_from([1, 1, 1, 2, 4]),
+        shares=st.booleans(),
+        gib=st.sampled_from([0, 10, 20, 30]),
+        model=st.sampled_from([GOOD, GOOD, BAD]),
+    )
+    def submit(self, *, gpus: int, shares: bool, gib: int, model: str) -> None:
+        self.count += 1
+        self.opted[str(self.count)] = shares
+        spec = asks(str(self.count), gpus, shares=shares, gib=gib, model=model)
+        self.site.queue(spec)
+
+    @precondition(lambda self: self._in(JobState.PLACING))
+    @rule(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        job_id = data.draw(st.sampled_from(self._in(JobState.PLACING)))
+        record = self.site.engine.record(JobId(job_id))
+        assert record.placement is not None
+        shares = shares_of(record.placement)
+        self.site.feed(JobStarted(at_s=self.site.now_s, job_id=JobId(job_id), shares=shares))
+
+    @precondition(lambda self: self._in(JobState.PLACING))
+    @rule(data=st.data())
+    def refuse(self, data: st.DataObject) -> None:
+        self.site.refuse(data.draw(st.sampled_from(self._in(JobState.PLACING))))
+
+    @precondition(lambda self: self._in(JobState.RUNNING))
+    @rule(data=st.data(), requeued=st.booleans())
+    def end(self, data: st.DataObject, *, requeued: bool) -> None:
+        job_id = data.draw(st.sampled_from(self._in(JobState.RUNNING)))
+        if requeued:
+            self.site.feed(JobsStopped(at_s=self.site.now_s, job_ids=(JobId(job_id),)))
+        else:
+            self.site.end(job_id)
+
+    @rule(seconds=st.sampled_from([1.0, 5.0, 700.0]))
+    def wait(self, seconds: float) -> None:
+        self.site.advance(self.site.now_s + seconds)
+
+    @invariant()
+    def keeps_the_rules(self) -> None:
+        engine = self.site.engine
+        engine.check_invariants()
+        held: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        for job_id in self._in(JobState.PLACING, JobState.RUNNING, JobState.STOPPING):
+            for share in engine.cluster.shares(JobId(job_id)):
+                for gpu in share.gpu_indices:
+                    held.setdefault((share.node, gpu), []).append((job_id, share.seat))
+        for slot, sitting in held.items():
+            assert len(sitting) <= 2, (slot, sitting)
+            assert len({seat for _, seat in sitting}) == len(sitting), (slot, sitting)
+            if len(sitting) == 2:
+                assert all(self.opted[job_id] for job_id, _ in sitting), (slot, sitting)
+                spec = [engine.record(JobId(job_id)).spec for job_id, _ in sitting]
+                assert sum(one.gpu_memory_bytes for one in spec) <= 40 * GIB
+                assert {one.model for one in spec} == {GOOD}
+
+    def teardown(self) -> None:
+        if not hasattr(self, "site"):
+            return
+        for job_id in [*dict(self.site.engine.records())]:
+            self.site.end(job_id)
+        cluster = self.site.engine.cluster
+        assert cluster.free_mask[:2].tolist() == [0b1111, 0b1111]
+        assert cluster.seats is not None
+        assert list(cluster.seats.hosts()) == []
+
+
+SharingMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
+TestSharing = SharingMachine.TestCase
