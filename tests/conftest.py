@@ -37,12 +37,6 @@ def missing(reason: str) -> None:
     pytest.skip(reason)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with a cluster take longest and mostly wait: begun first, none is alone at the end."""
-    with_cluster = {item.path for item in items if item.get_closest_marker("slurm")}
-    items.sort(key=lambda item: item.path not in with_cluster)
-
-
 @pytest.fixture(scope="module")
 def local_slurm_factory() -> Iterator[LocalSlurmFactory]:
     """Start real throw-away clusters; they stop at the end of the module."""
