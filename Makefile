@@ -9,7 +9,7 @@ TORCH  ?= torch==2.13.0
 PROTOS := $(wildcard proto/roost_proto/v1/*.proto)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test check lint types imports units proto proto-check compose-test deb crash-test fuzz bench clean
+.PHONY: help setup demo docs test check lint types imports units proto proto-check images compose-test deb crash-test fuzz bench clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,11 @@ proto: $(CODEGEN)/bin/.ready ## regenerate the protobuf code
 
 proto-check: proto ## fail when the committed protobuf code is not what the .proto files say
 	@git diff --exit-code -- proto
+
+images: $(BIN)/.roost ## build the container images of compose-test; the engine must run (deploy/compose/engine.sh up)
+	@deploy/compose/build.sh bookworm slurm systemd clean & bookworm=$$!; \
+	 deploy/compose/build.sh trixie slurm systemd site clean & trixie=$$!; \
+	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
 	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 2 --dist loadfile -m compose tests/e2e

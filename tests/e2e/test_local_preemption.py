@@ -116,7 +116,7 @@ def test_a_refused_requeue_lets_the_victim_run_and_drops_the_plan(roostd: Stack)
     until(lambda: "event=job_not_stopped" in roostd.log("roostd"), "Slurm refuses")
     assert roostd.slurm.state(trainer) == "RUNNING"
     until(
-        lambda: "AdminComment=roost:lease roost:advice " in roostd.slurm.show_job(waiting),
+        lambda: " roost:advice " in roostd.slurm.show_job(waiting),
         "the waiting job says what for",
     )
     wait_until_over(roostd.slurm, [trainer, waiting], 40.0)

@@ -132,7 +132,9 @@ async def test_a_sites_rules_are_asked_for_through_the_same_commands(
 ) -> None:
     commands.answer("config", read(RELEASE, "site_config.txt"))
     commands.answer("partitions", read(RELEASE, "site_partitions.txt"))
-    commands.answer("qos format=Name,Preempt,PreemptMode,Flags,LimitFactor", "high|low|||\n")
+    commands.answer(
+        "qos format=Name,Preempt,PreemptMode,Flags,LimitFactor,PreemptExemptTime", "high|low||||\n"
+    )
     rules = await port.rules()
     assert await port.rules() is rules
     assert rules.partitions["high"].qos == "part"
