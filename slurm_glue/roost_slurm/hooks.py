@@ -106,7 +106,9 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
             hook_job_map.remove(around.job_map_folder, env.job_id)
         case HookName.TASK_PROLOG:
             plan = _plan(env, around)
-            for line in [*task_prolog_lines(env, plan), *second_seat_lines(env, plan, around)]:
+            for line in task_prolog_lines(env, plan):
+                around.say(line)
+            for line in second_seat_lines(env, plan, around):  # asks Slurm: the rest is said by now
                 around.say(line)
         case HookName.PROLOG_SLURMCTLD:
             spool.append(around.spool_file, spool.Started(env.roost_job_id))

@@ -130,6 +130,7 @@ class Applier:
         self._eligible.discard(job_id)
         self._released.discard(job_id)
         self._renewed.discard(job_id)
+        self._lease_plan.forget(job_id)
         with contextlib.suppress(UnknownJob):
             self._credentials.note(job_id, self._state.engine.find(job_id))
 
@@ -331,6 +332,7 @@ class Applier:
         began_s = time.perf_counter()
         lease_s = round(self._state.config.slurm.lease_s)
         is_eligible = job_id in self._eligible
+        self._lease_plan.forget(job_id)  # the lease that it gets after this pin is a short one
         try:
             await self._slurm.pin(job_id, placement, lease_s=lease_s, is_eligible=is_eligible)
         except SlurmError as error:

@@ -19,6 +19,13 @@ _log = structlog.get_logger(__name__)
 
 _STORE_EVERY_S = 60.0
 _MOST_BYTES = 1_000_000
+_MOST_ERRORS = 1 << 53  # in a bin: a float holds them exactly
+_OLDEST_DAYS = 3_660
+# What reading a damaged file may raise; OverflowError: JSON's Infinity is no count.
+_DAMAGED = (
+    *(OSError, ValueError, TypeError, KeyError),
+    *(AttributeError, RecursionError, OverflowError),
+)
 
 
 class ForecastErrors:
@@ -75,7 +82,11 @@ class ForecastErrors:
             }
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except _DAMAGED as error:
             _log.error("forecast_errors_not_read", path=str(self._path), error=str(error))
             return {}
-        return {day: errors for day, errors in days.items() if day <= today}
+        return {
+            day: errors
+            for day, errors in days.items()
+            if today - _OLDEST_DAYS <= day <= today and max(errors, default=0) <= _MOST_ERRORS
+        }

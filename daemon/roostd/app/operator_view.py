@@ -19,7 +19,8 @@ _log = structlog.get_logger(__name__)
 
 OTHER_ROOSTD = (
     "another roostd steers this cluster: {count} waiting jobs have its lease, and job_submit.lua"
-    " reads its heartbeat; this roostd only watches them"
+    " reads its heartbeat; this roostd only watches them: stop one of the two, or, where roostd has"
+    " moved here, wait until these jobs have started"
 )
 
 

@@ -11,6 +11,7 @@ _RETRY_S = 2.0  # while Slurm does not answer
 _AFTER_SUBMIT_S = (0.01, 0.05, 0.15, 0.4, 1.0)
 _BURST_COUNT = 10  # submissions within a second: from then on they share polls
 _BURST_POLL_S = 0.5
+_BURST_POLLS_S = (_BURST_POLL_S, 2 * _BURST_POLL_S)
 _TRANSITION_S = 1.0  # between two looks at the nodes while one of them is about to be usable
 
 
@@ -43,8 +44,9 @@ class PollSchedule:
         is_full = len(self._submitted_s) == _BURST_COUNT
         if not is_full or self._submitted_s[0] < now_s - 1.0:
             self.add(_AFTER_SUBMIT_S)
-        elif not any(due_s <= now_s + _BURST_POLL_S for due_s in self._polls_due_s):
-            self.add((_BURST_POLL_S, 2 * _BURST_POLL_S))
+        elif not any(due_s >= now_s + _BURST_POLL_S for due_s in self._polls_due_s):
+            # A poll that is due sooner may come before the last of these jobs are in the queue.
+            self.add((2 * _BURST_POLL_S,) if self._polls_due_s else _BURST_POLLS_S)
 
     def add_urgent(self) -> None:
         """Poll now, though the last poll was expensive."""

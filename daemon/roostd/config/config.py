@@ -68,8 +68,8 @@ class Slurm(Section):
     )
     lease_s: Annotated[float, Field(ge=10, le=86_400)] = Field(
         default=60.0,
-        description="how long a job is held at most unless roostd renews; renewed three times in"
-        " this time",
+        description="how long a job is held at most unless roostd renews, up to an hour behind 500"
+        " others; renewed three times in this time",
     )
     first_lease_s: Annotated[float, Field(ge=3, le=86_400)] = Field(
         default=5.0,

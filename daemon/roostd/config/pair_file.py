@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.sharing.pairs import PairSpeed, twice
+from roost_engine.sharing.pairs import PairSpeed, key_of
 from roostd.config.config import Config
 
 HEADS = ("model", "beside", "speed", "spread")
@@ -46,23 +46,32 @@ def load_pairs(path: Path) -> tuple[PairSpeed, ...]:
     except UnicodeDecodeError as error:
         raise ConfigError([f"{path}: not UTF-8 at byte {error.start}"]) from error
     reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
-    if tuple(reader.fieldnames or ()) != HEADS:
-        raise ConfigError([f"{path}:1: want the line {','.join(HEADS)}"])
     problems: list[str] = []
-    rows = tuple(_rows(path, reader, problems))
-    if (again := twice(rows)) is not None:
-        problems.append(f"{path}: {again[0]} beside {again[1]} stands there twice; keep one")
+    try:
+        if tuple(reader.fieldnames or ()) != HEADS:
+            raise ConfigError([f"{path}:1: want the line {','.join(HEADS)}"])
+        rows = tuple(_rows(path, reader, problems))
+    except csv.Error as error:
+        line = reader.reader.line_num  # DictReader's own counts the lines that were read well
+        raise ConfigError([f"{path}:{line}: {error}; a quote without its second one?"]) from error
     if problems:
         raise ConfigError(problems[:_MOST_PROBLEMS])
     return rows
 
 
 def _rows(path: Path, reader: "csv.DictReader[str]", problems: list[str]) -> Iterator[PairSpeed]:
+    lines = dict[tuple[str, str], int]()
     for row in reader:
         try:
-            yield _row(row)
+            pair = _row(row)
         except ValueError as error:
             problems.append(f"{path}:{reader.line_num}: {error}")
+            continue
+        first = lines.setdefault(key_of(pair.model, pair.beside), reader.line_num)
+        if first != reader.line_num:
+            named = f"{pair.model} beside {pair.beside}"
+            problems.append(f"{path}:{reader.line_num}: {named} is in line {first} too; keep one")
+        yield pair
 
 
 def _row(row: Mapping[str, str | None]) -> PairSpeed:

@@ -56,7 +56,12 @@ class LastReport:
         text, fault = "", ""
         try:
             done = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",  # a path in the fault may be any bytes
+                timeout=LIMIT_S,
             )
             text = done.stdout if done.returncode == 0 else ""
             fault = "" if text else (done.stderr.strip().splitlines() or ["it was stopped"])[-1]

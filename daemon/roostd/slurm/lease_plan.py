@@ -68,3 +68,7 @@ class LeasePlan:
         for job_id in job_ids:
             if job_id in self._ends_s:
                 self._ends_s[job_id] = now_s + length_s
+
+    def forget(self, job_id: JobId) -> None:
+        """Have a job renewed in the next round: its lease was changed otherwise, as by a pin."""
+        self._ends_s.pop(job_id, None)

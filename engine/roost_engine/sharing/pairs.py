@@ -6,7 +6,6 @@ counters of live jobs the shipped interference model expects a log slowdown of 0
 0.36, whichever the jobs are (docs/sharing.md).
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
@@ -91,16 +90,6 @@ class Pairs:
 def key_of(model: str, beside: str) -> tuple[str, str]:
     """Return what a pair is found by: names of models count in any case of letters."""
     return model.lower(), beside.lower()
-
-
-def twice(pairs: Iterable[PairSpeed]) -> tuple[str, str] | None:
-    """Return an ordered pair that is there twice; None where each is there once."""
-    seen = set[tuple[str, str]]()
-    for pair in pairs:
-        if (key := key_of(pair.model, pair.beside)) in seen:
-            return key
-        seen.add(key)
-    return None
 
 
 def _lost(log_slowdown: float) -> float:

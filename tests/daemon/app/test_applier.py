@@ -39,6 +39,7 @@ from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
 from roost_slurm import commands, squeue
 from roostd.app.recorder import Recorder
+from roostd.slurm import lease_plan
 from roostd.testing.slurm_stand_in import Fault, SlurmStandIn
 
 
@@ -155,6 +156,24 @@ async def test_leases_of_jobs_that_wait_are_renewed_in_one_call_and_those_in_pla
     assert site.count("lease_renewals") == 2
     await site.applier.renew([placing])
     assert len(site.slurm.argvs) == 1
+
+
+async def test_a_job_of_a_crowd_whose_pin_was_taken_back_is_renewed_in_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lease_plan, "HEAD_COUNT", 1)
+    site = Site()
+    site.fill("n1")
+    _, place = site.submit()
+    first, second, third = (site.wait_in_line() for _ in range(3))
+    await site.applier.renew([first, second, third])
+    assert site.slurm.lease_left_s(third) == 120
+    await site.applier._ask_for(third, place.placement, "pinned")
+    site.applier.submit(Wait(job_id=third, reason="busy", until_s=None), 0)
+    await site.done()
+    assert site.slurm.lease_left_s(third) == 60
+    await site.applier.renew([first, second, third])
+    assert site.slurm.argvs[-1] == commands.renew([third], 120)
 
 
 async def test_a_first_lease_is_made_a_full_one_once() -> None:

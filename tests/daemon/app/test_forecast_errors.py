@@ -82,13 +82,18 @@ def test_days_that_have_not_come_yet_are_dropped(tmp_path: Path) -> None:
         '{"version": 1, "days": {"3": "many"}}',
         '{"version": 1, "days": {"3": 7}}',
         '{"version": 1, "days": {"3": [1, null]}}',
+        '{"version": 1, "days": {"0": [Infinity]}}',
+        '{"version": 1, "days": {"TODAY": [' + ", ".join(["1" + 400 * "0"] * 64) + "]}}",
+        '{"version": 1, "days": {"-1' + 400 * "0" + '": [' + ", ".join(["1"] * 64) + "]}}",
         "[" * 100_000,
     ],
 )
 def test_a_damaged_file_is_left_behind(tmp_path: Path, text: str) -> None:
     path = tmp_path / "forecasts.json"
-    path.write_text(text, encoding="utf-8")
-    errors = ForecastErrors(Parts("n1").state, path)
+    state = Parts("n1").state
+    today = int(state.clock.to_epoch_s(0.0) // DAY_S)
+    path.write_text(text.replace("TODAY", str(today)), encoding="utf-8")
+    errors = ForecastErrors(state, path)
     assert median_s(errors, 100.0) == pytest.approx(HOUR_S, rel=0.01)
 
 

@@ -5,7 +5,12 @@ import time
 
 import pytest
 
-from roostd.app.poll_schedule import _AFTER_SUBMIT_S, _BURST_COUNT, PollSchedule
+from roostd.app.poll_schedule import (
+    _AFTER_SUBMIT_S,
+    _BURST_COUNT,
+    _BURST_POLL_S,
+    PollSchedule,
+)
 
 
 async def took_s(schedule: PollSchedule) -> float:
@@ -67,6 +72,19 @@ def test_nodes_in_transition_are_due_within_a_second_and_after_a_failure_in_two(
     assert not schedule.are_nodes_due()
     monkeypatch.setattr(time, "monotonic", lambda: now_s + 3.2)
     assert schedule.are_nodes_due()
+
+
+def test_a_burst_ends_with_a_poll_that_finds_its_last_job(
+    schedule: PollSchedule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began_s = time.monotonic()
+    for tick in range(300):  # 3 s of a job in each 10 ms; no poll is ever run
+        monkeypatch.setattr(time, "monotonic", lambda now_s=began_s + tick / 100: now_s)
+        schedule.add_submissions(1)
+        if tick >= _BURST_COUNT:
+            assert max(schedule._polls_due_s) >= time.monotonic() + _BURST_POLL_S
+    count = len(schedule._polls_due_s) - len(_AFTER_SUBMIT_S) * (_BURST_COUNT - 1)
+    assert count <= 6  # in 3 s
 
 
 async def test_a_burst_of_submissions_shares_polls(schedule: PollSchedule) -> None:

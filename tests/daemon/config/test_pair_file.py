@@ -26,7 +26,8 @@ def test_reads_one_pair_a_line(tmp_path: Path) -> None:
         (HEAD + "a,b,1.5,0\n", "speed: want a number from 0 to 1, got '1.5'"),
         (HEAD + "a,b,nan,0\n", "speed: want a number from 0 to 1, got 'nan'"),
         (HEAD + "a,b,1,x\n", "spread: want a number from 0 to 1, got 'x'"),
-        (HEAD + "a,b,1,0\nA,b,0.9,0\n", "a beside b stands there twice"),
+        (HEAD + "a,b,1,0\nA,b,0.9,0\n", ":3: A beside b is in line 2 too; keep one"),
+        (HEAD + 'a,b,1,"' + 200_000 * "0" + "\n", ":2: field larger than field limit"),
     ],
 )
 def test_says_what_is_wrong(tmp_path: Path, text: str, problem: str) -> None:

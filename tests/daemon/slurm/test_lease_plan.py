@@ -69,6 +69,15 @@ def test_a_renewal_that_failed_is_due_in_the_next_round() -> None:
     assert plan.due(jobs, LEASE_S, 0.0) == plan.due(jobs, LEASE_S, ROUND_S)
 
 
+def test_a_job_whose_lease_was_changed_is_due_in_the_next_round() -> None:
+    plan, jobs = LeasePlan(), crowd(3_000)
+    for length_s, due in plan.due(jobs, LEASE_S, 0.0):
+        plan.note(due, length_s, 0.0)
+    plan.forget(jobs[-1])
+    plan.forget(jobs[0])
+    assert plan.due(jobs, LEASE_S, ROUND_S) == [(60, jobs[:HEAD_COUNT]), (300, [jobs[-1]])]
+
+
 @given(st.integers(0, 5_000), st.floats(10.0, 86_400.0))
 def test_every_new_job_is_due_at_once(count: int, lease_s: float) -> None:
     jobs = crowd(count)

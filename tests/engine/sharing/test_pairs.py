@@ -6,7 +6,7 @@ from math import exp
 import pytest
 
 from roost_engine.domain.model import JobSpec
-from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig, twice
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
 from roost_engine.testing.builders import job
 
 
@@ -50,8 +50,3 @@ def test_words_are_percent() -> None:
     found = pairs(PairSpeed("a", "a", 0.95)).judge(of_model("a"), of_model("a"))
     assert found is not None
     assert found[0].in_words == "5%, surely less than 9%"
-
-
-def test_finds_a_pair_that_stands_twice() -> None:
-    assert twice([PairSpeed("a", "b", 1.0), PairSpeed("b", "a", 1.0)]) is None
-    assert twice([PairSpeed("a", "b", 1.0), PairSpeed("A", "b", 0.9)]) == ("a", "b")
