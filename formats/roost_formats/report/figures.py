@@ -1,4 +1,4 @@
-"""The figures of a report, as `report_tally` computes them from the journal."""
+"""The figures of a report, as `tally` computes them from the journal."""
 
 from dataclasses import dataclass
 
