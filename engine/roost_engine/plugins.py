@@ -43,9 +43,7 @@ from roost_engine.preemption.network_preemption import (
     NetworkPreemptionConfig,
     PreemptionState,
 )
-from roost_engine.preemption.rules import (
-    LearnedMovesConfig,
-)
+from roost_engine.preemption.rules import LearnedMovesConfig
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.model_order import AnyOrderModel, order_by
 from roost_engine.scoring.graph_score import GraphScore

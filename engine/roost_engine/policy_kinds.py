@@ -7,19 +7,12 @@ from roost_engine.domain.tier import Tier
 from roost_engine.heuristics import NoPreemption, PriorityOrder, ShapeByShape
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.policies import (
-    CandidatePolicy,
-    OrderPolicy,
-    PreemptPolicy,
-)
+from roost_engine.policies import CandidatePolicy, OrderPolicy, PreemptPolicy
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.tier_speeds import SpeedTable
-from roost_engine.preemption.network_preemption import (
-    NetworkPreemption,
-    NetworkPreemptionConfig,
-)
+from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.preemption.rules import (
     LasMovesConfig,
     LearnedMovesConfig,

@@ -3,13 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-from roost_train.interference_public import (
-    ALNAIR_PROFILES,
-    GAVEL_ISOLATED,
-    MISO_MEMORY,
-    MISO_TIMES,
-    MURI_STAGES,
-)
+from roost_train.interference_public import GAVEL_ISOLATED
 
 JOBS = {
     ("LM", "5"): 90.0,
@@ -43,19 +37,9 @@ def write_tables(folder: Path) -> Path:
             found = ratio(ra, rb)
             pairs.append(f"{gpu},{ma},{ba},{mb},{bb},1,1,{ra * factor},{found:.5f},1")
     pairs.append("k80,LM,80,A3C,,,,8,0,0")
-    alnair = (
-        "Model,Dataset,BS,MGUP,Min_GPU_Util_%,MaGTSAMP,MiGTSAMP,MGMAP,MaGPUPR,MiGPUPR\n"
-        "ResNet50,GTSRB,32,80,60,40,20,50,60,40\n"
-    )
     texts = {
         GAVEL_ISOLATED: "\n".join(isolated) + "\n",
         Path("interference/gavel_pairs_p100_k80.csv"): "\n".join(pairs) + "\n",
-        ALNAIR_PROFILES: alnair,
-        MURI_STAGES: "model,batch_size,num_gpus,iteration_ms,storage_cpu_ms,gpu_ms,network_ms\n"
-        "bert,4,8,100,20,60,20\n",
-        MISO_TIMES: "model,batch_size,mig_compute_slices,median_batch_s\n"
-        "bert,2,3,0.2\nbert,2,7,0.1\ngnn,8,7,0.1\n",
-        MISO_MEMORY: "model,batch_size,gpu_mem_mib\nbert,2,8192\n",
     }
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

@@ -12,13 +12,10 @@ from roost_train.errors import BadTable
 from roost_train.interference_public import (
     GAVEL_ISOLATED,
     PublicJob,
-    alnair_vectors,
     gavel_vectors,
-    miso_vectors,
-    muri_vectors,
 )
 
-SM, TIME, NIC = COLUMN["sm_mean"], COLUMN["step_time_mean"], COLUMN["nic_mean"]
+SM, TIME = COLUMN["sm_mean"], COLUMN["step_time_mean"]
 
 
 def known(row: np.ndarray) -> set[str]:
@@ -33,27 +30,6 @@ def test_gavel_has_saturation_and_step_time_and_nothing_else(tmp_path: Path) -> 
     assert small[SM] == pytest.approx(450 / 1600)
     assert small[TIME] == pytest.approx(fraction("step_time", 1 / 90))
     assert known(found[PublicJob("p100", "A3C", "")]) == {"step_time_mean"}
-
-
-def test_muri_has_shares_of_the_step(tmp_path: Path) -> None:
-    row = muri_vectors(write_tables(tmp_path))[PublicJob("v100", "bert", "4x8")]
-    assert (row[SM], row[NIC]) == pytest.approx((0.6, 0.2))
-    assert known(row) == {"sm_mean", "nic_mean", "step_time_mean"}
-
-
-def test_alnair_has_means_and_variations_of_a_real_gpu(tmp_path: Path) -> None:
-    row = alnair_vectors(write_tables(tmp_path))[PublicJob("p100", "ResNet50/GTSRB", "32")]
-    assert row[SM] == pytest.approx(0.7)
-    assert row[COLUMN["sm_variation"]] == pytest.approx((0.1 / 0.7) / (1 + 0.1 / 0.7))
-    assert row[COLUMN["memory_used_mean"]] == pytest.approx(0.5)
-    assert row[COLUMN["power_mean"]] == pytest.approx(fraction("power", 125.0))
-    assert "nic_mean" not in known(row)
-
-
-def test_miso_has_memory_only_where_it_was_measured(tmp_path: Path) -> None:
-    found = miso_vectors(write_tables(tmp_path))
-    assert known(found[PublicJob("a100", "bert", "2")]) == {"memory_used_mean", "step_time_mean"}
-    assert known(found[PublicJob("a100", "gnn", "8")]) == {"step_time_mean"}
 
 
 def test_a_bad_table_is_named_with_line_and_cure(tmp_path: Path) -> None:

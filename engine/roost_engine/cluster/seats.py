@@ -1,8 +1,8 @@
 """The shared free set: GPUs that one job holds and one more may join.
 
 The exclusive free set, GPUs that no job holds, is in FreeCapacity. A GPU is in one of them at most,
-and in neither where two jobs hold it: so there are never three. Who may join whom is not decided
-here.
+and in neither where two jobs hold it: so there are never three. Which jobs may share is decided in
+`sharing`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -12,7 +12,7 @@ from roost_engine.domain.slot import Slot, slots_of
 
 
 class Seats:
-    """Who sits where. Kept only where jobs may share GPUs.
+    """The seats that jobs hold. Kept only where jobs may share GPUs.
 
     Attributes:
         gpu_memory_bytes: by node, of its smallest GPU; a node whose GPUs are unknown is missing.
@@ -37,11 +37,11 @@ class Seats:
             self._holders.setdefault((slot.node, slot.gpu), {})[job_id] = slot.seat
 
     def slots(self, job_id: JobId) -> tuple[Slot, ...]:
-        """Return what a job sits on."""
+        """Return the slots that a job holds."""
         return self._slots.get(job_id, ())
 
     def holders(self, node: NodeName, gpu: int) -> Mapping[JobId, int]:
-        """Return who sits on a GPU, and on which seat."""
+        """Return the jobs that hold a GPU, and the seat of each."""
         return self._holders.get((node, gpu), {})
 
     def partners(self, job_id: JobId) -> tuple[JobId, ...]:
@@ -53,7 +53,7 @@ class Seats:
         return tuple(found)
 
     def left_alone_count(self, job_id: JobId, node: NodeName, ended: Collection[JobId]) -> int:
-        """Return how many of a job's GPUs on a node nobody holds once some jobs have ended."""
+        """Return how many of a job's GPUs on a node are free once some jobs have ended."""
         return sum(
             self._holders[slot.node, slot.gpu].keys() <= set(ended)
             for slot in self.slots(job_id)
@@ -61,7 +61,7 @@ class Seats:
         )
 
     def hosts(self) -> Iterator[tuple[JobId, NodeName, int, tuple[int, ...]]]:
-        """Yield what could be shared: a job on one node, the node, its seat, the GPUs it has alone.
+        """Yield the jobs on one node that others could join: job, node, seat, GPUs it has alone.
 
         In the order in which the jobs began to hold them.
         """

@@ -8,7 +8,7 @@ class PairCorrection:
     """One mispredicted pair.
 
     Attributes:
-        kind: whose loss it is.
+        kind: of the job that loses speed.
         beside: the neighbour's kind.
         level: the closest that both share.
         mean: to be added to the predicted log slowdown.

@@ -123,7 +123,7 @@ class Calibration:
                 self._open.append(_Open(at_s, job_id, *self._scale(start)))
 
     def settle(self, started_s: Callable[[JobId], float | None]) -> None:
-        """Take in what became of the jobs.
+        """Apply what became of the jobs.
 
         Args:
             started_s: when a job started; inf: it waits; None: it left without a start.
@@ -142,7 +142,7 @@ class Calibration:
             del self._counts[day]
 
     def correct(self, found: Forecast) -> Forecast:
-        """Return a forecast with the intervals that would have held the starts of late."""
+        """Return a forecast with the intervals that would have held the starts of the last days."""
         z = self._quantiles(found.at_s)
         jobs = {
             job_id: job if job.start is None else self._corrected(job, job.start, z)

@@ -1,14 +1,11 @@
-"""Gates that learn nothing, as baselines: no wait, a fixed wait, or an endless wait."""
+"""Gates that learn nothing, as baselines: a fixed wait, or an endless wait."""
 
 from dataclasses import dataclass
 from math import inf
 
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import OpenGate
 from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
-
-NeverWait = OpenGate
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ BESIDE_COLUMNS: tuple[str, ...] = tuple(
     f"{level}_{name}" for level in LEVELS for name in VECTOR_COLUMNS
 )
 TIER_COLUMNS: tuple[str, ...] = tuple(tier.name.lower() for tier in Tier)
-SLOWDOWN_COLUMNS = ("mean", "spread")
 INTERFERENCE_SCHEMA_VERSION = 1
 
 PRIOR_MEAN = 0.53  # of two jobs on one GPU: the mean over Gavel's pairs on P100 and K80

@@ -1,11 +1,10 @@
 """The load vector of a job: what it does to its GPUs, links and network, as fractions with a mask.
 
-A quantity has two columns: its mean over a window, and its variation v / (1 + v) with v the
+A quantity has two columns: its mean, and its variation v / (1 + v) with v the
 standard deviation over the mean. A quantity that was not reported is absent: its mask is 0 and its
 value is 0, which no reader may take for a measurement. Page: docs/interference.md.
 """
 
-from collections import deque
 from collections.abc import Mapping
 
 import numpy as np
@@ -46,8 +45,6 @@ HALVES: Mapping[str, float] = {
     "clock": 1.5e9,
     "step_time": 0.1,
 }
-_WINDOW_COUNT = 120  # samples; at one a second the last two minutes
-_LEAST_MEAN = 1e-6
 
 
 def fraction(quantity: str, value: float) -> float:
@@ -88,56 +85,7 @@ def vector(
     return row
 
 
-def known_frac(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return which part of the means of some vectors is known: [...] of [..., WIDTH]."""
-    found: NDArray[np.float32] = rows[..., MASK][..., : len(QUANTITIES)].mean(axis=-1)
-    return found
-
-
 def _put(row: NDArray[np.float32], name: str, value: float) -> None:
     at = COLUMN[name]
     if np.isfinite(value) and value >= 0:
         row[at], row[MASK.start + at] = value, 1.0
-
-
-class LoadWindow:
-    """The last samples of one job, and the vector that they make.
-
-    Args:
-        sample_count: how many samples the window holds.
-    """
-
-    def __init__(self, sample_count: int = _WINDOW_COUNT) -> None:
-        self._samples = deque[NDArray[np.float64]](maxlen=sample_count)
-
-    def __len__(self) -> int:
-        return len(self._samples)
-
-    def add(self, sample: NDArray[np.float64]) -> None:
-        """Add one sample.
-
-        Args:
-            sample: float64 [gpu, quantity], on the scale of `fraction`, NaN where nothing was
-                reported; a job's GPUs are averaged over those that reported.
-        """
-        known = np.isfinite(sample)
-        count = known.sum(axis=0)
-        total = np.where(known, sample, 0.0).sum(axis=0)
-        self._samples.append(np.where(count > 0, total / np.maximum(count, 1), np.nan))
-
-    def vector(self) -> NDArray[np.float32]:
-        """Return the vector over the window: float32 [WIDTH]; all absent without a sample.
-
-        The variation needs two samples of a quantity whose mean is not 0.
-        """
-        if not self._samples:
-            return vector({})
-        samples = np.stack(self._samples)
-        means, variations = dict[str, float](), dict[str, float]()
-        for at, quantity in enumerate(QUANTITIES):
-            values = samples[np.isfinite(samples[:, at]), at]
-            if len(values):
-                means[quantity] = float(values.mean())
-            if len(values) > 1 and values.mean() > _LEAST_MEAN:
-                variations[quantity] = float(values.std() / values.mean())
-        return vector(means, variations)

@@ -89,7 +89,7 @@ class RunTimes:
     def ends_within_frac(self, span_s: float) -> float:
         """Return the chance that the job ends in the next `span_s` seconds."""
         fracs, starts_s, ends_s = self._from_age
-        if self.limit_s is not None and self.age_s + span_s >= self.limit_s:
+        if self.limit_s is not None and span_s >= self.limit_s - self.age_s:
             return 1.0
         lengths_s = np.maximum(ends_s - starts_s, 1e-9)
         ended = fracs * np.clip((self.age_s + span_s - starts_s) / lengths_s, 0.0, 1.0)

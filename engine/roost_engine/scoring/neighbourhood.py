@@ -112,6 +112,8 @@ class Neighbourhood:
         if self._cluster is not cluster:
             self._cluster, self._jobs = cluster, ResidentJobs(self.communicates)
             self._known.clear()
+            self._near.clear()  # by the identity of link tables, which are the cluster's own
+            self._nvlinked.clear()
             self.rows = SetRows(self._width)
             cluster.watch_anew()
         changed = cluster.take_changed_jobs()

@@ -1,9 +1,9 @@
 """Which jobs may share a GPU: pairs whose slowdowns were measured, both small enough for sure.
 
 A slowdown has a mean and a spread, of its logarithm. A pair is good where both jobs keep within the
-site's limit with the certainty that it asks for. A pair that nobody measured is never made: for the
-counters of live jobs the shipped interference model expects a log slowdown of 0.66 with a spread of
-0.36, whichever the jobs are (docs/sharing.md).
+site's limit with the certainty that it asks for. A pair that was not measured is never made: for
+the counters of live jobs the shipped interference model expects a log slowdown of 0.66 with a
+spread of 0.36, whichever the jobs are (docs/sharing.md).
 """
 
 from dataclasses import dataclass

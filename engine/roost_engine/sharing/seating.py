@@ -84,7 +84,7 @@ class Seating:
         """Place the waiting jobs that find a seat, in order.
 
         Args:
-            reserved: nodes that are kept for a job that waits longer: nobody joins a job there.
+            reserved: nodes that are reserved for a job that waits longer: no job is seated there.
             at_s: engine time.
             put: places a job.
         """
@@ -190,7 +190,7 @@ def may_share(job: JobSpec) -> bool:
 
 
 def partners_in_words(seats: Seats, job_id: JobId) -> str:
-    """Say with whom a job shares its GPUs; empty where with nobody."""
+    """Return which jobs share GPUs with a job, for a human; empty where none does."""
     others = sorted(seats.partners(job_id))
     return f"shares GPUs with job {', '.join(others)}" if others else ""
 

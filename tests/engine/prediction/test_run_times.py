@@ -94,6 +94,15 @@ def test_nothing_is_expected_beyond_the_limit(times: RunTimes) -> None:
         assert times.ends_within_frac(left_s) == 1.0
 
 
+def test_a_limit_that_rounding_moves_is_reached_all_the_same() -> None:
+    fracs = np.zeros(BAND_COUNT)
+    fracs[-2] = 1.0
+    age_s, limit_s = 2_876_266.627974166, 7_070_571.077568193
+    assert age_s + (limit_s - age_s) < limit_s
+    times = RunTimes(fracs, age_s=age_s, limit_s=limit_s)
+    assert times.ends_within_frac(limit_s - age_s) == 1.0
+
+
 @given(run_times(), st.floats(0.0, 100 * DAY_S))
 def test_a_job_runs_for_at_most_the_span(times: RunTimes, span_s: float) -> None:
     within_s = times.rest_within_s(span_s)

@@ -1,4 +1,4 @@
-"""Who gets a seat beside whom; then random events, against the rules of sharing."""
+"""Which jobs get a seat beside which; then random events, against the rules of sharing."""
 
 from collections.abc import Sequence
 from dataclasses import replace
