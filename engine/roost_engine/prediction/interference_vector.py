@@ -1,8 +1,9 @@
 """The load vector of a job: what it does to its GPUs, links and network, as fractions with a mask.
 
-A quantity has two columns: its mean, and its variation v / (1 + v) with v the
-standard deviation over the mean. A quantity that was not reported is absent: its mask is 0 and its
-value is 0, which no reader may take for a measurement. Page: docs/interference.md.
+A quantity has two columns: its mean, and its variation v / (1 + v) with v the standard deviation
+over the mean; variations are in no source that is read. A quantity that was not reported is absent:
+its mask is 0 and its value is 0, which no reader may take for a measurement. Page:
+docs/interference.md.
 """
 
 from collections.abc import Mapping
@@ -61,14 +62,11 @@ def fraction(quantity: str, value: float) -> float:
     return min(value, 1.0) if half is None else value / (value + half)
 
 
-def vector(
-    means: Mapping[str, float], variations: Mapping[str, float] | None = None
-) -> NDArray[np.float32]:
+def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
     """Return the vector of a job from what is known of it.
 
     Args:
         means: by quantity, on the scale of `fraction`; one that is absent or NaN is unknown.
-        variations: by quantity, standard deviation over mean; likewise.
 
     Returns:
         float32 [WIDTH], columns VECTOR_COLUMNS.
@@ -80,8 +78,6 @@ def vector(
     row[PRESENT] = 1.0
     for quantity, mean in means.items():
         _put(row, f"{quantity}_mean", min(mean, 1.0))
-    for quantity, spread in (variations or {}).items():
-        _put(row, f"{quantity}_variation", spread / (1.0 + spread))
     return row
 
 
