@@ -1,7 +1,7 @@
 """How long GPUs are idle while a job could use them: with Roost hardly longer than without.
 
-`ROOST_SITE_FAULT=limits pytest tests/e2e/site/test_idle.py` should fail, as should each of FAULTS; the
-quicker the machine, the less a fault costs.
+`ROOST_SITE_FAULT=limits pytest tests/e2e/site/test_idle.py` should fail, as should each of FAULTS;
+the quicker the machine, the less a fault costs.
 """
 
 import os
