@@ -7,18 +7,15 @@ node, rack and across are speeds on one node, in one rack and across racks; only
 matter. Page: docs/delay.md.
 """
 
-import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 
-from roost_engine.domain.errors import ConfigError
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.prediction.tier_speeds import TierSpeeds
+from roostd.config.csv_table import read_table
 
 HEADS = ("model", "gpus", "node", "rack", "across")
-_MAX_BYTES = 4 << 20
-_MOST_PROBLEMS = 10
 
 
 def load_speeds(path: Path) -> tuple[ModelSpeeds, ...]:
@@ -27,51 +24,15 @@ def load_speeds(path: Path) -> tuple[ModelSpeeds, ...]:
     Raises:
         ConfigError: with the problems, each with file, line and cure.
     """
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ConfigError([f"{path}: larger than {_MAX_BYTES} bytes; no table of speeds is"])
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError([f"{path}: cannot be read: {error.strerror}"]) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError([f"{path}: not UTF-8 at byte {error.start}"]) from error
-    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
-    if tuple(reader.fieldnames or ()) != HEADS:
-        raise ConfigError([f"{path}:1: want the line {','.join(HEADS)}"])
-    problems: list[str] = []
-    rows = tuple(_rows(path, reader, problems))
-    if problems:
-        raise ConfigError(problems[:_MOST_PROBLEMS])
-    return rows
+    return read_table(path, HEADS, _row, lambda one: f"{one.model} on {one.gpu_count} GPUs")
 
 
-def _rows(path: Path, reader: "csv.DictReader[str]", problems: list[str]) -> Iterator[ModelSpeeds]:
-    seen = dict[tuple[str, int], int]()
-    for row in reader:
-        try:
-            found = _row(row)
-        except ValueError as error:
-            problems.append(f"{path}:{reader.line_num}: {error}")
-            continue
-        key = found.model.lower(), found.gpu_count
-        if key in seen:
-            problems.append(
-                f"{path}:{reader.line_num}: {found.model} on {found.gpu_count} GPUs stands here"
-                f" and in line {seen[key]}; keep one"
-            )
-        seen[key] = reader.line_num
-        yield found
-
-
-def _row(row: Mapping[str, str | None]) -> ModelSpeeds:
+def _row(given: Mapping[str, str]) -> ModelSpeeds:
     """Read one line.
 
     Raises:
         ValueError: says what is wrong with it.
     """
-    if None in row or None in row.values():
-        raise ValueError(f"want {len(HEADS)} values: {','.join(HEADS)}")
-    given = {head: (row[head] or "").strip() for head in HEADS}
     if not given["model"]:
         raise ValueError("model: want a name")
     if not given["gpus"].isdecimal() or int(given["gpus"]) < 2:

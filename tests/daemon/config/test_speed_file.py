@@ -47,7 +47,7 @@ def test_speeds_are_relative_to_one_node(tmp_path: Path) -> None:
         ),
         (
             f"{HEAD}a,8,1,1,1\nA,8,1,1,1\n",
-            "/speeds.csv:3: A on 8 GPUs stands here and in line 2; keep one",
+            "/speeds.csv:3: A on 8 GPUs is in line 2 too; keep one",
         ),
     ],
 )
