@@ -51,8 +51,8 @@ def test_a_job_longer_than_every_round_number_gets_whole_days() -> None:
         np.array([181 * DAY_S + 5.0]),
         np.array([1], dtype=np.int32),
         user_id=np.zeros(1, dtype=np.int32),
-        user_names=["a"],
-        labels={"job_name": Labels(np.zeros(1, dtype=np.int32), ["x"])},
+        user_names=("a",),
+        labels={"job_name": Labels(np.zeros(1, dtype=np.int32), ("x",))},
     )
     limit_s = float(with_user_limits(trace, 0).time_limit_s[0])
     assert limit_s >= 182 * DAY_S
