@@ -213,9 +213,9 @@ class Mixture(Run):
 def reserve(stack: Stack, *nodes: str) -> None:
     """Reserve nodes from a little later on than jobs of MINUTES_TO_WINDOW would end."""
     starts = time.localtime(time.time() + 60 * MINUTES_TO_WINDOW + 50)
-    words = (f"nodes={','.join(nodes)}", f"starttime={time.strftime('%FT%T', starts)}")
-    words += ("duration=60", "users=root", "flags=maint")
-    stack.slurm.run("scontrol", "create", "reservation", *words)
+    window = (f"nodes={','.join(nodes)}", f"starttime={time.strftime('%FT%T', starts)}")
+    words = ("duration=60", "users=root", "flags=maint")
+    stack.slurm.run("scontrol", "create", "reservation", *window, *words)
 
 
 def send_to_sleep(stack: Stack) -> None:
