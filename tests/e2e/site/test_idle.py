@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from statistics import quantiles
+from statistics import median
 
 import pytest
 from tests.e2e.site.bed import ALICE, BOB, NODES, cleared_afterwards, queue, site, until
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(600)]
 # (median of 42 in the mixture; 90 % within 0.75 s), and 0.1 to 0.3 s before the decision.
 PIN_S = 1.0
 SEEN_S = 0.3  # until roostd sees a submission or an end
-SLOWEST_PIN_S = 3.0  # on a machine that is busy with other tests
+SLOWEST_PIN_S = 5.0  # on a machine that is busy with other tests
 # Of a pin, for each GPU that starts: Slurm's own starts take time too, and not every GPU is waited
 # for. On 22.05 a sound Roost has 22 to 73 GPU-seconds more than plain Slurm in the mixture, of 113
 # that it may have.
@@ -78,13 +78,15 @@ MIXTURE = (
 URGENT = tuple(Job(BOB, 1, 8, 2, qos="high") for _ in range(2))  # Slurm stops the low ones
 
 
-# Of these users each has one job of all nodes that Slurm may not start: Roost takes a refusal for an
-# answer to all jobs of the same user. One after the other would keep all GPUs for a second.
+# Of these users each has one job of all nodes that Slurm may not start: Roost takes a refusal for
+# an answer to all jobs of the same user. One after the other would keep all GPUs for a second.
 CROWD = ("games", "news", "mail", "man", "lp", "uucp", "proxy", "backup", "list", "irc")
 CROWDED_S = 25.0  # longest time to look: a fault keeps all GPUs idle meanwhile
 HOLD_S = 2 * round(CROWDED_S)
-# Times the GPUs and the time of a pin: sound are 0.3 to 1.
-CROWD_PIN_FRAC = 2.5
+# Times the GPUs and the time of a pin. On 22.05, 24.11 and 26.05 at loads of 10 to 90 on 2 cores a
+# sound Roost has 2 to 94 GPU-seconds for 24 GPUs, and one with a fault 220 to 602.
+CROWD_PIN_FRAC = 2.0
+SLOWEST_CROWD_PIN_S = 4.0  # a fault makes the time of a pin longer too
 
 
 @dataclass(frozen=True)
@@ -152,19 +154,13 @@ def cluster() -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[tuple[Stack, Stack]]:
+def stacks() -> Iterator[tuple[Stack, Stack]]:
     """A cluster with Roost, and one without."""
     with cluster() as with_roost, cluster() as plain:
         plain.stop_roostd()
         if fault := os.environ.get("ROOST_SITE_FAULT"):
             break_roostd(with_roost, FAULTS[fault])
         yield with_roost, plain
-
-
-@pytest.fixture
-def stacks(clusters: tuple[Stack, Stack]) -> Iterator[tuple[Stack, Stack]]:
-    with cleared_afterwards(clusters[0]), cleared_afterwards(clusters[1]):
-        yield clusters
 
 
 def break_roostd(stack: Stack, fault: str) -> None:
@@ -244,26 +240,27 @@ def run_mixture(stack: Stack) -> Mixture:
 def run_crowd(stack: Stack, crowd: Crowd) -> Run:
     """Run jobs behind a crowd that Slurm may not start, until they have all started."""
     run = Run(stack, reserved=crowd.reserved)
-    if crowd.reserved:
-        reserve(stack, *sorted(crowd.reserved))
-    holders = run.submit(crowd.holders)
-    for job_id in holders:
-        stack.slurm.wait_for_state(job_id, "RUNNING")
-    run.submit(crowd.blocked)
-    others = run.submit(crowd.others)
-    began_s = time.monotonic()
-    while time.monotonic() - began_s < CROWDED_S:
-        run.look()
-        if run.waiting.keys().isdisjoint(others):
-            break
-        time.sleep(0.1)
+    with cleared_afterwards(stack):
+        if crowd.reserved:
+            reserve(stack, *sorted(crowd.reserved))
+        for job_id in run.submit(crowd.holders):
+            stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=60.0)
+        run.submit(crowd.blocked)
+        others = run.submit(crowd.others)
+        began_s = time.monotonic()
+        while time.monotonic() - began_s < CROWDED_S:
+            run.look()
+            if run.waiting.keys().isdisjoint(others):
+                break
+            time.sleep(0.1)
     return run
 
 
-def latency_s(stack: Stack) -> float:
-    """Return the time from a decision of roostd to the start of its job, as roostd saw it.
+def pin_s(stack: Stack) -> float:
+    """Return what a job may wait for Roost: 1 s, and longer on a busy machine.
 
-    A quarter of the jobs took less: those that Slurm made wait after their pin do not count.
+    That is from the submission until roostd knows the job, and from its decision to the start of
+    the job as roostd sees it, the median of all jobs so far.
     """
     decided, found = dict[str, float](), list[float]()
     for line in stack.log("roostd").splitlines():
@@ -275,27 +272,27 @@ def latency_s(stack: Stack) -> float:
             decided[match[3]] = at_s
         elif match[3] in decided:
             found.append(at_s - decided.pop(match[3]))
-    return quantiles(found, n=4)[0] if len(found) > 1 else 0.0
-
-
-def pin_s(stack: Stack) -> float:
-    """Return what a job may wait for Roost: 1 s, and longer on a busy machine."""
-    return max(PIN_S, latency_s(stack) + SEEN_S)
+    return max(PIN_S, SEEN_S + median(found)) if found else PIN_S
 
 
 @pytest.mark.parametrize("kind", CROWDS)
 def test_jobs_that_slurm_holds_back_leave_their_gpus_to_others(
     stacks: tuple[Stack, Stack], kind: str
 ) -> None:
+    """A fault costs ten times what is allowed, in each try; a busy moment shows in one of them."""
     crowd = CROWDS[kind]
-    with ThreadPoolExecutor() as threads:
-        roost, other = threads.map(run_crowd, stacks, [crowd] * len(stacks))
     gpu_count = sum(job.gpu_count for job in crowd.others)
-    allowed_gpu_s = other.idle_gpu_s + CROWD_PIN_FRAC * pin_s(stacks[0]) * gpu_count
-    figures = f"{kind}: Roost {roost.idle_gpu_s:.0f} GPU s; plain {other.idle_gpu_s:.0f};"
-    figures += f" allowed {allowed_gpu_s:.0f}; {pin_s(stacks[0]):.2f} s for a pin"
-    print(figures)
-    assert roost.idle_gpu_s <= allowed_gpu_s, f"{figures}\n{queue(stacks[0].slurm)}"
+    for _ in range(TRY_COUNT):
+        with ThreadPoolExecutor() as threads:
+            roost, other = threads.map(run_crowd, stacks, [crowd] * len(stacks))
+        allowed_s = CROWD_PIN_FRAC * min(pin_s(stacks[0]), SLOWEST_CROWD_PIN_S)
+        allowed_gpu_s = other.idle_gpu_s + allowed_s * gpu_count
+        figures = f"{kind}: Roost {roost.idle_gpu_s:.0f} GPU s; plain {other.idle_gpu_s:.0f};"
+        figures += f" allowed {allowed_gpu_s:.0f}; {pin_s(stacks[0]):.2f} s for a pin"
+        print(figures)
+        if roost.idle_gpu_s <= allowed_gpu_s:
+            break
+    assert roost.idle_gpu_s <= allowed_gpu_s, figures
 
 
 def test_gpus_are_hardly_longer_idle_than_without_roost(stacks: tuple[Stack, Stack]) -> None:
