@@ -341,7 +341,10 @@ class PreemptionSlot(_Slot):
     def displaced(
         self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
     ) -> Sequence[JobRecord]:
-        """Return the ranked jobs that still run, up to the first that a job may not displace.
+        """Return the ranked jobs up to the first that a job may not displace.
+
+        It may be one that was told to stop since it was ranked; a policy that is asked about each
+        pair is not asked about that.
 
         Args:
             job: the waiting job.
@@ -351,7 +354,7 @@ class PreemptionSlot(_Slot):
         ranker = self._ranker
         if ranker is not None:
             count = self.ask(lambda: ranker.displaced_count(job, ranked, at_s), lambda: 0)
-            return [each for each in ranked[:count] if each.state is JobState.RUNNING]
+            return ranked[:count] if count else ()
         found = list[JobRecord]()
         for each in ranked:
             if each.state is JobState.RUNNING:

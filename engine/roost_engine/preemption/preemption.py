@@ -153,7 +153,8 @@ class Preemption:
         A job that declined an offer gets only the closest tier that it could have.
         """
         job, cluster = record.spec, self._table.cluster
-        assert job is not None
+        if self._table.stopping:  # since they were ranked, some may have been told to
+            victims = [victim for victim in victims if victim.state is JobState.RUNNING]
         if not job.binding or not victims:
             return
         ids = [victim.spec.job_id for victim in victims]
