@@ -10,6 +10,7 @@ much as MEASURED_RUNS runs. What a user's jobs report corrects only what that us
 that one who reports falsely changes the estimates of no other.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
@@ -77,6 +78,26 @@ class Slowdown(NamedTuple):
 _Observed: TypeAlias = tuple[int, tuple[str, str]]  # the user of the job that reports, and the pair
 
 
+class CorrectedPair(NamedTuple):
+    """What runs say of a pair that was measured.
+
+    Attributes:
+        user_id: whose jobs reported.
+        model, beside: in lower case.
+        measured, corrected: mean log slowdowns, by the site and with the runs.
+        run_count: how many runs reported.
+        is_bad: whether the corrected loss is beyond the site's limit.
+    """
+
+    user_id: int
+    model: str
+    beside: str
+    measured: float
+    corrected: float
+    run_count: int
+    is_bad: bool
+
+
 class Pairs:
     """Judges pairs; see the module."""
 
@@ -102,11 +123,23 @@ class Pairs:
         key = key_of(job.model, other.model)
         measured = self._known.get(key)
         runs = self._observed.get((job.user_id, key))
-        if measured is None or not runs:
-            return measured
+        return self._corrected(measured, runs) if measured and runs else measured
+
+    def _corrected(self, measured: Slowdown, runs: Mapping[JobId, float]) -> Slowdown:
         total = MEASURED_RUNS * measured.mean + sum(runs.values())
         mean = total / (MEASURED_RUNS + len(runs))
         return Slowdown(mean, measured.spread, mean + self._quantile * measured.spread)
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected: bad ones first, then by their loss."""
+        found = []
+        for (user_id, key), runs in self._observed.items():
+            measured = self._known[key]
+            now = self._corrected(measured, runs)
+            is_bad = now.worst > self._most
+            pair = (user_id, *key, measured.mean, now.mean, len(runs), is_bad)
+            found.append(CorrectedPair(*pair))
+        return sorted(found, key=lambda one: (not one.is_bad, -one.corrected, one))
 
     def observe(self, job: JobSpec, other: JobSpec, speed_frac: float) -> None:
         """Take in the speed of a job beside another; the last of each run counts.

@@ -63,10 +63,14 @@ class Seating:
         config: which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
+
+    Attributes:
+        seats: the seats that jobs hold.
+        pairs: judges pairs of jobs.
     """
 
     def __init__(self, config: SharingConfig, table: JobTable, candidates: CandidatePolicy) -> None:
-        self._table, self._candidates, self._pairs = table, candidates, Pairs(config)
+        self._table, self._candidates, self.pairs = table, candidates, Pairs(config)
         self.seats = table.cluster.seats = Seats()
         self._is_due = False
         self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
@@ -99,7 +103,7 @@ class Seating:
         if other is not None:
             alone_frac = self._alone_frac.get(job_id, 1.0)
             beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
-            self._pairs.observe(record.spec, other.spec, beside_frac)
+            self.pairs.observe(record.spec, other.spec, beside_frac)
 
     def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
         """Place the waiting jobs that find a seat, in order.
@@ -176,7 +180,7 @@ class Seating:
         if needed_bytes > self.seats.gpu_memory_bytes.get(name, 0):
             return None
         chosen = _chosen(cluster, job, shape, node, other_seat(seat), gpus)
-        judged = self._pairs.judge(job, host.spec)
+        judged = self.pairs.judge(job, host.spec)
         if chosen is None or judged is None:
             return None
         mine, its = judged
