@@ -5,6 +5,7 @@ policy's order. So what is searched is what production does: the queue is ranked
 most so many jobs of it, and no job waits beyond the bound.
 """
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from roost_engine.queue.selector import RankModel, SelectorOrder
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.runs.simulation import introduce, prepare
 from roost_train.environments.episodes import Episodes
+
+_COLLECT_EVERY = 100_000  # objects
 
 Floats = NDArray[np.float32]
 Queue: TypeAlias = tuple[Floats, Floats]  # what a selector reads: the jobs, the cluster
@@ -58,7 +61,7 @@ class RecordingModel:
         every: one queue in so many is kept, of those with two jobs or more.
     """
 
-    def __init__(self, model: RankModel, every: int = 20) -> None:
+    def __init__(self, model: RankModel, every: int = 5) -> None:
         self.name, self._model, self._every = model.name, model, every
         self._seen_count = 0
         self.queues = list[Queue]()
@@ -91,6 +94,7 @@ _known: Mapping[str, Sequence[Episodes]] = {}  # of this worker process
 def _learn(known: Mapping[str, Sequence[Episodes]]) -> None:
     global _known
     _known = known
+    gc.set_threshold(_COLLECT_EVERY)  # a run makes hardly any cycles; see simulation.simulate
 
 
 def _perform(name: str, case: Case) -> float:
