@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import RankModel, SelectorOrder
 from roost_sim.information.policy_information import PolicyInformation
