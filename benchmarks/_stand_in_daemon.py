@@ -128,6 +128,7 @@ def open_file_count(pid: int) -> int:
 
 async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -> None:
     """Run the daemon until the input ends."""
+    from _crowded_slurm import CrowdedSlurm
     from prometheus_client import CollectorRegistry
 
     from roost_engine.testing import builders
@@ -147,7 +148,7 @@ async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -
             }
             | settings
         )
-        slurm = _slurm_class()([builders.node(f"n{index}", 8) for index in range(node_count)])
+        slurm = CrowdedSlurm([builders.node(f"n{index}", 8) for index in range(node_count)])
         slurm.fill(waiting_count)
         spool_file = config.paths.runtime_dir / "spool" / "events"
 
@@ -186,29 +187,6 @@ async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -
             await asyncio.wait_for(task, 60.0)
 
 
-def _slurm_class() -> Any:
-    from roostd.testing.slurm_stand_in import SlurmStandIn
-
-    class Slurm(SlurmStandIn):
-        """A Slurm with a crowd that is submitted at once: the stand-in's own pace is quadratic."""
-
-        is_still = has_room = False
-
-        def tick(self) -> None:
-            """Start what may start; nothing while a crowd is submitted."""
-            if not self.is_still:
-                super().tick()
-
-        def fill(self, waiting_count: int) -> None:
-            """Submit jobs before the daemon runs, of up to a node."""
-            self.is_still, self.has_room = True, waiting_count > 0
-            for number in range(waiting_count):
-                self.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
-            self.is_still = False
-
-    return Slurm
-
-
 async def _first_decision_s(daemon: Any, began_s: float) -> float:
     def count() -> float:
         values: list[float] = [
@@ -235,10 +213,7 @@ async def _obey(daemon: Any, slurm: Any) -> None:
                 for number in range(int(count)):
                     slurm.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
             case "end":
-                running = [job_id for job_id, job in slurm._jobs.items() if job.allocated]
-                for job_id in running[: int(count)]:
-                    slurm.end(job_id)
-                answer = {"ended": min(len(running), int(count))}
+                answer = {"ended": slurm.end_some(int(count))}
             case "reload":
                 daemon.stalls.reset()
                 began_s = time.monotonic()
@@ -256,7 +231,8 @@ async def _obey(daemon: Any, slurm: Any) -> None:
             "streams": value("roost_probe_streams") or 0.0,
             "longest_stall_ms": daemon.stalls.longest_s * 1e3,
             "longest_turn_cpu_ms": daemon.stalls.longest_cpu_s * 1e3,
-            "jobs": len(slurm._jobs),
+            "jobs": slurm.job_count,
+            "stand_in_cpu_s": slurm.own_cpu_s,
         }
         print(json.dumps(answer), flush=True)
 

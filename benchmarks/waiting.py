@@ -3,6 +3,7 @@
 The daemon runs on a Slurm in memory in a process of its own, with all GPUs in use. Each stall is
 the longest delay of the loop in that phase, as the metric roost_loop_stall_longest_seconds has it;
 beside it the CPU time of the longest turn, which other programs on the machine do not lengthen.
+The stalls count the work of the stand-in too; the CPU use does not.
 """
 
 import argparse
@@ -34,13 +35,14 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
     running_count = node_count * 8 // 4
     with StandInDaemon(node_count, job_count + running_count) as daemon:
         _settle(daemon)
-        daemon.tell("reset")
+        began = daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
         while time.monotonic() < began_s + seconds:
             daemon.tell("submit 1")
             time.sleep(1.0)
-        used = (cpu_s(daemon.pid) - began_cpu_s) / (time.monotonic() - began_s)
+        took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
         steady = daemon.tell("figures")
+        stand_in_s = steady["stand_in_cpu_s"] - began["stand_in_cpu_s"]
         daemon.tell("reset")
         waits_s = _status_waits_s(daemon)
         asked = daemon.tell("figures")
@@ -48,7 +50,8 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
     return {
         "nodes": node_count,
         "jobs": job_count,
-        "cpu_cores": used,
+        "cpu_cores": (used_s - stand_in_s) / took_s,
+        "stand_in_cores": stand_in_s / took_s,
         "steady_stall_ms": steady["longest_stall_ms"],
         "steady_turn_cpu_ms": steady["longest_turn_cpu_ms"],
         "status_p50_ms": _harness.percentile(waits_s, 50) * 1e3,

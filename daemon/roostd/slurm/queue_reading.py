@@ -33,6 +33,12 @@ from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 
+# slurmctld, killed, forgets the starts of its last 5 s: those jobs wait again, while they run on
+# their nodes. It learns that when the nodes register, 1 to 4 s after its start, and kills them
+# then. Where it starts one before that is over, slurmd refuses the second launch ("Duplicate
+# jobid"), and slurmctld holds the job and drains the node (measured on 22.05).
+_FORGOTTEN_PAUSE_S = 10.0
+
 _fields_read = attrgetter(
     *(
         *("submit_epoch_s", "restart_count", "array_number", "user_id", "partition", "task_count"),
@@ -329,12 +335,15 @@ class _Reading:
     def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
         """Return when a requeued job may start again; the same for as long as the job waits.
 
-        A requeued job that a daemon finds waiting at its start counts as requeued just now.
+        A requeued job that a daemon finds waiting at its start counts as requeued just now. A job
+        that ran, and that Slurm did not requeue, waits longer: see _FORGOTTEN_PAUSE_S.
         """
         if job_id in self._before.settle_until_s:
             return self._before.settle_until_s[job_id]
-        is_new = bool(job.restart_count) and job_id not in self._before.lives
-        if not is_new and job_id not in self._before.running:
+        was_running, is_requeued = job_id in self._before.running, bool(job.restart_count)
+        if was_running and not is_requeued:
+            return self._at_s + _FORGOTTEN_PAUSE_S
+        if not was_running and (not is_requeued or job_id in self._before.lives):
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
 

@@ -178,6 +178,21 @@ async def test_requeued_job_rests_for_slurmds_sake(version: SlurmVersion) -> Non
     assert await watcher.kinds() == []
 
 
+async def test_job_whose_start_slurm_has_forgotten_waits_until_its_node_has_killed_it(
+    watcher: Watcher,
+) -> None:
+    (job_id,) = watcher.slurm.submit(gpus=2)
+    before = await watcher.slurm.queue()
+    await watcher.pin(job_id, "n1", 6, 7)
+    await watcher.poll()
+    names = [NodeName("n1"), NodeName("n2")]
+
+    seen = view(before, watcher.reader, names, watcher.view, watcher.now_s)
+
+    (queued,) = (e for e in diff(watcher.view, seen, watcher.now_s) if isinstance(e, JobQueued))
+    assert queued.job.eligible_s == watcher.now_s + 10
+
+
 async def test_requeued_job_that_a_daemon_finds_at_its_start_rests_too(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     (other,) = watcher.slurm.submit(gpus=2)
