@@ -52,6 +52,11 @@ class CrowdedSlurm(SlurmStandIn):
         """Jobs that wait or run."""
         return len(self._jobs)
 
+    @property
+    def running_count(self) -> int:
+        """Jobs that run."""
+        return sum(bool(job.allocated) for job in self._jobs.values())
+
     def end(self, job_id: JobId) -> None:
         """See SlurmStandIn."""
         self._forget(job_id)

@@ -232,6 +232,7 @@ async def _obey(daemon: Any, slurm: Any) -> None:
             "longest_stall_ms": daemon.stalls.longest_s * 1e3,
             "longest_turn_cpu_ms": daemon.stalls.longest_cpu_s * 1e3,
             "jobs": slurm.job_count,
+            "running": slurm.running_count,
             "stand_in_cpu_s": slurm.own_cpu_s,
         }
         print(json.dumps(answer), flush=True)

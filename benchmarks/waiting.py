@@ -16,6 +16,7 @@ from _stand_in_daemon import StandInDaemon, cpu_s
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
 
 STATUS_COUNT = 20
+_SETTLE_S, _STILL_S = 600.0, 10.0
 
 
 def main() -> None:
@@ -65,13 +66,16 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
 
 
 def _settle(daemon: StandInDaemon) -> None:
-    """Wait until the daemon has placed what fits: its CPU use falls."""
-    end_s = time.monotonic() + 120.0
+    """Wait until the daemon has placed what fits: no job has started for a while."""
+    end_s, running_count, changed_s = time.monotonic() + _SETTLE_S, 0.0, time.monotonic()
     while time.monotonic() < end_s:
-        before_s = cpu_s(daemon.pid)
-        time.sleep(2.0)
-        if cpu_s(daemon.pid) - before_s < 1.0:
+        now_count = daemon.tell("figures")["running"]
+        if now_count != running_count:
+            running_count, changed_s = now_count, time.monotonic()
+        elif running_count and time.monotonic() > changed_s + _STILL_S:
             return
+        time.sleep(1.0)
+    raise SystemExit(f"waiting.py: jobs still start after {_SETTLE_S:g} s")
 
 
 def _status_waits_s(daemon: StandInDaemon) -> list[float]:

@@ -33,12 +33,6 @@ from roostd.slurm.rules import SiteRules
 
 LEFT_BY_LIMIT = "left to Slurm, which holds it back"
 
-# slurmctld, killed, forgets the starts of its last 5 s: those jobs wait again, while they run on
-# their nodes. It learns that when the nodes register, 1 to 4 s after its start, and kills them
-# then. Where it starts one before that is over, slurmd refuses the second launch ("Duplicate
-# jobid"), and slurmctld holds the job and drains the node (measured on 22.05).
-_FORGOTTEN_PAUSE_S = 10.0
-
 _fields_read = attrgetter(
     *(
         *("submit_epoch_s", "restart_count", "array_number", "user_id", "partition", "task_count"),
@@ -128,6 +122,7 @@ class _Reading:
         self._lives: dict[JobId, Life] = {}
         self._numbers: dict[int, JobId] = {}
         self._settle_until: dict[JobId, float] = {}
+        self._forgotten_on: dict[JobId, frozenset[NodeName]] = {}
         self._requests: dict[JobId, Request | None] = {}
         self._runs: dict[JobId, RunFacts] = {}
         self._reserved: Mapping[str, ReservedGpus] = {}
@@ -142,6 +137,7 @@ class _Reading:
             lives=self._lives,
             numbers=self._numbers,
             settle_until_s=self._settle_until,
+            forgotten_on=self._forgotten_on,
             requests=self._requests,
             runs=self._runs,
             held_back=self._holding_back.result(),
@@ -222,6 +218,7 @@ class _Reading:
     def add_pending(self, job: QueuedJob, job_id: JobId) -> None:
         """Add a job that waits."""
         self._lives[job_id] = _life(job)
+        self._note_forgotten_start(job_id)
         if len(job.job_ids) == 1:
             self._numbers[job.number] = job_id
         if job_id in self._site.handed_over:
@@ -250,6 +247,9 @@ class _Reading:
         if settle_until_s is not None:
             self._settle_until[job_id] = settle_until_s
             spec = replace(spec, eligible_s=max(spec.eligible_s, settle_until_s))
+        if job_id in self._forgotten_on:
+            avoided = self._forgotten_on[job_id].union(spec.excluded_nodes)
+            spec = replace(spec, excluded_nodes=tuple(sorted(avoided)))
         spec = self._with_steady_facts(spec)
         self._waiting[job_id] = self._with_precedence(spec, job)
 
@@ -335,17 +335,30 @@ class _Reading:
     def _settle_until_s(self, job: QueuedJob, job_id: JobId) -> float | None:
         """Return when a requeued job may start again; the same for as long as the job waits.
 
-        A requeued job that a daemon finds waiting at its start counts as requeued just now. A job
-        that ran, and that Slurm did not requeue, waits longer: see _FORGOTTEN_PAUSE_S.
+        A requeued job that a daemon finds waiting at its start counts as requeued just now.
         """
         if job_id in self._before.settle_until_s:
             return self._before.settle_until_s[job_id]
-        was_running, is_requeued = job_id in self._before.running, bool(job.restart_count)
-        if was_running and not is_requeued:
-            return self._at_s + _FORGOTTEN_PAUSE_S
-        if not was_running and (not is_requeued or job_id in self._before.lives):
+        is_new = bool(job.restart_count) and job_id not in self._before.lives
+        if not is_new and job_id not in self._before.running:
             return None
         return self._at_s + self._reader.traits.requeue_pause_s
+
+    def _note_forgotten_start(self, job_id: JobId) -> None:
+        """Note the nodes of a job that ran and that waits, though Slurm has not requeued it.
+
+        slurmctld, killed, forgets the starts of its last 5 s. The node takes the job for running
+        until slurmctld ends it there; where it ends by itself, slurmctld does not. Then slurmd
+        refuses to launch it again ("already running, do not launch second copy"), and slurmctld
+        holds the job and drains the node ("Duplicate jobid"), also minutes later (22.05).
+        """
+        before = self._before
+        if before.lives.get(job_id) != self._lives[job_id]:
+            return
+        shares = before.running.get(job_id, ())
+        nodes = before.forgotten_on.get(job_id, frozenset()).union(share.node for share in shares)
+        if nodes:
+            self._forgotten_on[job_id] = nodes
 
     def _with_precedence(self, spec: JobSpec, job: QueuedJob) -> JobSpec:
         seen = self._site.priorities
