@@ -10,11 +10,11 @@ from typing import Any
 
 from roost_engine.domain.model import JobId, NodeName
 from roost_slurm.commands import Argv
-from roost_slurm.scontrol import JobDetail
+from roost_slurm.scontrol import AllocatedNode, JobDetail
 from roost_slurm.squeue import QueuedJob, SlurmJobState
 from roostd.slurm.port import QueueSnapshot
 from roostd.testing.slurm_stand_in import SlurmStandIn
-from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob
+from roostd.testing.slurm_stand_in_job import FreeNode, StandInJob, Wanted
 
 
 class CrowdedSlurm(SlurmStandIn):
@@ -32,6 +32,7 @@ class CrowdedSlurm(SlurmStandIn):
         self._queued_known: dict[JobId, QueuedJob] = {}
         self._detail_known: dict[JobId, JobDetail] = {}
         self._free_known: dict[NodeName, FreeNode] | None = None
+        self._most_free: int | None = None  # GPUs of one node, in that
 
     def fill(self, waiting_count: int) -> None:
         """Submit jobs of up to a node before the daemon runs."""
@@ -98,8 +99,18 @@ class CrowdedSlurm(SlurmStandIn):
 
     def _free(self) -> dict[NodeName, FreeNode]:
         if self._free_known is None:
-            self._free_known = super()._free()
+            self._free_known, self._most_free = super()._free(), None
         return self._free_known
+
+    def _allocate(self, job: StandInJob) -> tuple[AllocatedNode, ...] | None:
+        # Leases end where the machine is too slow to renew them; each such job asks every node.
+        wanted = Wanted.of(job, max(job.node_range[0], 1))
+        free = self._free()
+        if self._most_free is None:
+            self._most_free = max((len(node.gpus) for node in free.values()), default=0)
+        if wanted is not None and wanted.gpu_count > self._most_free:
+            return None
+        return super()._allocate(job)
 
     def _queued(self, job: StandInJob) -> QueuedJob:
         if job.job_id not in self._queued_known:

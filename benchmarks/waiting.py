@@ -41,8 +41,8 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
         while time.monotonic() < began_s + seconds:
             daemon.tell("submit 1")
             time.sleep(1.0)
-        took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
         steady = daemon.tell("figures")
+        took_s, used_s = time.monotonic() - began_s, cpu_s(daemon.pid) - began_cpu_s
         stand_in_s = steady["stand_in_cpu_s"] - began["stand_in_cpu_s"]
         daemon.tell("reset")
         waits_s = _status_waits_s(daemon)
