@@ -250,8 +250,9 @@ def _unpin(args: argparse.Namespace) -> int:
 
     job_ids: list[str] = []
     try:
-        for what in [] if args.others else seat_guards.guard_seats(args.runtime_folder):
-            syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
+        if not args.others:
+            for what in seat_guards.guard_seats(args.runtime_folder):
+                syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
         for job_id in orphaned_pins.unpin_orphans(args.runtime_folder, is_of_others=args.others):
             job_ids.append(job_id)
             print(job_id)
