@@ -21,7 +21,7 @@ class CrowdedSlurm(SlurmStandIn):
     """Keeps the records of jobs that do not change, and tries only jobs that are due.
 
     Attributes:
-        has_room: whether fill() was asked for jobs.
+        has_room: whether fill() has left waiting jobs, and GPUs for them.
         own_cpu_s: CPU time of ticks and dumps, which a real Slurm would not take from roostd.
     """
 
@@ -34,11 +34,15 @@ class CrowdedSlurm(SlurmStandIn):
         self._free_known: dict[NodeName, FreeNode] | None = None
         self._most_free: int | None = None  # GPUs of one node, in that
 
-    def fill(self, waiting_count: int) -> None:
-        """Submit jobs of up to a node before the daemon runs."""
-        self._is_still, self.has_room = True, waiting_count > 0
-        for number in range(waiting_count):
+    def fill(self, waiting_count: int, running_count: int) -> None:
+        """Submit jobs of up to a node before the daemon runs, and start the first of them."""
+        self._is_still, self.has_room = True, waiting_count > 0 and not running_count
+        for number in range(waiting_count + running_count):
             self.submit(gpus=1 + number % 8, user_id=1_000 + number % 50)
+        now_s = self._now()
+        for job in list(self._jobs.values())[:running_count]:
+            job.begin_epoch_s = now_s
+            self._try_to_start(job, now_s)
         self._is_still = False
 
     def end_some(self, count: int) -> int:

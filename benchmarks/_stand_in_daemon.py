@@ -27,6 +27,7 @@ class StandInDaemon:
     Args:
         node_count: nodes of eight GPUs, n0, n1, ...
         waiting_count: jobs that wait for more GPUs than are free when the daemon starts.
+        running_count: jobs that run by then.
         settings: more of roostd's configuration, by section.
 
     Attributes:
@@ -39,8 +40,10 @@ class StandInDaemon:
         node_count: int,
         waiting_count: int = 0,
         settings: dict[str, object] | None = None,
+        running_count: int = 0,
     ) -> None:
-        arguments = [str(node_count), str(waiting_count), json.dumps(settings or {})]
+        counts = [str(count) for count in (node_count, waiting_count, running_count)]
+        arguments = [*counts, json.dumps(settings or {})]
         self._argv = [sys.executable, __file__, *arguments]
         self._process: subprocess.Popen[str] | None = None
         self.ready: dict[str, Any] = {}
@@ -126,7 +129,9 @@ def open_file_count(pid: int) -> int:
 # -- the process itself ----------------------------------------------------------------------
 
 
-async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -> None:
+async def serve(
+    node_count: int, waiting_count: int, running_count: int, settings: dict[str, Any]
+) -> None:
     """Run the daemon until the input ends."""
     from _crowded_slurm import CrowdedSlurm
     from prometheus_client import CollectorRegistry
@@ -149,7 +154,7 @@ async def serve(node_count: int, waiting_count: int, settings: dict[str, Any]) -
             | settings
         )
         slurm = CrowdedSlurm([builders.node(f"n{index}", 8) for index in range(node_count)])
-        slurm.fill(waiting_count)
+        slurm.fill(waiting_count, running_count)
         spool_file = config.paths.runtime_dir / "spool" / "events"
 
         def tell(event: spool.SpoolEvent) -> None:
@@ -242,6 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("node_count", type=int)
     parser.add_argument("waiting_count", type=int)
+    parser.add_argument("running_count", type=int)
     parser.add_argument("settings", type=json.loads)
     options = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the benchmark ends it
@@ -254,7 +260,8 @@ def main() -> None:
     raise_file_limit()
     everyone = float(options.node_count + 200)
     vars(peers).update(HELLO_BURST_COUNT=everyone, MOST_SILENT_STREAMS=int(everyone))
-    asyncio.run(serve(options.node_count, options.waiting_count, options.settings))
+    counts = options.node_count, options.waiting_count, options.running_count
+    asyncio.run(serve(*counts, options.settings))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def measure(node_count: int, job_count: int, seconds: float) -> dict[str, object
     """Return the figures of one size."""
     # What the nodes hold: eight GPUs a node, and 4.5 GPUs a job on average.
     running_count = node_count * 8 // 4
-    with StandInDaemon(node_count, job_count + running_count) as daemon:
+    with StandInDaemon(node_count, job_count, running_count=running_count) as daemon:
         _settle(daemon)
         began = daemon.tell("reset")
         began_cpu_s, began_s = cpu_s(daemon.pid), time.monotonic()
