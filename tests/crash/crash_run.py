@@ -43,6 +43,7 @@ _MOST_UNFINISHED = 12  # jobs; about twice what the nodes hold
 _SLACK_S = 3.0  # Slurm's times are whole seconds, and a busy machine is late
 _SAVED_AFTER_S = 6.0  # slurmctld saves its state 5 s after a change at the latest
 _UNSAVED_S = 3.0
+_REST_S = 25.0  # after such a kill: the next one would hide what becomes of the jobs
 _FAIL_POINT_S = 8.0
 _END_S = 150.0  # Slurm requeues a job two minutes ahead
 _REGISTERED_S = 30.0
@@ -215,7 +216,15 @@ class CrashRun:
         self._restarts_s.append(time.time())
         self._stack.slurm.restart_controller(kill=True)
         self._slurm_killed_s = time.monotonic()
+        if self._is_unsaved:
+            self._rest()
         return "slurmctld, killed"
+
+    def _rest(self) -> None:
+        end_s = time.monotonic() + _REST_S
+        while self._asked and time.monotonic() < end_s:
+            time.sleep(1.0)
+            self._collect()
 
     # -- jobs --------------------------------------------------------------------------------
 
