@@ -78,7 +78,7 @@ def _fill(cluster: LocalSlurm, job_count: int) -> None:
 def _burst(clusters: dict[str, LocalSlurm], stack: Stack, count: int) -> dict[str, object]:
     """Return how long a client takes to submit so many jobs, one after the other, to each.
 
-    The CPU time of slurmctld in its own turns is what a submission costs there, whoever else uses
+    The CPU time of slurmctld in its own turns is what a submission costs there, whatever else uses
     the cores; that of roostd is what it takes from the client on a machine that they share.
     """
     took_s, ctld_s = dict.fromkeys(clusters, 0.0), dict.fromkeys(clusters, 0.0)
