@@ -9,7 +9,7 @@ spread of 0.36, whichever the jobs are (docs/sharing.md).
 from dataclasses import dataclass
 from math import exp, log
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from roost_engine.domain.model import JobSpec
 
@@ -66,8 +66,18 @@ class Slowdown(NamedTuple):
         return f"{_lost(self.mean):.0%}, surely less than {_lost(self.worst):.0%}"
 
 
+class PairRule(Protocol):
+    """May two jobs share a GPU?"""
+
+    def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
+        """Return what each of two jobs is expected to lose; None: they may not share.
+
+        Both opted in, and both fit into the GPU's memory together.
+        """
+
+
 class Pairs:
-    """Judges pairs; see the module."""
+    """The PairRule of a site's table; see the module."""
 
     def __init__(self, config: SharingConfig) -> None:
         self._most = -log(1.0 - config.limit_frac)
@@ -79,9 +89,13 @@ class Pairs:
         return Slowdown(mean, spread, mean + self._quantile * spread)
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
-        """Return what each of two jobs loses on one GPU; None: they may not share one."""
-        mine = self._known.get(key_of(job.model, other.model))
-        its = self._known.get(key_of(other.model, job.model))
+        """See PairRule."""
+        return self.between(job.model, other.model)
+
+    def between(self, model: str, beside: str) -> tuple[Slowdown, Slowdown] | None:
+        """Return what a job of each of two models loses; None: they may not share."""
+        mine = self._known.get(key_of(model, beside))
+        its = self._known.get(key_of(beside, model))
         if mine is None or its is None or max(mine.worst, its.worst) > self._most:
             return None
         return mine, its

@@ -32,7 +32,7 @@ from roost_engine.job_record import JobRecord, JobState
 from roost_engine.job_table import JobTable
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies import CandidatePolicy
-from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+from roost_engine.sharing.pairs import PairRule, Slowdown
 
 POLICY = "sharing"
 
@@ -59,13 +59,13 @@ class Seating:
     """See the module.
 
     Args:
-        config: which pairs are good.
+        rule: says which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
     """
 
-    def __init__(self, config: SharingConfig, table: JobTable, candidates: CandidatePolicy) -> None:
-        self._table, self._candidates, self._pairs = table, candidates, Pairs(config)
+    def __init__(self, rule: PairRule, table: JobTable, candidates: CandidatePolicy) -> None:
+        self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
         self._is_due = False
 
@@ -155,7 +155,7 @@ class Seating:
         if needed_bytes > self.seats.gpu_memory_bytes.get(name, 0):
             return None
         chosen = _chosen(cluster, job, shape, node, other_seat(seat), gpus)
-        judged = self._pairs.judge(job, host.spec)
+        judged = self._rule.judge(job, host.spec)
         if chosen is None or judged is None:
             return None
         mine, its = judged

@@ -13,7 +13,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
 from roost_engine.plugins import Policies
-from roost_engine.sharing.pairs import PairSpeed, SharingConfig
+from roost_engine.sharing.pairs import Pairs, PairSpeed, SharingConfig
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, topology
 
 GIB = 1 << 30
@@ -24,7 +24,7 @@ PAIRS = (PairSpeed(GOOD, GOOD, 0.95), PairSpeed(GOOD, BAD, 0.95), PairSpeed(BAD,
 def harness(gpu_count: int = 2, *, nodes: Sequence[str] = ("n1",)) -> EngineHarness:
     found = EngineHarness(
         config=EngineConfig(patience_s=600.0),
-        policies=Policies(sharing=SharingConfig(pairs=PAIRS)),
+        policies=Policies(sharing=Pairs(SharingConfig(pairs=PAIRS))),
     )
     for name in nodes:
         spec = replace(node(name, gpu_count), has_seats=True)
