@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 
 from roost_sim.errors import PairsError
 
@@ -111,9 +110,9 @@ def read_pairs(path: Path, gpu_type: str) -> MeasuredPairs:
             raise PairsError(path, None, f"{pair[0].name} beside {pair[1].name} is missing")
     return MeasuredPairs(
         kinds=kinds,
-        speed=MappingProxyType(speed),
-        memory_bytes=MappingProxyType(_memory(path, kinds, fits)),
-        alone=MappingProxyType(_alone(path, isolated)),
+        speed=speed,
+        memory_bytes=_memory(path, kinds, fits),
+        alone=_alone(path, isolated),
         digest=sha256(gpu_type.encode() + path.read_bytes()).hexdigest()[:16],
     )
 

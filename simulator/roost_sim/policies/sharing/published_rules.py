@@ -1,8 +1,8 @@
 """Rules to compare with: sharing blindly, Lucid's classes, and a linear model of interference."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from statistics import quantiles
 
 import numpy as np
@@ -87,17 +87,17 @@ class LifLinear:
     """Shares where a linear model expects both jobs to lose little. See PairRule.
 
     Linear in what both kinds are alone and in the products; fitted to the pairs of the families
-    that the site knows, and asked about all kinds.
+    that the site knows, and asked about all kinds; without such pairs no job shares.
 
     Source: the linear model that Bao et al. compare with (Harmony, INFOCOM 2019).
 
     Attributes:
-        loss: (kind, kind beside it) to its expected log slowdown, at least 0.
+        loss: by kind and kind beside it, its expected log slowdown, at least 0.
         jobs: what each job trains.
         most: the log slowdown that a job may be expected to have.
     """
 
-    loss: Callable[[Kind, Kind], float]
+    loss: Mapping[tuple[Kind, Kind], float]
     jobs: SharingJobs
     most: float
 
@@ -106,20 +106,20 @@ class LifLinear:
         """Fit the model to the site's table."""
         kinds = {kind.name: kind for kind in jobs.pairs.kinds}
         known = [(kinds[pair.model], kinds[pair.beside]) for pair in jobs.table]
+        most = -log(1.0 - limit_frac)
+        if not known:
+            return cls({}, jobs, most)
         rows = np.array([_columns(jobs.pairs, a, b) for a, b in known])
-        losses = np.array([-log(pair.speed_frac) for pair in jobs.table])
-        weights = np.zeros(rows.shape[1]) if not known else _ridge(rows, losses)
-        found: dict[tuple[Kind, Kind], float] = {
-            (a, b): max(float(_columns(jobs.pairs, a, b) @ weights), 0.0)
-            for a in jobs.pairs.kinds
-            for b in jobs.pairs.kinds
-        }
-        return cls(lambda a, b: found[a, b], jobs, -log(1.0 - limit_frac))
+        weights = _ridge(rows, np.array([-log(pair.speed_frac) for pair in jobs.table]))
+        both = [(a, b) for a in jobs.pairs.kinds for b in jobs.pairs.kinds]
+        expected = (np.array([_columns(jobs.pairs, a, b) for a, b in both]) @ weights).tolist()
+        found = {pair: max(loss, 0.0) for pair, loss in zip(both, expected, strict=True)}
+        return cls(found, jobs, most)
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
         """See PairRule."""
         mine, its = self.jobs.kind_of[job.job_id], self.jobs.kind_of[other.job_id]
-        losses = self.loss(mine, its), self.loss(its, mine)
+        losses = self.loss.get((mine, its), inf), self.loss.get((its, mine), inf)
         if max(losses) > self.most:
             return None
         first, second = (Slowdown(loss, 0.0, loss) for loss in losses)
