@@ -1,4 +1,4 @@
-"""A small table of measured pairs for tests: three models of one family each, and a fourth of two."""
+"""A small table of measured pairs for tests: five kinds of three families of models."""
 
 from collections.abc import Mapping
 from itertools import product

@@ -38,9 +38,7 @@ class SharingPart:
     build: Callable[[PolicyInformation, SharingJobs, Numbers], PairRule]
 
 
-def _measured(
-    information: PolicyInformation, jobs: SharingJobs, numbers: Numbers
-) -> MeasuredRule:
+def _measured(information: PolicyInformation, jobs: SharingJobs, numbers: Numbers) -> MeasuredRule:
     return MeasuredRule.of(jobs, numbers.limit_frac, numbers.certainty_frac)
 
 

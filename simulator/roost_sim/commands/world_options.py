@@ -228,7 +228,11 @@ def world_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
                 **_model_of(run_time_model),
             ),
             sharing=_sharing(
-                pairs_path, pairs_gpu, opt_in_frac=opt_in_frac, known_frac=known_frac, noise=pairs_noise
+                pairs_path,
+                pairs_gpu,
+                opt_in_frac=opt_in_frac,
+                known_frac=known_frac,
+                noise=pairs_noise,
             ),
         )
         return command(*args, world=world, **others)

@@ -11,7 +11,7 @@ Figure: TypeAlias = float | int | str | None
 def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figure]:
     """Return the JSON object of one run. Page: docs/simulator/README.md."""
     figures = report.metrics
-    return {
+    found: dict[str, Figure] = {
         "policy": policy_name,
         "seed": seed,
         "jobs": figures.jobs,
@@ -47,7 +47,8 @@ def run_document(policy_name: str, seed: int, report: Report) -> dict[str, Figur
         "longest_queue_s": figures.longest_queue_s,
         "worst_user_slowdown": None if figures.users is None else figures.users.worst,
         "user_jain": None if figures.users is None else figures.users.jain,
-    } | _sharing(report)
+    }
+    return found | _sharing(report)
 
 
 def _sharing(report: Report) -> dict[str, Figure]:

@@ -196,9 +196,7 @@ def prepare(run: Run, build: Callable[[PolicyInformation], Policies] | None = No
         information.limits() if run.policy.asks_limits or config.standing_pins else None,
         _sharing_bytes(built) if run.is_shared else None,
     )
-    return PreparedRun(
-        driver=driver, arrivals=jobs, built=built, regime=regime, pair_log=pair_log
-    )
+    return PreparedRun(driver=driver, arrivals=jobs, built=built, regime=regime, pair_log=pair_log)
 
 
 def _sharing_bytes(built: BuiltWorld) -> Mapping[JobId, int]:
@@ -285,9 +283,7 @@ def _both(first: HoldObserver, second: HoldObserver | None) -> HoldObserver:
     return observe
 
 
-def introduce(
-    cluster: ClusterSpec, has_seats: bool = False
-) -> Iterator[NodeSeen | TopologySeen]:
+def introduce(cluster: ClusterSpec, has_seats: bool = False) -> Iterator[NodeSeen | TopologySeen]:
     """Yield the events that describe a cluster: each node as Slurm and its probe report it.
 
     Args:

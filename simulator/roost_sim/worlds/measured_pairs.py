@@ -103,7 +103,9 @@ def read_pairs(path: Path, gpu_type: str) -> MeasuredPairs:
             # Ratios above 1 are noise: no job runs faster beside another.
             speed[pair] = min(_number(path, line, row, "speed_ratio_a"), 1.0)
     if not asked:
-        raise PairsError(path, None, f"no pair on {gpu_type!r}; there are {', '.join(sorted(types))}")
+        raise PairsError(
+            path, None, f"no pair on {gpu_type!r}; there are {', '.join(sorted(types))}"
+        )
     kinds = tuple(sorted(isolated))
     for pair in ((a, b) for a in kinds for b in kinds):
         if pair not in asked or (pair in fits) != (pair[::-1] in fits):
@@ -142,9 +144,7 @@ def _number(path: Path, line: int, row: Mapping[str, str], name: str) -> float:
     return value
 
 
-def _memory(
-    path: Path, kinds: tuple[Kind, ...], fits: set[tuple[Kind, Kind]]
-) -> dict[Kind, int]:
+def _memory(path: Path, kinds: tuple[Kind, ...], fits: set[tuple[Kind, Kind]]) -> dict[Kind, int]:
     """Choose memory such that two kinds fit together just where they fitted when measured.
 
     The more partners a kind did not fit with, the more it gets: with four ranks above 0, rank 4

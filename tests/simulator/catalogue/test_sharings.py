@@ -15,7 +15,7 @@ from roost_sim.traces.fitted_traces import HELIOS
 from roost_sim.traces.generator import generate
 from roost_sim.worlds.measured_pairs import read_pairs
 from roost_sim.worlds.sharing_spec import SharingSpec
-from roost_sim.worlds.world_spec import WorldSpec
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 
 def test_a_rule_takes_a_limit_and_a_certainty() -> None:
@@ -56,7 +56,7 @@ def test_every_rule_runs_and_only_shares_where_jobs_opt_in(tmp_path: Path, rule:
         trace=generate(HELIOS, 150, 3, max_gpu_count=8).at_load(40.0, cluster.gpu_count),
         cluster=cluster,
         policy=find_policy(f"fifo@{rule}:0.6"),
-        world=replace(WorldSpec(), sharing=spec),
+        world=WorldSpec(speed=Speed.TRACE, sharing=spec),
     )
     found = simulate(run).metrics
     assert found.sharing is not None

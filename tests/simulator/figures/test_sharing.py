@@ -18,9 +18,11 @@ def test_speed_beside_partners_is_a_mean_over_time() -> None:
     log.note(ONE, None)
     log.note(TWO, 0.8)  # a partner that leaves at once
     log.note(TWO, None)
-    assert log.speeds() == {ONE: (400.0, pytest.approx((100 * 0.9 + 300 * 0.5) / 400))}
+    assert list(log.speeds()) == [ONE]
+    assert log.speeds()[ONE] == pytest.approx((400.0, (100 * 0.9 + 300 * 0.5) / 400))
     figures = sharing_of(log)
-    assert (figures.jobs, figures.hours) == (1, pytest.approx(400 / 3600))
+    assert figures.jobs == 1
+    assert figures.hours == pytest.approx(400 / 3600)
     assert figures.slowed_frac == (1.0, 1.0, 0.0)
 
 
@@ -30,7 +32,9 @@ def test_no_job_that_shared_gives_no_speed() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 50), st.integers(1, 50), st.integers(0, 1)), min_size=1, max_size=20
+        st.tuples(st.integers(0, 50), st.integers(1, 50), st.integers(0, 1)),
+        min_size=1,
+        max_size=20,
     )
 )
 def test_a_gpu_is_doubled_just_when_two_jobs_hold_it(jobs: list[tuple[int, int, int]]) -> None:

@@ -1,6 +1,5 @@
 """Jobs on one GPU slow each other as measured; then whole runs, against the rules of sharing."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from roost_sim.worlds.measured_pairs import Kind, read_pairs
 from roost_sim.worlds.shared_gpus import SharedGpus
 from roost_sim.worlds.sharing_spec import SharingJobs, SharingSpec
 from roost_sim.worlds.world import Change, Ended, PlacedWorld, Started
-from roost_sim.worlds.world_spec import WorldSpec
+from roost_sim.worlds.world_spec import Speed, WorldSpec
 
 LIGHT, HEAVY, BIG = Kind("light", ""), Kind("heavy", "8"), Kind("heavy", "64")
 NODE = NodeName("n1")
@@ -86,12 +85,16 @@ def test_what_never_happens_is_refused(
         shared.rates_after(changes[-1])
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     seed=st.integers(0, 99),
-    load=st.sampled_from([5.0, 20.0, 80.0]),
+    load=st.sampled_from([20.0, 80.0]),
     policy=st.sampled_from(["roost-no-preemption", "roost", "fifo"]),
-    rule=st.sampled_from(["blind", "all-measured:0.5", "measured:0.4", "lucid-terciles", "lif:0.5"]),
+    rule=st.sampled_from(
+        ["blind", "all-measured:0.5", "measured:0.4", "lucid-terciles", "lif:0.5"]
+    ),
 )
 def test_no_run_puts_a_third_job_on_a_gpu(
     tmp_path: Path, seed: int, load: float, policy: str, rule: str
@@ -100,10 +103,10 @@ def test_no_run_puts_a_third_job_on_a_gpu(
     pairs = read_pairs(pairs_file(tmp_path), "p100")
     cluster = preset("small")
     run = Run(
-        trace=generate(HELIOS, 120, seed, max_gpu_count=16).at_load(load, cluster.gpu_count),
+        trace=generate(HELIOS, 60, seed, max_gpu_count=16).at_load(load, cluster.gpu_count),
         cluster=cluster,
         policy=find_policy(f"{policy}@{rule}"),
-        world=replace(WorldSpec(), sharing=SharingSpec(pairs=pairs, digest=pairs.digest)),
+        world=WorldSpec(speed=Speed.TRACE, sharing=SharingSpec(pairs=pairs, digest=pairs.digest)),
         seed=seed,
     )
     prepared = prepare(run)

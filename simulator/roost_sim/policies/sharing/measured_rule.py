@@ -27,13 +27,12 @@ class MeasuredRule:
 
         Args:
             jobs: of the run.
-            limit_frac, certainty_frac: see roost_engine.sharing.pairs.SharingConfig.
+            limit_frac: see roost_engine.sharing.pairs.SharingConfig.
+            certainty_frac: see there.
             whole: as if the site had measured all families.
         """
         table = jobs.whole_table if whole else jobs.table
-        config = SharingConfig(
-            limit_frac=limit_frac, certainty_frac=certainty_frac, pairs=table
-        )
+        config = SharingConfig(limit_frac=limit_frac, certainty_frac=certainty_frac, pairs=table)
         return cls(Pairs(config), jobs)
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:

@@ -128,13 +128,15 @@ class LifLinear:
 
 def _columns(pairs: MeasuredPairs, kind: Kind, beside: Kind) -> NDArray[np.float64]:
     own, other = (
-        np.array([pairs.alone[one].fill_frac, log(pairs.alone[one].step_s)])
+        np.array([pairs.alone[one].fill_frac, log(pairs.alone[one].step_s)], dtype=np.float64)
         for one in (kind, beside)
     )
-    return np.concatenate([np.ones(1), own, other, np.outer(own, other).ravel()])
+    found: NDArray[np.float64] = np.concatenate(
+        [np.ones(1), own, other, np.outer(own, other).ravel()]
+    )
+    return found
 
 
 def _ridge(rows: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     gram = rows.T @ rows + _RIDGE * np.eye(rows.shape[1])
-    found: NDArray[np.float64] = np.linalg.solve(gram, rows.T @ values)
-    return found
+    return np.asarray(np.linalg.solve(gram, rows.T @ values), dtype=np.float64)
