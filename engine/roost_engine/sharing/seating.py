@@ -35,7 +35,7 @@ from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.eligibility import usable_nodes
 from roost_engine.policies.protocols import CandidatePolicy
-from roost_engine.sharing.pairs import PairRule, Slowdown
+from roost_engine.sharing.pairs import CorrectedPair, LearningRule, PairRule, Slowdown
 from roost_engine.table.job_table import JobTable
 
 POLICY = "sharing"
@@ -88,12 +88,17 @@ class Seating:
         rule: says which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
+
+    Attributes:
+        seats: the seats that jobs hold.
     """
 
     def __init__(self, rule: PairRule, table: JobTable, candidates: CandidatePolicy) -> None:
         self._table, self._candidates, self._rule = table, candidates, rule
         self.seats = table.cluster.seats = Seats()
+        self._learning = rule if isinstance(rule, LearningRule) else None
         self._is_due = False
+        self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
         self._numbers: dict[_Host, int] = {}
         self._next_number = 0
         # By waiting job: no host below this number is good for it.
@@ -108,6 +113,8 @@ class Seating:
                 self.seats.gpu_memory_bytes.pop(event.name, None)
             case _:
                 pass
+        if isinstance(event, SpeedSeen):
+            self._observe(event.job_id, event.speed_frac)
         if isinstance(event, LoadSeen | LinksSeen | SpeedSeen):
             return
         self._is_due = True
@@ -118,8 +125,31 @@ class Seating:
                 pass
             case JobEnded():
                 self._examined.pop(event.job_id, None)
+                self._alone_frac.pop(event.job_id, None)
             case _:
                 self._examined.clear()
+
+    def corrected(self) -> list[CorrectedPair]:
+        """Return the pairs that runs have corrected, for operators."""
+        return [] if self._learning is None else self._learning.corrected()
+
+    def _observe(self, job_id: JobId, speed_frac: float) -> None:
+        """Correct a pair by the speed of a job that shares its GPUs with one other.
+
+        What the job lost before, by its links for instance, is not the other job's doing.
+        """
+        if self._learning is None:
+            return
+        record, partners = self._table.jobs.get(job_id), self.seats.partners(job_id)
+        if record is None or not partners:
+            self._alone_frac[job_id] = speed_frac
+            return
+        other = self._table.jobs.get(partners[0]) if len(partners) == 1 else None
+        if other is not None:
+            alone_frac = self._alone_frac.get(job_id, 1.0)
+            beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
+            self._learning.observe(record.spec, other.spec, beside_frac)
+            self._examined.clear()  # a pair may be good now that was not
 
     def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
         """Place the waiting jobs that find a seat, in order.

@@ -1,6 +1,6 @@
 """The engine's own rule, by the kinds of jobs: in a simulation jobs name their speed profiles."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from roost_engine.domain.model import JobSpec
 from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
@@ -37,5 +37,7 @@ class MeasuredRule:
 
     def judge(self, job: JobSpec, other: JobSpec) -> tuple[Slowdown, Slowdown] | None:
         """See PairRule."""
-        kind_of = self.jobs.kind_of
-        return self.pairs.between(kind_of[job.job_id].name, kind_of[other.job_id].name)
+        return self.pairs.judge(self._named(job), self._named(other))
+
+    def _named(self, job: JobSpec) -> JobSpec:
+        return replace(job, model=self.jobs.kind_of[job.job_id].name)
