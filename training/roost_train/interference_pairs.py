@@ -89,14 +89,18 @@ def read_pairs(data: Path) -> Pairs:
             continue
         a.append(PublicJob(row["gpu_type"], row["model_a"], row["batch_a"]))
         b.append(PublicJob(row["gpu_type"], row["model_b"], row["batch_b"]))
-        ratio = number(path, row, "speed_ratio_a")
-        slowdown.append(-float(np.log(np.clip(ratio, _LEAST_RATIO, 1.0))))
+        slowdown.append(log_slowdown(number(path, row, "speed_ratio_a")))
     if missing := sorted({*a, *b} - vectors.keys()):
         raise BadTable(path, 0, f"{missing[0]} has no speed alone")
     if not a:
         raise BadTable(path, 0, "no pair ran")
     own, beside = (np.stack([vectors[job] for job in jobs]) for jobs in (a, b))
     return Pairs(a, b, own, beside, np.array(slowdown))
+
+
+def log_slowdown(ratio: float) -> float:
+    """Return the log slowdown of a job's speed over its speed alone."""
+    return -float(np.log(np.clip(ratio, _LEAST_RATIO, 1.0)))
 
 
 def family_of(job: PublicJob) -> str:
