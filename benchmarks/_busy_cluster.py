@@ -11,7 +11,7 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, Shape
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share, topology
 from roost_probe.testing.matrix import sample_text
 

@@ -15,15 +15,15 @@ from numpy.random import Generator
 from roost_engine.domain.events import Event, JobChanged, JobEnded, JobQueued
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
-from roost_engine.heuristics import ranked_by_key
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import QueueView, SortKey
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.heuristics import ranked_by_key
+from roost_engine.policies.protocols import QueueView, SortKey
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.service import expected_s
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 
 # A history of about 2,000 kinds: users with a few names each, in a few sizes.
 KNOWN_USERS, KNOWN_NAMES, KNOWN_ENDS = 30, 4, 8_000

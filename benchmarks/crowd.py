@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_slurm.squeue import FIELDS, SEPARATOR
 from roostd.app.applier import Applier

@@ -42,8 +42,8 @@ from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.timers import TARGETS
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies
-from roost_engine.policies import (
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import (
     Defer,
     GateVerdict,
     Offer,

@@ -27,9 +27,9 @@ from roost_engine.forecast.arrival_log import ArrivalLog
 from roost_engine.forecast.calibration import Calibration
 from roost_engine.forecast.forecast import ForecastConfig
 from roost_engine.forecast.snapshot import Snapshot
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import STACKS
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import STACKS
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.records import RunHead, Step

@@ -15,7 +15,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
 from roost_engine.job_record import shares_of
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.graph_tree import GraphTree
 from roost_engine.testing.builders import job
 from roost_formats.models.checked_model import CheckedModel

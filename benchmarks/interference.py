@@ -18,7 +18,7 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.placement.candidates import Listing
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.prediction.interference_model import Cases
 from roost_engine.prediction.interference_vector import WIDTH

@@ -25,7 +25,7 @@ from roost_engine.domain.model import GpuUuid, JobId, JobSpec, NodeName, NodeSha
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
 from roost_engine.placement.search import find_candidates
 from roost_engine.placement.stock_gpus import choose_since_24_05
-from roost_engine.policies import ScorePolicy
+from roost_engine.policies.protocols import ScorePolicy
 from roost_formats.models.score import load_score_policy
 
 SAMPLES = Path(roost_probe.testing.__file__).parent / "topologies"

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import SelectorOrder
 from roost_engine.queue.selector_features import SelectorFeatures

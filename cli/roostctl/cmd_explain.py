@@ -6,7 +6,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from roost_engine.stacks import DEFAULT
+from roost_engine.plugins.stacks import DEFAULT
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import policy_pb2 as policy_pb
 from roostctl.cmd_job import allocated

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from roost_engine.canary import Slot
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import WaitSoFar
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.engine import Engine
 from roost_engine.forecast.forecast import Forecast
 from roost_engine.job_record import JobRecord, KnownJob
+from roost_engine.policies.canary import Slot
 from roost_formats.journal.past_jobs import PastJob
 from roost_formats.journal.shadow import ShadowChoice
 from roostd.config.config import Config

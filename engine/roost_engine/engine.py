@@ -42,18 +42,10 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, KnownJob
-from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
-from roost_engine.plugins import Policies
-from roost_engine.policies import GateVerdict, Offer, QueueView, SortKey
-from roost_engine.preemption.preemption import Preemption
-from roost_engine.promises import Promises
-from roost_engine.queue.outlook import Outlook, outlook_of
-from roost_engine.queue_pass import PassPolicies, QueuePass
-from roost_engine.released_preemptors import ReleasedPreemptors
-from roost_engine.scoring.scorer import Scorer
-from roost_engine.sharing.seating import Seating
-from roost_engine.slots import (
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import GateVerdict, Offer, QueueView, SortKey
+from roost_engine.policies.slots import (
     RUN_TIMES,
     FaultLog,
     GateSlot,
@@ -61,9 +53,17 @@ from roost_engine.slots import (
     PredictorSlot,
     PreemptionSlot,
 )
-from roost_engine.standing_pins import StandingPins
-from roost_engine.table_invariants import check_invariants
-from roost_engine.wait_reports import report_group
+from roost_engine.preemption.preemption import Preemption
+from roost_engine.queue.outlook import Outlook, outlook_of
+from roost_engine.queue_pass import PassPolicies, QueuePass
+from roost_engine.reservations.promises import Promises
+from roost_engine.reservations.released_preemptors import ReleasedPreemptors
+from roost_engine.reservations.standing_pins import StandingPins
+from roost_engine.scoring.scorer import Scorer
+from roost_engine.sharing.seating import Seating
+from roost_engine.table.invariants import check_invariants
+from roost_engine.table.job_table import JobTable
+from roost_engine.table.wait_reports import report_group
 
 __all__ = ["Engine", "EngineConfig", "Passing"]
 

@@ -15,20 +15,20 @@ from roost_engine.domain.config import Passing
 from roost_engine.domain.lazy import Lazy
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, shares_of
-from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit, why_never
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.policies import CandidatePolicy, Defer
+from roost_engine.policies.protocols import CandidatePolicy, Defer
+from roost_engine.policies.slots import GateSlot
 from roost_engine.preemption.preemption import AskGate
-from roost_engine.promises import Promises
 from roost_engine.queue.group import Group
-from roost_engine.released_preemptors import ReleasedPreemptors
+from roost_engine.reservations.promises import Promises
+from roost_engine.reservations.released_preemptors import ReleasedPreemptors
+from roost_engine.reservations.standing_pins import StandingPins
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.sharing.seating import seated
-from roost_engine.slots import GateSlot
-from roost_engine.standing_pins import StandingPins
-from roost_engine.wait_reports import report_capacity, report_group, report_wait
+from roost_engine.table.job_table import JobTable
+from roost_engine.table.wait_reports import report_capacity, report_group, report_wait
 
 
 class PassPolicies(NamedTuple):

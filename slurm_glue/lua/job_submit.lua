@@ -25,7 +25,7 @@ end
 
 -- Takes the model out of a request and adds tokens. Returns whether the job asks for GPUs, and
 -- whether it names them by index; nil for a type of another kind too: then nothing is changed.
--- With `bare` it adds no gputoken: 22.05 takes none back, and on a second seat a job needs none.
+-- With `bare` it adds no gputoken where 22.05 (`gres:gpu`) takes none back: a second seat needs none.
 local function translate(job, models, features, bare)
   local counted, lists, model, typed = set_of(COUNTED), {}, nil, false
   for _, form in ipairs(FORMS) do
@@ -39,10 +39,10 @@ local function translate(job, models, features, bare)
   for form, list in pairs(lists) do
     -- Tokens of an unknown model stay: roostd's own update of such a job has them too.
     local tokens = counted[of] and {list.head:gsub("gpu$", "") .. of .. list.count} or list.tokens
-    if SEATS and not typed and not bare then table.insert(tokens, list.head .. "token" .. list.count) end
+    local token = SEATS and not typed and (not bare or list.head:find("/")) and list.head .. "token"
+    if token then table.insert(tokens, token .. list.count) end
     for _, token in ipairs(tokens) do table.insert(list.entries, token) end
-    local text = table.concat(list.entries, ",")
-    if text ~= job[form] then job[form] = text end
+    job[form] = table.concat(list.entries, ",")
   end
   if model then job.features = features ~= "" and features .. "&" .. model or model end
   return true, typed

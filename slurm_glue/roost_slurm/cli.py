@@ -240,11 +240,13 @@ def _check(args: argparse.Namespace) -> int:
 def _unpin(args: argparse.Namespace) -> int:
     import syslog
 
-    from roost_slurm import orphaned_pins
+    from roost_slurm import orphaned_pins, seat_guards
     from roost_slurm.versions import UnknownVersion
 
     job_ids: list[str] = []
     try:
+        for what in seat_guards.guard_seats(args.runtime_folder):
+            syslog.syslog(syslog.LOG_WARNING, f"roost-slurm unpin: roostd is away, {what}")
         for job_id in orphaned_pins.unpin_orphans(args.runtime_folder):
             job_ids.append(job_id)
             print(job_id)

@@ -7,12 +7,13 @@ ever reads these arguments.
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from math import ceil
 
 from roost_slurm.hostlist import compress
 from roost_slurm.qos import FIELDS as QOS_FIELDS
 from roost_slurm.squeue import FORMAT
 from roost_slurm.stamp import LET_GO
-from roost_slurm.tres import typed_gpus
+from roost_slurm.tres import SEAT_TOKEN, typed_gpus
 
 Argv = tuple[str, ...]
 
@@ -24,6 +25,8 @@ ENVIRONMENT = {
     "SLURM_BITSTR_LEN": "0",  # never shorten an array's task list
 }
 REQUEST_FIELDS = ("TresPerTask", "TresPerSocket", "TresPerJob", "TresPerNode")
+# Slurm's own highest: priority/basic gives jobs from 4294901760 on downwards.
+HIGHEST_PRIORITY = 4_294_967_293
 _JOB_ID = re.compile(r"\d{1,10}(?:[_+]\d{1,10})?", re.ASCII)
 
 
@@ -270,6 +273,53 @@ def let_go(job_ids: Iterable[str], begin_epoch_s: int | None = None) -> Argv:
         f"StartTime={begin}",
         f"AdminComment={LET_GO}",
     )
+
+
+def submit_guard(
+    script: str,
+    *,
+    node: str,
+    gpus: Iterable[int],
+    after: Iterable[int],
+    partitions: Sequence[str],
+    limit_s: float | None,
+) -> Argv:
+    """Submit a job that takes the first seats of GPUs before any other job; see seat_guards.
+
+    Args:
+        script: what the job runs, for /bin/sh.
+        node: where the GPUs are.
+        gpus: their indices.
+        after: the jobs whose end it waits for.
+        partitions: to choose from; none: the default one.
+        limit_s: its time limit; None: that of the partition.
+    """
+    gres = typed_gpus(gpus, tokens=(SEAT_TOKEN,))
+    ends = ":".join(map(str, after))
+    minutes = ceil((limit_s or 0.0) / 60.0)
+    return (
+        "sbatch",
+        "--parsable",
+        "--job-name=roost-guard",
+        f"--nodelist={node}",
+        "--nodes=1",
+        "--ntasks=1",
+        "--mem=32M",
+        f"--gres={gres}",
+        *([f"--dependency=afterany:{ends}"] if ends else []),
+        f"--priority={HIGHEST_PRIORITY}",
+        *([f"--partition={','.join(partitions)}"] if partitions else []),
+        *([f"--time={minutes}"] if minutes else []),
+        "--no-requeue",
+        "--output=/dev/null",
+        "--chdir=/",
+        f"--wrap={script}",
+    )
+
+
+def cancel(job_ids: Iterable[str]) -> Argv:
+    """Cancel jobs."""
+    return ("scancel", *map(check_job_id, job_ids))
 
 
 def requeue(job_id: str) -> Argv:

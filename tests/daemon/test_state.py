@@ -6,7 +6,7 @@ from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roostd.config.config import Config
 from roostd.state import DaemonState

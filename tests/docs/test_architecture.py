@@ -135,7 +135,7 @@ async def test_a_job_walks_through_the_functions_of_the_page_in_their_order(tmp_
 
 def test_the_walk_visits_the_packages_of_a_pass_and_of_the_daemon() -> None:
     visited = {module for module, _ in walk()}
-    for package in ("job_table", "queue", "placement", "cluster", "slots", "scoring"):
+    for package in ("table", "queue", "placement", "cluster", "policies", "scoring"):
         assert any(module.startswith(f"roost_engine.{package}") for module in visited)
     for package in ("app", "slurm"):
         assert any(module.startswith(f"roostd.{package}.") for module in visited)

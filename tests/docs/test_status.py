@@ -10,11 +10,11 @@ from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.actions import Place
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
-from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder
-from roost_engine.plugins import Knowledge, Plugins, Policies
+from roost_engine.plugins.plugins import Knowledge, Plugins, Policies
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, job, let_go, node, placed, shape
 from roost_sim.catalogue.compositions import POLICIES
 from roost_sim.traces.formats import Format

@@ -32,7 +32,7 @@ from roost_engine.domain.actions import (
 from roost_engine.domain.events import Event, GpuHealthChanged, LoadSeen
 from roost_engine.domain.model import Placement
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.cluster_spec import (
     ClusterSpec,

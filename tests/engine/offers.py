@@ -7,7 +7,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Offer, RunEnded, WaitEnded
+from roost_engine.policies.protocols import Offer, RunEnded, WaitEnded
 from roost_engine.testing.builders import job, node, shape, share, waiting
 
 NODE, RACK, ACROSS = Tier.NODE, Tier.RACK, Tier.CLUSTER

@@ -5,11 +5,11 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.events import JobEnded, JobStarted, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import JobRecord
-from roost_engine.job_table import JobTable
-from roost_engine.slots import FaultLog, GateSlot, OrderSlot
-from roost_engine.table_invariants import check_invariants
+from roost_engine.policies.heuristics import PriorityOrder
+from roost_engine.policies.slots import FaultLog, GateSlot, OrderSlot
+from roost_engine.table.invariants import check_invariants
+from roost_engine.table.job_table import JobTable
 from roost_engine.testing.builders import node
 from roost_engine.testing.fakes import ScriptedGate
 

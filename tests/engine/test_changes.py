@@ -11,8 +11,8 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobState
-from roost_engine.plugins import Policies
-from roost_engine.policies import Defer
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import Defer
 from roost_engine.testing.builders import (
     bridges,
     job,

@@ -12,7 +12,7 @@ from tests.engine.busy_day import NODE_COUNT, busy_day, digest
 from roost_engine.domain.actions import Place
 from roost_engine.engine import Engine
 from roost_engine.job_record import JobState
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,8 +15,8 @@ from roost_engine.domain.events import Event, JobQueued, LoadSeen, Tick
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, ObservedJob
-from roost_engine.plugins import Policies
-from roost_engine.policies import Defer, ScorePolicy
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import Defer, ScorePolicy
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,

@@ -8,10 +8,10 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.events import NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState
 from roost_engine.placement.candidates import Candidates
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import (
     GIB,
     bridges,

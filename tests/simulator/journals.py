@@ -11,7 +11,7 @@ from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, JobSpec, NodeShare
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins.plugins import Plugins, Policies
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.journal.records import RunHead, Step

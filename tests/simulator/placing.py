@@ -4,7 +4,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.testing.builders import job, node, nvswitch, share
 from roost_sim.catalogue.placements import PLACEMENTS
 from roost_sim.information.policy_information import PolicyInformation

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from roost_engine.domain.events import Event, NodeSeen
 from roost_engine.domain.model import Shape
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, nvswitch, shape, topology
 from roost_sim.figures.outcome import JobResult, Outcome
 from roost_sim.runs.driver import Driver

@@ -444,6 +444,13 @@ def test_a_leased_job_that_opted_in_takes_no_tokens(
     assert "gputoken" in changes(slurmctld, job)["tres_per_node"]
 
 
+def test_where_slurm_takes_tokens_back_a_job_that_opted_in_has_them_too(runtime: Runtime) -> None:
+    slurmctld = Slurmctld(runtime.script(seats=True))
+    runtime.beat()
+    job = {"tres_per_node": "gres/gpu:2", "comment": "roost:share=yes"}
+    assert changes(slurmctld, job)["tres_per_node"] == "gres/gpu:2,gres/gputoken:2"
+
+
 def test_a_directory_as_heartbeat_is_none(runtime: Runtime) -> None:
     os.mkdir(runtime.heartbeat_file)
     assert changes(Slurmctld(runtime.script()), {"tres_per_node": "gres:gpu:1"}) == {}

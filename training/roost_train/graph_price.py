@@ -13,9 +13,9 @@ import numpy as np
 
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Policies
-from roost_engine.policies import ScorePolicy
-from roost_engine.policy_kinds import communication
+from roost_engine.plugins.plugins import Policies
+from roost_engine.plugins.policy_kinds import communication
+from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore

@@ -23,9 +23,9 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Policies
-from roost_engine.policies import ScoreQuestion
-from roost_engine.policy_kinds import communication
+from roost_engine.plugins.plugins import Policies
+from roost_engine.plugins.policy_kinds import communication
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.scoring.graph_candidates import Parts, candidate_rows
 from roost_engine.scoring.graph_features import ClusterGraph

@@ -18,8 +18,8 @@ from roost_engine.domain import events
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.domain.tier import Tier
-from roost_engine.plugins import Plugins
-from roost_engine.policy_kinds import communication
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.policy_kinds import communication
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.prediction.interference_model import Cases, InterferenceModel, Slowdowns
 from roost_engine.prediction.interference_table import log_slowdown

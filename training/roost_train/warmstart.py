@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import CLUSTER_COLUMNS, JOB_COLUMNS, AnyOrderModel, order_by
 from roost_formats.models.manifest import Manifest, manifest_path

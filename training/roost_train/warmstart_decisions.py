@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import OrderPolicy, QueueView
+from roost_engine.policies.protocols import OrderPolicy, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import JOB_COLUMNS, job_features
 from roost_sim.traces.arrival import Arrival

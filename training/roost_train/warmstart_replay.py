@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from roost_engine.domain.model import JobId
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import AnyOrderModel
 from roost_sim.catalogue.compositions import Composition

@@ -9,8 +9,8 @@ import structlog
 from roost_engine.domain.config import FINAL_PIN_AFTER_S, PIN_MARGIN_S
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Models, Plugins
-from roost_engine.policies import ScorePolicy
+from roost_engine.plugins.plugins import Models, Plugins
+from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore

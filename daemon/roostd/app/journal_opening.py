@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.plugins import Knowledge
+from roost_engine.plugins.plugins import Knowledge
 from roost_formats.journal.journal import Journal, Limits
 
 _log = structlog.get_logger(__name__)

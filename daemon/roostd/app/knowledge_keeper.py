@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from roost_engine.domain.errors import JournalError
-from roost_engine.plugins import Knowledge, knowledge_of, knowledge_without_tables
+from roost_engine.plugins.plugins import Knowledge, knowledge_of, knowledge_without_tables
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_formats.journal.codec import decode, encode

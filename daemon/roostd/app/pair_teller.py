@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from roost_engine.domain.events import Event, PairsSeen
 from roost_engine.domain.pair_correction import PairCorrection
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
 from roost_engine.scoring.neighbours import NeighbourScore
 from roostd.state import DaemonState
 from roostd.telemetry.learned_pairs import PairKey, by_key, changes_of, pairs_of

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import structlog
 
-from roost_engine.canary import CANARY_SLOTS, Slot
 from roost_engine.domain.errors import JournalError, PolicyError, PolicyRefused
-from roost_engine.plugins import Knowledge, Models, Plugins
+from roost_engine.plugins.plugins import Knowledge, Models, Plugins
+from roost_engine.policies.canary import CANARY_SLOTS, Slot
 from roost_engine.prediction.evidence import Evidence
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_formats.journal.evaluation import Contender, Evaluation, EvaluationTask

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 import structlog
 
-from roost_engine.canary import Slot
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.errors import PolicyError, RoostError
 from roost_engine.domain.events import Event
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.policies.canary import Slot
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_formats.journal.shadow import ShadowChoice
 from roost_formats.models.score import score_file

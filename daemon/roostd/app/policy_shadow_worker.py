@@ -19,7 +19,6 @@ from math import inf
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from roost_engine.canary import Slot
 from roost_engine.domain.actions import Action, Place, WakeAt
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import (
@@ -35,8 +34,9 @@ from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord, JobState, shares_of
-from roost_engine.plugins import Models, Plugins
-from roost_engine.policies import ScorePolicy
+from roost_engine.plugins.plugins import Models, Plugins
+from roost_engine.policies.canary import Slot
+from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed_table import TableOfSpeeds
 from roost_engine.scoring.heuristic import HeuristicScore

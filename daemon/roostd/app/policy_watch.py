@@ -9,13 +9,13 @@ Page: docs/policies.md.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from roost_engine.canary import UserShare
 from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
+from roost_engine.policies.canary import UserShare
 from roost_engine.prediction.evidence import LIMIT
 from roost_engine.prediction.speed import SpeedPredictor
 from roostd.ops.promotions import Promotion

@@ -16,7 +16,7 @@ from pydantic import (
     field_validator,
 )
 
-from roost_engine.stacks import DEFAULT, STACKS
+from roost_engine.plugins.stacks import DEFAULT, STACKS
 from roost_slurm.hostlist import expand
 from roostd.config.decisions import (
     EngineSection,

@@ -15,14 +15,14 @@ from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.plugins import GateNumbers
-from roost_engine.policy_kinds import PreemptionNumbers, ends_of
+from roost_engine.plugins.plugins import GateNumbers
+from roost_engine.plugins.policy_kinds import PreemptionNumbers, ends_of
+from roost_engine.plugins.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LearnedMovesConfig, LeasesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
-from roost_engine.stacks import GateKind, OrderKind, PlacementKind, PreemptionKind
 from roostd.config.values import (
     NO_MODEL,
     AbsolutePath,

@@ -12,9 +12,8 @@ from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError, UnknownPolicy
-from roost_engine.stacks import (
+from roost_engine.plugins.stacks import (
     BUILTIN_MODEL,
     GRAPH_MODEL,
     NEIGHBOURS_MODEL,
@@ -24,6 +23,7 @@ from roost_engine.stacks import (
     PlacementKind,
     PreemptionKind,
 )
+from roost_engine.policies.canary import Slot
 from roost_formats.models.manifest import manifest_path
 from roost_formats.models.order import BUILTIN_SELECTOR
 from roostd.config.config import Config

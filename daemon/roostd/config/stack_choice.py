@@ -7,10 +7,10 @@ from math import inf
 from typing import TypeVar
 
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.plugins.plugins import Knowledge, Plugins
+from roost_engine.plugins.stacks import STACKS, OrderKind, PreemptionKind, Stack
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness
-from roost_engine.stacks import STACKS, OrderKind, PreemptionKind, Stack
 from roost_formats.yaml.tree import KeyPath
 from roostd.config.decisions import (
     EngineSection,

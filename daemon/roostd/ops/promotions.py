@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import JournalError
+from roost_engine.policies.canary import Slot
 from roost_engine.prediction.evidence import Evidence
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.evaluation import Evaluation

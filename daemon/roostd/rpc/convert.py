@@ -7,7 +7,7 @@ from roost_engine.domain.actions import Decision, Exclusions
 from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.plugins import HEURISTICS
+from roost_engine.plugins.plugins import HEURISTICS
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Protocol
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError, UnknownPolicy
 from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.policies.canary import Slot
 from roost_engine.prediction.evidence import LIMIT
 from roost_formats.journal.evaluation import PolicyFigures, Ratio
 from roost_formats.journal.shadow import Choice

@@ -10,7 +10,7 @@ from pathlib import Path
 from roost_engine.domain.errors import SlurmRefused, SlurmTimeout
 from roost_slurm.commands import ENVIRONMENT, Argv
 
-_PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch")
+_PROGRAMS = ("scontrol", "squeue", "sacctmgr", "sbatch", "scancel")
 # sbatch takes --uid from root only, and asks getuid() for that. slurmctld learns the true user from
 # munged, and accepts the same from SlurmUser.
 _AS_ROOT = ("/usr/bin/unshare", "--user", "--map-root-user")
@@ -19,7 +19,7 @@ _GONE = ("Invalid job id", "Job/step already completing or completed", "already 
 
 
 class CommandRunner:
-    """Runs scontrol, squeue, sacctmgr and sbatch.
+    """Runs scontrol, squeue, sacctmgr, sbatch and scancel.
 
     Args:
         bin_dir: folder of the commands.

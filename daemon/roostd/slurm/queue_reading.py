@@ -347,10 +347,15 @@ class _Reading:
         return replace(spec, precedence=precedence, overtakes=overtakes)
 
     def _with_steady_facts(self, spec: JobSpec) -> JobSpec:
-        """Keep the submission of a waiting job as long ago as before, if the clock was set."""
+        """Keep the submission of a waiting job as long ago as before, if the clock was set.
+
+        A job of a clock that was ahead counts as submitted now: orders by submission would put it
+        behind all that come until then.
+        """
         before = self._before.waiting.get(spec.job_id)
-        is_same = self._before.lives.get(spec.job_id) == self._lives[spec.job_id]
-        return replace(spec, submit_s=before.submit_s) if before is not None and is_same else spec
+        if before is not None and self._before.lives.get(spec.job_id) == self._lives[spec.job_id]:
+            return replace(spec, submit_s=before.submit_s)
+        return spec if spec.submit_s <= self._at_s else replace(spec, submit_s=self._at_s)
 
 
 def _bound_by(job: QueuedJob) -> tuple[object, ...]:

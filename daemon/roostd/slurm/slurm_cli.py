@@ -6,6 +6,7 @@ most one per interval; callers that ask at the same time share it.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from roost_slurm.scontrol import (
     parse_nodes,
     parse_racks,
 )
+from roost_slurm.seat_guards import is_guard
 from roost_slurm.shadow_question import FirstStart, parse_answer
 from roost_slurm.squeue import QueuedJob, QueueDump, QueueReader, SlurmJobState
 from roost_slurm.stamp import OTHERS, advice, parse_stamp, seen_by, with_eta
@@ -67,6 +69,7 @@ _READING_FRAC = 0.1  # of the time: crowds are looked at less often
 _DUMP_INTERVAL_S_PER_JOB = 0.25e-3  # so that packing the queue costs slurmctld a few percent
 _LONG_DUMP = 100_000  # letters, of about 300 jobs
 _EARLY_S = 2.0  # engine time follows only steps of the wall clock above a second
+_CANCELLABLE = (SlurmJobState.PENDING, SlurmJobState.RUNNING, SlurmJobState.CONFIGURING)
 _IDS_PER_CALL = 400  # stays far below the kernel's limit for one argument, 128 KiB
 
 
@@ -195,6 +198,7 @@ class SlurmCli:
             if dump.malformed_count and not dump.jobs:
                 raise SlurmRefused(argv, 0, f"no line of {dump.malformed_count} is a record")
             self._dumped = dump.jobs
+            await self._end_guards(dump.jobs)
             jobs = self._moved_begins.stamp(dump.jobs, at_epoch_s)
             await asyncio.sleep(0)  # each of these steps takes some 30 ms for 20,000 jobs
             await self._details.look_up(jobs)
@@ -208,6 +212,13 @@ class SlurmCli:
                 details={number: detail for number, (_, detail) in self._details.known.items()},
                 malformed_count=dump.malformed_count,
             )
+
+    async def _end_guards(self, jobs: Sequence[QueuedJob]) -> None:
+        """Cancel the jobs that kept seats taken while no roostd was there; see seat_guards."""
+        guards = [str(job.number) for job in jobs if is_guard(job) and job.state in _CANCELLABLE]
+        if guards:
+            with contextlib.suppress(SlurmRefused, SlurmTimeout):  # the next dump shows those left
+                await self._run(commands.cancel(guards[:_IDS_PER_CALL]))
 
     async def _read_dump(self, text: str) -> tuple[QueueDump, float]:
         """Return a dump and the CPU time that reading it took; a long one stalls no other task."""

@@ -9,7 +9,7 @@ from roost_engine.domain.model import JobId, NodeName
 from roost_engine.domain.topology import LinkMatrix, parse_topo_matrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node
 from roost_probe.testing.matrix import sample_text
 from roost_proto.v1 import telemetry_pb2 as pb

@@ -19,7 +19,7 @@ from roost_engine.domain.actions import Exclusions
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import RESERVED, Hint, usable_nodes
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.protocols import CandidatePolicy
 
 BORROWS = -1  # instead of an agent: the job is larger than any part
 RESERVED_OR_ELSEWHERE = f"{RESERVED}, or of another agent"

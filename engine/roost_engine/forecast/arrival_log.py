@@ -11,9 +11,9 @@ from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine
-from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import KeyedOrder, SortKey
+from roost_engine.policies.heuristics import PriorityOrder
+from roost_engine.policies.protocols import KeyedOrder, SortKey
 from roost_engine.prediction.history import RunTimeHistory, kinds_of
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import done_s

@@ -19,7 +19,7 @@ from roost_engine.cluster.node_sets import NO_NODES, NodeSet, first_nodes
 from roost_engine.domain.config import Passing
 from roost_engine.forecast.capacity import LimitEnds, NodeCapacity, QuotaCapacity
 from roost_engine.forecast.snapshot import Held, Part, Snapshot, Uses
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 
 _MOST_BACKFILL_TRIES = 50  # of one demand in one pass
 

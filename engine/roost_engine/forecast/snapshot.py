@@ -7,7 +7,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.config import Passing
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.run_time_table import RunTimeTable
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 
 Held: TypeAlias = tuple[tuple[int, int], ...]  # (node index, GPUs) of each node
 Uses: TypeAlias = tuple[tuple[int, float], ...]  # (number of a quota, amount) of each quota

@@ -23,7 +23,7 @@ from math import ceil, inf, sqrt
 from roost_engine.cluster.tiers import largest_sizes
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 
 AUTO = -1.0
 _NODE_FLOOR, _RACK_FLOOR = 6, 12

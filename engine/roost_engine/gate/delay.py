@@ -47,7 +47,7 @@ from roost_engine.gate.quiet import QuietState, QuietWaits
 from roost_engine.gate.timers import TARGETS, TimerConfig, Timers, TimersState
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.prediction.job_class import Sensitivity, TimerClass
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedEstimate

@@ -5,7 +5,7 @@ from math import inf
 
 from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.tier import Tier
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from math import inf
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import node_timer_leases, rack_timer_leases
 from roost_engine.gate.waiting_curve import WaitHistory, WaitingCurve, WaitSample, exponential_prior
-from roost_engine.policies import TimerView
+from roost_engine.policies.protocols import TimerView
 from roost_engine.prediction.job_class import TimerClass
 
 TARGETS = (Tier.NODE, Tier.RACK)  # tiers for which a job may wait

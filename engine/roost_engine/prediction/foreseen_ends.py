@@ -15,7 +15,7 @@ from typing import Protocol
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import Guess, JobRecord
 from roost_engine.placement.reservation import RunEnds
-from roost_engine.slots import TimesLeft
+from roost_engine.policies.slots import TimesLeft
 
 LONGEST_LIMIT_S = 365 * 86_400.0
 """A time limit of a year or more says nothing: sites that want none set such a one."""

@@ -12,7 +12,8 @@ from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import RunEnded, WaitEnded
+from roost_engine.policies.protocols import RunEnded, WaitEnded
+from roost_engine.policies.slots import FaultLog
 from roost_engine.prediction.backlog import Backlog
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.job_class import TimerClass
@@ -28,7 +29,6 @@ from roost_engine.prediction.service import ServiceLeft, done_s
 from roost_engine.prediction.speed import SpeedEstimate, SpeedPredictor, SpeedState, work_s
 from roost_engine.prediction.tier_speeds import SpeedTable
 from roost_engine.prediction.user_service import UserService, UserServiceState
-from roost_engine.slots import FaultLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId, JobSpec
+from roost_engine.policies.slots import RUN_TIMES, FaultLog
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_features import RunTimeFeatures
 from roost_engine.prediction.run_times import BAND_COUNT, RunTimes
-from roost_engine.slots import RUN_TIMES, FaultLog
 
 HISTORY_NAME = "history"  # of the source that needs no model
 _FRESH_S = 600.0  # for so long an answer is used again for the same job

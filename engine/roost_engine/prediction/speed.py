@@ -40,7 +40,7 @@ from roost_engine.cluster.tiers import closest_tier, tier_of
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import RunEnded
+from roost_engine.policies.protocols import RunEnded
 from roost_engine.prediction.job_class import GPU_BUCKETS
 from roost_engine.prediction.noted_dict import NotedDict
 from roost_engine.prediction.tier_speeds import NoTable, SpeedTable, TierSpeeds

@@ -14,15 +14,15 @@ from roost_engine.cluster.tiers import closest_tier
 from roost_engine.domain.actions import Action, Place
 from roost_engine.domain.model import JobId, JobSpec, Placement
 from roost_engine.job_record import JobRecord, JobState, shares_of
-from roost_engine.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.tightest_shapes import narrowed
-from roost_engine.policies import (
+from roost_engine.policies.protocols import (
     CandidatePolicy,
     Defer,
     GateVerdict,
     ShapedCandidates,
 )
+from roost_engine.policies.slots import PreemptionSlot
 from roost_engine.preemption.displacement import (
     Propose,
     closest_only,
@@ -33,8 +33,8 @@ from roost_engine.preemption.displacement import (
 )
 from roost_engine.preemption.migration import Migration
 from roost_engine.scoring.scorer import Scorer
-from roost_engine.slots import PreemptionSlot
-from roost_engine.wait_reports import report_wait
+from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
+from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
 

@@ -10,10 +10,15 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import JudgingPreemption, PreemptPolicy, ServesDeferred, SortKey
+from roost_engine.policies.protocols import (
+    JudgingPreemption,
+    PreemptPolicy,
+    ServesDeferred,
+    SortKey,
+)
+from roost_engine.policies.slots import name_of
 from roost_engine.preemption.permission import StopPermission
 from roost_engine.queue.orders import Value, attained_service
-from roost_engine.slots import name_of
 
 ROUND_S = 360.0  # of Gavel (OSDI 2020)
 DALLY_LEASE_S = 3_600.0  # Sharma et al., arXiv 2401.16492

@@ -5,7 +5,7 @@ from math import inf
 from roost_engine.cluster.node_sets import NodeSet, node_set
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobState
-from roost_engine.job_table import JobTable
+from roost_engine.table.job_table import JobTable
 
 
 def slurm_victims(

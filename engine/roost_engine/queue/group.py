@@ -11,7 +11,7 @@ from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet
 from roost_engine.domain.model import JobId, JobSpec, NodeName, QuotaUse, Shape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
-from roost_engine.policies import CandidatePolicy, SortKey
+from roost_engine.policies.protocols import CandidatePolicy, SortKey
 
 
 class Demand(NamedTuple):

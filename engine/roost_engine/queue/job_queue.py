@@ -14,10 +14,10 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import CandidatePolicy, QueueMark, QueueView, SortKey
+from roost_engine.policies.protocols import CandidatePolicy, QueueMark, QueueView, SortKey
+from roost_engine.policies.slots import OrderSlot
 from roost_engine.queue.group import Demand, Group, QueueOwners, Turn, demand_of, push_turn
 from roost_engine.queue.quotas import Quotas
-from roost_engine.slots import OrderSlot
 
 
 class JobQueue:

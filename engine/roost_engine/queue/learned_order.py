@@ -25,9 +25,9 @@ from enum import StrEnum
 from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.heuristics import ranked_by_key, submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView, SortKey
+from roost_engine.policies.heuristics import ranked_by_key, submission_key
+from roost_engine.policies.protocols import QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s

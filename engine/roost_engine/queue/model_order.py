@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import OrderPolicy, QueueMark, QueueView, SortKey
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import OrderPolicy, QueueMark, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import RankModel, SelectorOrder
 

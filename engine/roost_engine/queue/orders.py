@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import ranked_by_key, submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView, SortKey
+from roost_engine.policies.heuristics import ranked_by_key, submission_key
+from roost_engine.policies.protocols import QueueView, SortKey
 from roost_engine.prediction.speed import SpeedPredictor
 
 Value: TypeAlias = Callable[[JobRecord, float], SortKey]  # of (job, engine time)

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import OrderPolicy, SortKey
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import OrderPolicy, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.service import ServiceIndex, expected_s
 from roost_engine.queue.learned_order import LearnedOrder

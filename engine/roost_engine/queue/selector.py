@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueMark, QueueView
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import QueueMark, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector_features import SelectorFeatures
 

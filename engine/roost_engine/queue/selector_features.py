@@ -25,7 +25,7 @@ from roost_engine.cluster.link_table import MAX_GPUS
 from roost_engine.cluster.node_sets import EVERY_NODE, NodeSet, doubled, node_set_where
 from roost_engine.domain.model import JobId, NodeShare, Shape
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView
+from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_times import ENDS_S, STARTS_S, RunTimes
 from roost_engine.queue.selector_columns import (

@@ -12,7 +12,7 @@ from roost_engine.cluster.link_table import MAX_GPUS
 from roost_engine.domain.tier import Tier
 from roost_engine.placement.eligibility import POPCOUNT
 from roost_engine.placement.options import GangOption
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_columns import (
     CANDIDATE_COLUMNS,
     CONTEXT_WIDTH,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts, candidate_rows, context_of
 from roost_engine.scoring.graph_jobs import Communicates, typical
 from roost_engine.scoring.graph_tree import GraphModel, GraphTree

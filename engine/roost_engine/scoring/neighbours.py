@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts
 from roost_engine.scoring.graph_jobs import Communicates
 from roost_engine.scoring.heuristic import HeuristicScore

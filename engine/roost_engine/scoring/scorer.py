@@ -7,7 +7,6 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.canary import CanaryScore
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NO_NODES
 from roost_engine.domain.actions import Decision
@@ -23,10 +22,11 @@ from roost_engine.placement.options import (
     gang_features,
     node_features,
 )
-from roost_engine.policies import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
+from roost_engine.policies.canary import CanaryScore
+from roost_engine.policies.protocols import ClusterScore, RowwiseScore, ScorePolicy, ScoreQuestion
+from roost_engine.policies.slots import FaultLog
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.slots import FaultLog
 
 _EXPLAINED_COUNT = 16  # candidates that a Decision keeps
 _CACHE_LIMIT = 4096

@@ -29,10 +29,10 @@ from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare, Place
 from roost_engine.domain.slot import FIRST, other_seat
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.job_table import JobTable
 from roost_engine.placement.eligibility import usable_nodes
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.protocols import CandidatePolicy
 from roost_engine.sharing.pairs import Pairs, SharingConfig, Slowdown
+from roost_engine.table.job_table import JobTable
 
 POLICY = "sharing"
 

@@ -28,7 +28,7 @@ from roost_engine.domain.model import (
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord, JobState, shares_of
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 
 GIB = 1 << 30
 

@@ -10,7 +10,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, GateVerdict, Offer, QueueView, WaitEnded
+from roost_engine.policies.protocols import Allow, GateVerdict, Offer, QueueView, WaitEnded
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_times import BAND_COUNT, RunTimes, band_of
 

@@ -6,7 +6,7 @@ roostd asks, the simulator answers; both ends use the journal's codec. Page: doc
 from dataclasses import dataclass
 
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.policies import ScorePolicy
+from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.prediction.interference_estimates import InterferenceEstimates
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore

@@ -11,13 +11,13 @@ from difflib import get_close_matches
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policy_kinds import ends_of
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.policy_kinds import ends_of
+from roost_engine.plugins.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.prediction.run_time_model import RunTimeBlend
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.model_order import order_by
-from roost_engine.stacks import STACKS, OrderKind, PlacementKind, Stack
 from roost_formats.models.model_order import load_onnx_order
 from roost_formats.models.run_times import load_onnx_run_times
 from roost_sim.catalogue.gates import GATES, gate_of, gate_part

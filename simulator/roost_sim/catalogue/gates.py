@@ -12,11 +12,11 @@ from roost_engine.engine import Passing
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.fixed_delay import always_wait
-from roost_engine.heuristics import OpenGate
-from roost_engine.plugins import GateNumbers
-from roost_engine.policies import GatePolicy
+from roost_engine.plugins.plugins import GateNumbers
+from roost_engine.plugins.stacks import GateKind, Stack
+from roost_engine.policies.heuristics import OpenGate
+from roost_engine.policies.protocols import GatePolicy
 from roost_engine.prediction.predictors import Predictors
-from roost_engine.stacks import GateKind, Stack
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.gate.delay_gates import (
     FIXED_TIMERS_S,

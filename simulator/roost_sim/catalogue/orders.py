@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from roost_engine.policies import OrderPolicy
-from roost_engine.policy_kinds import make_order
+from roost_engine.plugins.policy_kinds import make_order
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.protocols import OrderPolicy
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.queue.learned_order import LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, Value
-from roost_engine.stacks import OrderKind
 from roost_formats.models.order import BUILTIN_SELECTOR
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.information.predictions import Predictions

@@ -9,12 +9,9 @@ from pathlib import Path
 
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.placement.stock_gpus import choose_22_05, choose_since_24_05
-from roost_engine.policies import CandidatePolicy, ScorePolicy
-from roost_engine.policy_kinds import make_candidates
-from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import (
+from roost_engine.plugins.policy_kinds import make_candidates
+from roost_engine.plugins.stacks import (
     BUILTIN_MODEL,
     GRAPH_MODEL,
     NEIGHBOURS_MODEL,
@@ -22,6 +19,9 @@ from roost_engine.stacks import (
     PlacementKind,
     Stack,
 )
+from roost_engine.policies.heuristics import ShapeByShape
+from roost_engine.policies.protocols import CandidatePolicy, ScorePolicy
+from roost_engine.scoring.heuristic import HeuristicScore
 from roost_formats.models import score as models
 from roost_sim.errors import SimError
 from roost_sim.information.policy_information import PolicyInformation

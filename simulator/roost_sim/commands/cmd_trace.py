@@ -18,6 +18,7 @@ from roost_sim.traces.formats import load_trace
 from roost_sim.traces.generator import generate as generate_trace
 from roost_sim.traces.histories import generate_history
 from roost_sim.traces.trace import Status, Trace
+from roost_sim.traces.user_limits import with_user_limits
 from roost_sim.worlds.dally_models import DALLY_MIX
 
 _DAY_S = 86_400
@@ -55,6 +56,11 @@ def trace() -> None:
     help="Draw each job by itself: no users, no names, no repetition. Others than Helios are so.",
 )
 @click.option(
+    "--time-limits",
+    is_flag=True,
+    help="Also draw the limits that users might give: round, one for all jobs of a name and size.",
+)
+@click.option(
     "-o",
     "--output",
     required=True,
@@ -70,6 +76,7 @@ def generate(
     batch: bool,
     max_gpus: int | None,
     independent: bool,
+    time_limits: bool,
     output: Path,
 ) -> None:
     """Draw jobs that look like a public trace. The same arguments write the same file.
@@ -91,6 +98,10 @@ def generate(
         max_gpu_count=max_gpus,
         is_batch=batch,
     )
+    if time_limits:
+        if history is None:
+            raise click.UsageError("--time-limits needs jobs with users: --like helios")
+        made = with_user_limits(made, seed)
     write_csv(made, output)
     click.echo(f"roost-sim: {len(made)} jobs in {output}", err=True)
 

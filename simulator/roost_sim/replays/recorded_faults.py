@@ -11,13 +11,13 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.canary import CanaryScore
 from roost_engine.domain.actions import Action, Place, PolicyFailed
 from roost_engine.domain.errors import PolicyError
-from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder
-from roost_engine.plugins import Policies
-from roost_engine.policies import ClusterScore, ScorePolicy, ScoreQuestion
-from roost_engine.slots import RUN_TIMES, name_of
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.canary import CanaryScore
+from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder
+from roost_engine.policies.protocols import ClusterScore, ScorePolicy, ScoreQuestion
+from roost_engine.policies.slots import RUN_TIMES, name_of
 
 _T = TypeVar("_T")
 _FAILED = b'"$":"PolicyFailed"'

@@ -11,17 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from roost_engine.canary import CanaryScore, Slot
 from roost_engine.domain.actions import Action
 from roost_engine.domain.errors import JournalError, PolicyError
 from roost_engine.domain.events import Event
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Models, Plugins, Policies
-from roost_engine.policies import ScorePolicy
+from roost_engine.plugins.plugins import Models, Plugins, Policies
+from roost_engine.policies.canary import CanaryScore, Slot
+from roost_engine.policies.protocols import ScorePolicy
+from roost_engine.policies.slots import RUN_TIMES
 from roost_engine.prediction.run_time_model import HISTORY_NAME, RunTimeBlend, RunTimeModel
 from roost_engine.queue.model_order import AnyOrderModel
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.slots import RUN_TIMES
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import Entry as Entry
 from roost_formats.journal.reader import JournalReader

@@ -16,7 +16,7 @@ from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.events import Event, JobEnded
 from roost_engine.domain.model import JobId, JobSpec, NodeShare, Shape
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_sim.figures.outcome import Outcome
 from roost_sim.information.progress import ProgressTable
 from roost_sim.replays.journal_history import Fate, History, RecordedJob

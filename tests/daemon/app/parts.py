@@ -10,7 +10,7 @@ from tests.daemon.rpc.served import ManualClock
 
 from roost_engine.domain.events import Event, NodeSeen
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_formats.journal.codec import encode
 from roost_formats.journal.journal import Journal

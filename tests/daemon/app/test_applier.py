@@ -34,7 +34,7 @@ from roost_engine.domain.events import (
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_formats.journal.journal import Journal
 from roost_slurm import commands, squeue

@@ -11,7 +11,7 @@ from tests.daemon.running import config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import LoadSeen, TopologySeen
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME

@@ -14,11 +14,11 @@ from roost_engine.domain.events import JobQueued, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import EngineConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
-from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.plugins.plugins import Knowledge, Plugins
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.neighbours import NeighbourScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME

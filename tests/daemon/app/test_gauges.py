@@ -7,7 +7,7 @@ from tests.daemon.app.parts import Parts, no_disk
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen, Tick
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roostd.app.gauges import set_gauges, status_line
 from roostd.ops.metrics import Metrics

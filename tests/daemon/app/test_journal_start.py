@@ -18,7 +18,7 @@ from tests.daemon.running import Running, config, running
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import Tick
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Knowledge
+from roost_engine.plugins.plugins import Knowledge
 from roost_engine.preemption.network_preemption import PreemptionState
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode, seal

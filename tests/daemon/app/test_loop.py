@@ -21,7 +21,7 @@ from roost_engine.domain.events import (
     TimerPinned,
 )
 from roost_engine.domain.model import JobId
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, share
 from roost_engine.testing.fakes import FailingScore
 from roost_formats.journal.records import Step

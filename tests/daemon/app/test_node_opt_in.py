@@ -11,7 +11,7 @@ from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.squeue import SlurmJobState

@@ -6,7 +6,7 @@ from tests.daemon.app.parts import Parts
 
 from roost_engine.domain.events import Event, PairsSeen
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins.plugins import Plugins, Policies
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.records import EVENT

@@ -13,8 +13,8 @@ import pytest
 from tests.daemon.running import Running, config, running
 from tests.formats.models.test_model_order import install
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyRefused, UnknownPolicy
+from roost_engine.policies.canary import Slot
 from roost_engine.testing import builders
 from roost_formats.journal.evaluation import Evaluation, EvaluationTask, PolicyFigures, Ratio
 from roost_formats.journal.reader import JournalReader

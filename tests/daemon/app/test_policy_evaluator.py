@@ -7,7 +7,7 @@ from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
 from roost_formats.journal.evaluation import Contender, EvaluationTask
 from roostd.app.policy_evaluator import NotEvaluated, ProcessEvaluator
 

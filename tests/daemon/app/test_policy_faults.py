@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from tests.daemon.running import Running, config, running
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.plugins import Plugins
-from roost_engine.policies import GateVerdict, Offer, WaitEnded
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.policies.protocols import GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_formats.journal.reader import JournalReader
 from roost_proto.v1 import operator_pb2 as pb

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.daemon.app.parts import Parts, no_disk
 
-from roost_engine.canary import Slot
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobQueued, NodeSeen, Tick
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.policies.canary import Slot
 from roost_engine.testing.builders import job, node
 from roostd.app import policy_shadow
 from roostd.app.policy_shadow import PolicyShadow

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from tests.formats.models.test_model_order import install
 
-from roost_engine.canary import Slot
 from roost_engine.domain.actions import Place
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Models, Plugins, Policies
+from roost_engine.plugins.plugins import Models, Plugins, Policies
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.canary import Slot
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node
 from roost_formats.journal.shadow import ShadowChoice
 from roostd.app.policy_shadow_worker import ShadowEngine, ShadowTask, Step, begin, serve

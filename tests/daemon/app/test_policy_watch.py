@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tests.daemon.app.parts import Parts
 
-from roost_engine.canary import Slot
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId
+from roost_engine.policies.canary import Slot
 from roost_engine.prediction.evidence import Evidence
 from roost_engine.testing.builders import job, share
 from roostd.app.policy_watch import PolicyWatch

@@ -12,7 +12,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord
 from roost_engine.job_record import JobState as Stands
-from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.plugins.plugins import Knowledge, Plugins
 from roost_engine.preemption.network_preemption import NetworkPreemption
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.testing import builders

@@ -7,10 +7,10 @@ import pytest
 from tests.daemon.app.parts import Parts
 from tests.formats.models.test_model_order import install
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import PolicyError
 from roost_engine.gate.dally import DallyConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.policies.canary import Slot
 from roost_engine.queue.selector import SelectorOrder
 from roost_engine.scoring.heuristic import HeuristicScore
 from roostd.app.promoted_policies import (

@@ -8,8 +8,8 @@ import pytest
 from tests.daemon.running import Running, config, running
 
 from roost_engine.domain.model import JobId
-from roost_engine.plugins import Plugins
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_slurm.squeue import SlurmJobState

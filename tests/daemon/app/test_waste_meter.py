@@ -10,7 +10,7 @@ from tests.daemon.rpc.served import ManualClock
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen, TopologySeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node, shape, share
 from roostd.app.waste_meter import WasteMeter
 from roostd.config.config import Config

@@ -14,10 +14,10 @@ from tests.daemon.config.config_file import problems, write
 from roost_engine.engine import EngineConfig, Passing
 from roost_engine.gate.delay import DelayConfig
 from roost_engine.gate.timers import TimerConfig
-from roost_engine.plugins import Knowledge
+from roost_engine.plugins.plugins import Knowledge
+from roost_engine.plugins.stacks import GateKind, PreemptionKind
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.queue.learned_order import LearnedOrderConfig
-from roost_engine.stacks import GateKind, PreemptionKind
 from roostd.config.config import Config, Mode, Partition
 from roostd.config.decisions import (
     EngineSection,

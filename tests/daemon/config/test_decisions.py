@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
+from roost_engine.plugins.stacks import GateKind, PreemptionKind
 from roost_engine.preemption.network_preemption import NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, LeasesConfig
-from roost_engine.stacks import GateKind, PreemptionKind
 from roostd.config.decisions import EngineSection, GateSection, PreemptionSection
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import UnknownPolicy
+from roost_engine.policies.canary import Slot
 from roostd.config.config import Config
 from roostd.config.policy_names import (
     PolicyName,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from roost_engine.domain.errors import ConfigError
-from roost_engine.plugins import Knowledge, Plugins
+from roost_engine.plugins.plugins import Knowledge, Plugins
+from roost_engine.plugins.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
 from roost_engine.prediction.service import ServiceIndex
 from roost_engine.preemption.rules import LasMovesConfig
 from roost_engine.queue.learned_order import Fairness, LearnedOrderConfig
-from roost_engine.stacks import DEFAULT, STACKS, GateKind, OrderKind, PlacementKind, Stack
 from roostd.config.config import Config
 from roostd.config.loaded_config import load_config
 from roostd.config.stack_choice import known_stack

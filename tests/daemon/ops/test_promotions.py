@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from roost_engine.canary import Slot
 from roost_engine.domain.errors import JournalError
+from roost_engine.policies.canary import Slot
 from roostd.ops.promotions import (
     FILE_NAME,
     Promotion,

@@ -10,7 +10,7 @@ from tests.daemon.rpc.served import ManualClock, Served
 from roost_engine.domain.events import Event
 from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roostd.config.config import Config
 from roostd.config.listen import Listen
 from roostd.ops.metrics import Metrics

@@ -17,7 +17,7 @@ from tests.daemon.rpc.served import ManualClock
 from roost_engine.domain.errors import ConfigError
 from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_proto.v1 import placement_pb2, placement_pb2_grpc, telemetry_pb2_grpc
 from roost_proto.v1 import telemetry_pb2 as pb

@@ -10,8 +10,8 @@ from roost_engine.domain.errors import UnknownJob, UnknownNode
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
-from roost_engine.stacks import OrderKind
+from roost_engine.plugins.plugins import Policies
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.testing.builders import job, node, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.config.config import Config

@@ -3,7 +3,7 @@
 from roost_engine.domain.actions import Place
 from roost_engine.domain.events import JobQueued, NodeSeen
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, node
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc.decision import add_decision, exclusions_of

@@ -8,7 +8,7 @@ from tests.engine.scoring.test_neighbours import FakeInterference
 
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_proto.v1 import interference_pb2 as pb

@@ -18,7 +18,7 @@ from tests.daemon.rpc.served import ManualClock
 
 from roost_engine.domain.model import NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_probe.daemon_link import DaemonAddress, Tls
 from roost_probe.telemetry import Outbox, TelemetryStream

@@ -18,8 +18,8 @@ from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies
-from roost_engine.policies import GateVerdict, Offer, WaitEnded
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import GateVerdict, Offer, WaitEnded
 from roost_engine.testing import builders
 from roost_proto.v1 import operator_pb2 as pb
 from roost_proto.v1 import telemetry_pb2 as telemetry_pb

@@ -6,9 +6,9 @@ from tests.daemon.app.parts import Parts
 from roost_engine.domain.events import JobEnded, JobQueued
 from roost_engine.domain.model import JobId
 from roost_engine.forecast.forecast import Forecast, JobForecast, Quantiles
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.rpc import convert, jobs

@@ -7,7 +7,7 @@ from tests.daemon.app.parts import Parts, recording
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import job, share
 from roost_proto.v1 import operator_pb2 as pb
 from roostd.app.past_jobs import PastJobs

@@ -14,7 +14,7 @@ from tests.daemon.rpc.served import ManualClock, Served
 
 from roost_engine.domain.errors import ConfigError
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.fakes import nobody_listens
 from roost_proto.v1 import operator_pb2, operator_pb2_grpc
 from roostd.config.config import Config

@@ -8,7 +8,7 @@ from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies, delay_policies
+from roost_engine.plugins.plugins import Policies, delay_policies
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.testing.builders import job, node
 from roostd.config.config import Config

@@ -61,6 +61,26 @@ async def test_a_job_that_is_handed_over_is_left_to_slurm_whatever_it_asks_for(
     assert watcher.view.unmanaged == {job_id: "left to Slurm"}
 
 
+async def test_a_job_from_a_clock_that_was_ahead_counts_as_submitted_now_and_stays_so(
+    watcher: Watcher,
+) -> None:
+    watcher.slurm.submit(gpus=2)
+    snapshot = await watcher.slurm.queue()
+    week_s = 7 * 86_400.0
+    (ahead,) = (replace(job, submit_epoch_s=job.submit_epoch_s + week_s) for job in snapshot.jobs)
+    seen = replace(snapshot, jobs=(ahead,))
+    watcher.slurm.queue = lambda: _same(seen)  # type: ignore[method-assign]
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobQueued)
+    first_s = watcher.now_s
+    assert event.job.submit_s == first_s
+    watcher.now_s += 60.0
+    seen = replace(snapshot, jobs=(replace(ahead, priority=ahead.priority + 1),))
+    (event,) = await watcher.poll()
+    assert isinstance(event, JobChanged)
+    assert event.job.submit_s == first_s
+
+
 async def test_a_reason_outlives_a_start_between_squeue_and_scontrol(watcher: Watcher) -> None:
     (job_id,) = watcher.slurm.submit(gpus=2)
     snapshot = await watcher.slurm.queue()

@@ -6,7 +6,7 @@ from roost_engine.domain.events import JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.job_kind import kind_of
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.testing.builders import job, node, share
 from roostd.telemetry.learned_pairs import pairs_of

@@ -14,10 +14,10 @@ from roost_engine.domain.actions import Wait
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.stacks import GateKind
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import GateKind
 from roost_engine.testing.builders import EngineHarness, job, node, placed, waits
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.reader import JournalReader

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from roost_engine.domain.actions import Action, PolicyFailed
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Policies
-from roost_engine.policies import QueueMark, QueueView, RefreshedOrder
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import QueueMark, QueueView, RefreshedOrder
 from roost_engine.testing.builders import EngineHarness, job, node, placed
 from roost_formats.models.checked_model import Arrays, CheckedModel, Session
 from roost_formats.models.loader import load_model

@@ -8,9 +8,9 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeLost, NodeSeen
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import shares_of
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import job, node, placed, share
 
 RACKS, PER_RACK = 4, 2  # nodes of 8 GPUs

@@ -9,10 +9,10 @@ from roost_engine.domain.events import JobEnded, JobQueued, JobStarted, NodeSeen
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import SPAN_S, ArrivalLog, TimesCache, future_key
-from roost_engine.plugins import Plugins, Policies
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.prediction.history import RunTimeHistory
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node, share
 
 

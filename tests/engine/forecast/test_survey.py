@@ -12,10 +12,10 @@ from roost_engine.engine import Engine
 from roost_engine.forecast.arrival_log import ArrivalLog
 from roost_engine.forecast.snapshot import Displacing, Part, Snapshot
 from roost_engine.forecast.survey import survey
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import OrderKind, PlacementKind
 from roost_engine.preemption.rules import LasMovesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind, PlacementKind
 from roost_engine.testing.builders import job, node, shape, share
 
 

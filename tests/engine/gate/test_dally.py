@@ -14,7 +14,7 @@ from roost_engine.gate.dally import (
     rack_timer_leases,
     spread_leases,
 )
-from roost_engine.policies import Allow, Defer, GatePolicy
+from roost_engine.policies.protocols import Allow, Defer, GatePolicy
 
 HOUR_S = 3_600.0
 

@@ -12,7 +12,7 @@ from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
 from roost_engine.gate.timers import TimerConfig
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, Defer
+from roost_engine.policies.protocols import Allow, Defer
 from roost_engine.prediction.job_class import TimerClass
 from roost_engine.prediction.predictors import Predictors, PredictorsState
 from roost_engine.prediction.tier_speeds import TierSpeeds

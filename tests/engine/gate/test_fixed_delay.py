@@ -6,7 +6,7 @@ import pytest
 from tests.engine.offers import ACROSS, NODE, RACK, offer, outcome, record
 
 from roost_engine.gate.fixed_delay import FixedDelay, always_wait
-from roost_engine.policies import Allow, Defer
+from roost_engine.policies.protocols import Allow, Defer
 
 
 def test_each_tier_has_its_timer() -> None:

@@ -8,7 +8,7 @@ from tests.engine.offers import NODE, offer, outcome, record, run, two_racks
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.gate.waiting_curve import WaitSample
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import Allow, Defer, GateVerdict
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict
 from roost_engine.prediction.job_class import TimerClass
 
 HOUR_S = 3_600.0

@@ -15,10 +15,10 @@ from roost_engine.cluster.node_sets import NO_NODES, nodes_in
 from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.tier import Tier
 from roost_engine.domain.topology import LinkMatrix
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.placement.gang_scopes import FewNodes, ManyNodes
 from roost_engine.placement.gangs import find_gangs
 from roost_engine.placement.search import find_candidates, first_candidates
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, topology
 
 KINDS = {

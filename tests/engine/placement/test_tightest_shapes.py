@@ -3,8 +3,8 @@
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import EVERY_NODE, NO_NODES
 from roost_engine.domain.model import JobId, Shape
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs, tightest
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import job, node, nvswitch, shape, share
 
 RULE = TightestShapes()

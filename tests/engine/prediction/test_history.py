@@ -231,6 +231,17 @@ def test_a_clock_that_jumps_back_neither_raises_nor_fades() -> None:
     assert history.times(of(2, ""), 0.0, DAY_S).job_count == pytest.approx(3.0)
 
 
+def test_a_clock_that_jumped_ahead_and_back_learns_on() -> None:
+    history = after(*[(of(), 60.0)] * 9)
+    history.begin(of(job_id="2"), 0.0, 1.0, HOUR_S)
+    history.add(of(job_id="2"), HOUR_S, 4_000 * DAY_S)  # eleven years ahead
+    assert history.times(of(), 0.0, 4_000 * DAY_S).rest_s() > 0
+    for number in range(9):
+        history.add(of(job_id=f"{number + 3}"), 20 * HOUR_S, 2 * HOUR_S)
+    check(history)
+    assert median_s(history, of(), 3 * HOUR_S) > 10 * HOUR_S
+
+
 NAMES = [
     "",
     " ",

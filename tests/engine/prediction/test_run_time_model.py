@@ -9,7 +9,9 @@ from tests.engine.prediction.test_history import DAY_S, after, of
 
 from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.slots import RUN_TIMES, FaultLog, PredictorSlot
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_time_features import COLUMNS
 from roost_engine.prediction.run_time_model import (
@@ -19,8 +21,6 @@ from roost_engine.prediction.run_time_model import (
 )
 from roost_engine.prediction.run_times import BAND_COUNT
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.slots import RUN_TIMES, FaultLog, PredictorSlot
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import waiting
 
 

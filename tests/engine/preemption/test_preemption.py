@@ -12,8 +12,15 @@ from roost_engine.domain.events import JobChanged, JobQueued, JobWithdrawn, Node
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.plugins import Policies
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, PreemptPolicy, WaitEnded
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import (
+    Allow,
+    Defer,
+    GateVerdict,
+    Offer,
+    PreemptPolicy,
+    WaitEnded,
+)
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,

@@ -8,9 +8,11 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.model import JobSpec
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Policies
-from roost_engine.policies import JudgingPreemption, MovingPreemption, PreemptPolicy
-from roost_engine.policy_kinds import make_order
+from roost_engine.plugins.plugins import Policies
+from roost_engine.plugins.policy_kinds import make_order
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.protocols import JudgingPreemption, MovingPreemption, PreemptPolicy
+from roost_engine.policies.slots import name_of
 from roost_engine.preemption.rules import (
     DisplaceBy,
     LasMovesConfig,
@@ -23,8 +25,6 @@ from roost_engine.preemption.rules import (
     widest_first,
 )
 from roost_engine.queue.orders import attained_service
-from roost_engine.slots import name_of
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, job, node, preempted, share, waiting
 
 MAIN = ("main",)

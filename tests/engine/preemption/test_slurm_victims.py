@@ -9,8 +9,8 @@ from tests.engine.tables import Tables
 from roost_engine.cluster.node_sets import NO_NODES, node_set
 from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import JobId
-from roost_engine.job_table import JobTable
 from roost_engine.preemption.slurm_victims import slurm_victims
+from roost_engine.table.job_table import JobTable
 from roost_engine.testing.builders import job, node, share
 
 WAITING = replace(job("9", gpus=2), preempts=("qos:low",))

@@ -4,12 +4,12 @@ import pytest
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.heuristics import PriorityOrder, ShapeByShape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
 from roost_engine.placement.search import find_candidates
+from roost_engine.policies.heuristics import PriorityOrder, ShapeByShape
+from roost_engine.policies.slots import FaultLog, OrderSlot
 from roost_engine.queue.job_queue import JobQueue
-from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import job, node, shape, share, waiting
 from roost_engine.testing.fakes import FixedOrder
 

@@ -10,14 +10,14 @@ from tests.engine.conftest import HarnessFactory
 from roost_engine.domain.events import JobChanged
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins
-from roost_engine.policies import KeyedOrder, QueueView, SortKey
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.protocols import KeyedOrder, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.run_times import RunTimes
 from roost_engine.prediction.service import ServiceIndex, expected_s
 from roost_engine.queue.learned_order import Fairness, LearnedOrder, LearnedOrderConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, waiting
 
 SHORT, LONG = 1, 2  # users whose jobs run for a minute, and for ten hours

@@ -7,8 +7,8 @@ import pytest
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.errors import PolicyError
-from roost_engine.plugins import Models, Plugins
-from roost_engine.policies import QueueMark, QueueView
+from roost_engine.plugins.plugins import Models, Plugins
+from roost_engine.policies.protocols import QueueMark, QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.model_order import (
     CLUSTER_COLUMNS,

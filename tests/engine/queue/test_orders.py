@@ -7,7 +7,7 @@ import pytest
 from roost_engine.domain.model import Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.policies import KeyedOrder
+from roost_engine.policies.protocols import KeyedOrder
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.speed_table import ModelSpeeds, TableOfSpeeds
 from roost_engine.prediction.tier_speeds import TierSpeeds

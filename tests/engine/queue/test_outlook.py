@@ -7,10 +7,10 @@ from tests.engine.conftest import HarnessFactory
 
 from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
+from roost_engine.plugins.stacks import OrderKind
 from roost_engine.queue.outlook import Outlook, QueuePosition, outlooks_of
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, bridges, job, node
 
 

@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from roost_engine.domain.errors import PolicyError
-from roost_engine.plugins import Policies
-from roost_engine.policies import QueueMark, RefreshedOrder
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import QueueMark, RefreshedOrder
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector import SelectorConfig, SelectorOrder
 from roost_engine.queue.selector_columns import JOB_COLUMNS

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roost_engine.plugins import Policies
-from roost_engine.policies import QueueView
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import QueueView
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector_columns import (
     CLUSTER_COLUMNS,

@@ -8,7 +8,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeShare
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.testing.builders import bridges, job, node, nvswitch
 

@@ -6,7 +6,7 @@ from tests.engine.scoring.graph_cluster import cluster_of, question_of, talks, u
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.model import JobId, NodeName
-from roost_engine.policies import ScoreQuestion
+from roost_engine.policies.protocols import ScoreQuestion
 from roost_engine.scoring.graph_candidates import Parts, candidate_rows, context_of
 from roost_engine.scoring.graph_columns import CANDIDATE_COLUMNS, HIDDEN
 from roost_engine.scoring.graph_features import ClusterGraph

@@ -13,13 +13,13 @@ from roost_engine.domain.model import JobId, NodeName, NodeShare
 from roost_engine.domain.topology import LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import ClusterScore
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.stacks import PlacementKind
+from roost_engine.policies.protocols import ClusterScore
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.scoring.graph_columns import CANDIDATE_COLUMNS, CANDIDATES
 from roost_engine.scoring.graph_score import ROUNDED_TO, GraphScore
-from roost_engine.stacks import PlacementKind
 from roost_engine.testing.builders import bridges, job, node, placed, share, topology
 from roost_engine.testing.graph_model import DrawnGraph
 

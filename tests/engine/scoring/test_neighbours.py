@@ -16,8 +16,8 @@ from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.domain.topology import Level, Link, LinkMatrix
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import ClusterScore, ScoreQuestion
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.policies.protocols import ClusterScore, ScoreQuestion
 from roost_engine.scoring.graph_jobs import Communication
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections

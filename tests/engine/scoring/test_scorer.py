@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.placement.search import find_candidates
-from roost_engine.policies import RowwiseScore
+from roost_engine.policies.protocols import RowwiseScore
 from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.scorer import Scorer
 from roost_engine.testing.builders import bridges, job, node, nvswitch, shape, share

@@ -12,7 +12,7 @@ from roost_engine.domain.events import GpuHealthChanged, JobsStopped, JobStarted
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.sharing.pairs import PairSpeed, SharingConfig
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, topology
 

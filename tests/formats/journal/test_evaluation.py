@@ -1,9 +1,9 @@
 """evaluation: questions and answers survive the codec, with a canary and a gate in them."""
 
-from roost_engine.canary import Slot
 from roost_engine.engine import EngineConfig
 from roost_engine.gate.dally import DallyConfig
-from roost_engine.plugins import Canary, Plugins
+from roost_engine.plugins.plugins import Canary, Plugins
+from roost_engine.policies.canary import Slot
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.evaluation import Contender, EvaluationFailed, EvaluationTask
 

@@ -19,7 +19,7 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing import builders
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.journal import FILE_NAME, Journal, Limits

@@ -11,7 +11,7 @@ from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.events import JobQueued, NodeSeen
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.scoring import graph_columns as names
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.graph_tree import batch_of

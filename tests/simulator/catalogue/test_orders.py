@@ -8,7 +8,7 @@ from tests.simulator.simulated import arrival
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
-from roost_engine.policies import KeyedOrder, QueueView
+from roost_engine.policies.protocols import KeyedOrder, QueueView
 from roost_engine.testing.builders import waiting
 from roost_sim.catalogue.compositions import (
     ORDERS,

@@ -13,10 +13,10 @@ from roost_engine.domain.events import Event
 from roost_engine.domain.model import JobId, NodeShare
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.gate.delay import DelayGate
-from roost_engine.plugins import Knowledge, Plugins, Policies
+from roost_engine.plugins.plugins import Knowledge, Plugins, Policies
+from roost_engine.plugins.stacks import DEFAULT_PATIENCE_S, STACKS, PreemptionKind
 from roost_engine.preemption.network_preemption import NetworkPreemption
 from roost_engine.queue.orders import SpeedAchieved
-from roost_engine.stacks import DEFAULT_PATIENCE_S, STACKS, PreemptionKind
 from roost_formats.journal.codec import decode, encode
 from roost_formats.models.score import load_score_policy
 from roost_sim.catalogue.compositions import Composition, find_policy

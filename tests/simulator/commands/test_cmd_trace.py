@@ -47,6 +47,19 @@ def test_jobs_like_helios_have_users_and_names_unless_they_are_independent(tmp_p
     assert np.array_equal(alone.duration_s, wanted.duration_s)
 
 
+def test_time_limits_are_drawn_where_they_are_wanted_and_jobs_have_users(tmp_path: Path) -> None:
+    drawn, plain = tmp_path / "drawn.csv", tmp_path / "plain.csv"
+    same = ("generate", "--like", "helios", "--jobs", 300, "-o")
+    assert run(*same, drawn, "--time-limits").exit_code == 0
+    assert run(*same, plain).exit_code == 0
+    assert json.loads(run("info", drawn, "--json").stdout)["with_time_limit"] == 300
+    assert json.loads(run("info", plain, "--json").stdout)["with_time_limit"] == 0
+    for without_users in (("--like", "philly"), ("--like", "helios", "--independent")):
+        done = run("generate", *without_users, "--jobs", 9, "-o", plain, "--time-limits")
+        assert done.exit_code == 2
+        assert "needs jobs with users: --like helios" in done.output
+
+
 def test_info_counts_what_run_times_are_predicted_from(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     header = "submit_s,duration_s,num_gpus,job_name,vc,qos,time_limit_s,is_array"

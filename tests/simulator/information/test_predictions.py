@@ -5,7 +5,7 @@ from tests.simulator.simulated import arrival, cluster
 
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_sim.information.predictions import RECENT_COUNT, JobKind, Predictions
 from roost_sim.information.progress import PastRun, Progress, ProgressTable
 from roost_sim.policies.order.job_values import Remaining

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from roost_engine.engine import EngineConfig
-from roost_engine.plugins import Plugins
+from roost_engine.plugins.plugins import Plugins
 from roost_formats.journal.codec import decode, encode
 from roost_formats.journal.evaluation import (
     Contender,

@@ -9,7 +9,7 @@ from tests.daemon.running import config, running
 from tests.simulator.journals import WrittenJournal
 from tests.simulator.simulated import arrival, cluster
 
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import node
 from roost_formats.models.score import load_onnx_score
 from roost_formats.testing.onnx_models import ModelParts, install_model

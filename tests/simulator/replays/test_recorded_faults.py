@@ -20,14 +20,14 @@ from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig, DelayGate
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.protocols import GatePolicy, GateVerdict, Offer, RunEnded, WaitEnded
+from roost_engine.policies.slots import Predictors, name_of
 from roost_engine.prediction.run_time_model import RunTimeBlend, RunTimeModel
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.scoring.graph_score import GraphScore
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.slots import Predictors, name_of
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import job, node, shape
 from roost_engine.testing.graph_model import DrawnGraph
 from roost_formats.models.run_times import load_onnx_run_times

@@ -16,8 +16,8 @@ from tests.simulator.simulated import arrival, cluster
 from roost_engine.domain.errors import PolicyError
 from roost_engine.gate.dally import DallyConfig
 from roost_engine.gate.delay import DelayConfig
-from roost_engine.plugins import Plugins, Policies
-from roost_engine.policies import ScorePolicy
+from roost_engine.plugins.plugins import Plugins, Policies
+from roost_engine.policies.protocols import ScorePolicy
 from roost_engine.testing.builders import shape
 from roost_formats.journal.journal import FILE_NAME, Journal
 from roost_formats.models.score import load_onnx_score

@@ -11,8 +11,8 @@ from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted, Tick
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
-from roost_engine.plugins import Policies
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 from roost_engine.testing.builders import shape
 from roost_sim.runs.driver import Driver
 from roost_sim.worlds.world import Change, Ended, FullSpeed, Started

@@ -11,7 +11,7 @@ from roost_engine.domain.events import Event, JobEnded, JobsStopped, JobStarted,
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobRecord
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_sim.runs.driver import Driver
 from roost_sim.worlds.world import Change, Ended, Started
 

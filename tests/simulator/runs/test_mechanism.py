@@ -10,7 +10,7 @@ from roost_engine.domain.actions import Action
 from roost_engine.domain.events import Event, JobEnded, Tick
 from roost_engine.engine import Engine, EngineConfig
 from roost_engine.job_record import JobState, shares_of
-from roost_engine.stacks import STACKS
+from roost_engine.plugins.stacks import STACKS
 from roost_sim.catalogue.compositions import find_policy
 from roost_sim.clusters.presets import preset
 from roost_sim.figures.metrics import Span

@@ -2,7 +2,7 @@
 
 from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
 from roost_engine.testing.builders import EngineHarness, job, node, placed
 from roost_train.environments.picked_order import PickedOrder
 

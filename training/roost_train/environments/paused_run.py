@@ -21,8 +21,8 @@ from roost_engine.domain.events import Tick
 from roost_engine.domain.model import JobId, Shape
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.reservation import Reservation, reserve
-from roost_engine.plugins import Policies
-from roost_engine.policies import KeyedOrder, OrderPolicy, QueueView, SortKey
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import KeyedOrder, OrderPolicy, QueueView, SortKey
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.queue.selector_features import SelectorFeatures, SelectorInput
 from roost_sim.figures.outcome import Outcome

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from roost_engine.domain.model import JobId
 from roost_engine.engine import Engine
-from roost_engine.policies import OrderPolicy, QueueMark, QueueView, RefreshedOrder
+from roost_engine.policies.protocols import OrderPolicy, QueueMark, QueueView, RefreshedOrder
 
 
 class PickedOrder:

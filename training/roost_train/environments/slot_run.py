@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.tier import Tier
-from roost_engine.plugins import Policies
-from roost_engine.policies import (
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.protocols import (
     Allow,
     ClusterScore,
     Defer,

@@ -15,7 +15,7 @@ from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.features import COLUMNS
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
-from roost_engine.policies import Offer
+from roost_engine.policies.protocols import Offer
 from roost_engine.prediction.predictors import Predictors
 
 PLACEMENT_COLUMNS = COLUMNS

@@ -6,7 +6,7 @@ configured. The wait begins when Slurm first finds capacity for the job, not at 
 
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, WaitEnded
+from roost_engine.policies.protocols import Allow, Defer, GateVerdict, Offer, WaitEnded
 
 MAX_SWITCH_WAIT_S = 300.0
 

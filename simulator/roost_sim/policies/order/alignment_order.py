@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import QueueView
 from roost_sim.policies.order.job_values import Remaining
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 
 from roost_engine.domain.model import JobId
-from roost_engine.heuristics import submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import QueueView
 from roost_sim.information.progress import ProgressTable
 from roost_sim.traces.trace import UNKNOWN
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 from roost_sim.information.progress import ProgressTable
 
 QUANTUM_GPU_S = 3250.0

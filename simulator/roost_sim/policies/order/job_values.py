@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 from roost_sim.information.progress import ProgressTable
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 
 TIRESIAS_LIMITS_GPU_S = (3250.0, 7200.0, 18000.0)
 LUCID_LIMITS_GPU_S = (18000.0,)

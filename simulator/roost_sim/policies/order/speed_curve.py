@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import SortKey
+from roost_engine.policies.protocols import SortKey
 from roost_sim.information.policy_information import PolicyInformation
 from roost_sim.policies.order.job_values import Remaining
 

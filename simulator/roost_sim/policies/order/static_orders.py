@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.heuristics import ranked_by_key, submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import QueueView, SortKey
+from roost_engine.policies.heuristics import ranked_by_key, submission_key
+from roost_engine.policies.protocols import QueueView, SortKey
 
 
 @dataclass(frozen=True, slots=True)

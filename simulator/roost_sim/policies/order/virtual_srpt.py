@@ -11,8 +11,8 @@ from heapq import heappop, heappush
 from math import inf
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.heuristics import submission_key
-from roost_engine.policies import QueueView
+from roost_engine.policies.heuristics import submission_key
+from roost_engine.policies.protocols import QueueView
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.protocols import CandidatePolicy
 from roost_sim.policies.placement.free_gpus import FreeGpus, lowest_of
 from roost_sim.policies.placement.residents import Residents, Shares
 from roost_sim.policies.placement.scatter import Scattered

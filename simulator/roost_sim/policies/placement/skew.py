@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.model import JobId, JobSpec, Shape
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.heuristics import ShapeByShape
+from roost_engine.policies.protocols import CandidatePolicy
 from roost_sim.traces.shapes import every_even_shape, tightest_shapes
 from roost_sim.worlds.model_sizes import size_of
 

@@ -4,7 +4,7 @@ from tests.simulator.simulated import arrival
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobId
-from roost_engine.policies import QueueView
+from roost_engine.policies.protocols import QueueView
 from roost_engine.testing.builders import waiting
 from roost_sim.information.progress import ProgressTable
 from roost_sim.policies.order.job_values import Remaining

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import node_set
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.heuristics import PriorityOrder
 from roost_engine.job_record import shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import could_ever_fit
-from roost_engine.policies import CandidatePolicy
+from roost_engine.policies.heuristics import PriorityOrder
+from roost_engine.policies.protocols import CandidatePolicy
+from roost_engine.policies.slots import FaultLog, OrderSlot
 from roost_engine.queue.job_queue import JobQueue
-from roost_engine.slots import FaultLog, OrderSlot
 from roost_engine.testing.builders import bridges, job, node, topology, waiting
 from roost_sim.catalogue.placements import PLACEMENTS
 from roost_sim.information.policy_information import PolicyInformation

@@ -18,15 +18,15 @@ from roost_engine.domain.actions import Action, PinStanding, Unpin
 from roost_engine.domain.model import JobId, JobSpec, NodeName, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
-from roost_engine.job_table import JobTable
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import Reservation
-from roost_engine.policies import CandidatePolicy, Defer
+from roost_engine.policies.protocols import CandidatePolicy, Defer
 from roost_engine.preemption.displacement import find_capacity, holders
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.scoring.scorer import Scorer
-from roost_engine.wait_reports import report_wait
+from roost_engine.table.job_table import JobTable
+from roost_engine.table.wait_reports import report_wait
 
 _PINNED = (JobState.WAITING, JobState.CLEARING)  # also while Roost clears other GPUs for it
 PREEMPTOR_COUNT = 8  # searches for jobs that preempt, in one pass

@@ -8,11 +8,12 @@ from roost_engine.domain.tier import Tier
 from roost_engine.engine import Engine
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate
-from roost_engine.heuristics import NoPreemption, OpenGate
 from roost_engine.job_record import JobRecord, JobState
 from roost_engine.placement.tightest_shapes import TightestShapes
-from roost_engine.plugins import Knowledge, Plugins, Policies, knowledge_of
-from roost_engine.policies import WaitEnded
+from roost_engine.plugins.plugins import Knowledge, Plugins, Policies, knowledge_of
+from roost_engine.plugins.stacks import OrderKind, PlacementKind
+from roost_engine.policies.heuristics import NoPreemption, OpenGate
+from roost_engine.policies.protocols import WaitEnded
 from roost_engine.prediction.speed_table import ModelSpeeds
 from roost_engine.prediction.tier_speeds import TierSpeeds
 from roost_engine.preemption.network_preemption import (
@@ -23,7 +24,6 @@ from roost_engine.preemption.network_preemption import (
 from roost_engine.preemption.permission import StopPermission
 from roost_engine.preemption.rules import Leases, LeasesConfig
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind, PlacementKind
 from roost_engine.testing.builders import job
 from roost_formats.journal.codec import decode, encode
 

@@ -10,7 +10,7 @@ from roost_engine.domain.errors import UnknownJob
 from roost_engine.domain.events import JobStarted, JobWithdrawn, WaitSoFar
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobState
-from roost_engine.table_invariants import check_invariants
+from roost_engine.table.invariants import check_invariants
 from roost_engine.testing.builders import job, let_go, preempted, share, waits
 
 

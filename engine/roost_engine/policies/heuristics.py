@@ -11,7 +11,7 @@ from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.eligibility import Hint, hints_in
 from roost_engine.placement.search import first_candidates, may_have_any_gpus
-from roost_engine.policies import (
+from roost_engine.policies.protocols import (
     Allow,
     GateVerdict,
     KeyedOrder,

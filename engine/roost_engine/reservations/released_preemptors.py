@@ -11,7 +11,7 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.events import Event, JobEnded, JobQueued, JobStarted
 from roost_engine.domain.model import JobId, NodeName
 from roost_engine.job_record import JobState
-from roost_engine.job_table import JobTable
+from roost_engine.table.job_table import JobTable
 
 
 class ReleasedPreemptors:

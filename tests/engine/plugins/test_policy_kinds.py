@@ -2,11 +2,9 @@
 
 import pytest
 
-from roost_engine.heuristics import NoPreemption, PriorityOrder
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.policies import PreemptPolicy
-from roost_engine.policy_kinds import (
+from roost_engine.plugins.policy_kinds import (
     PreemptionNumbers,
     communication,
     ends_of,
@@ -14,13 +12,15 @@ from roost_engine.policy_kinds import (
     make_order,
     make_preemption,
 )
+from roost_engine.plugins.stacks import OrderKind, PlacementKind
+from roost_engine.policies.heuristics import NoPreemption, PriorityOrder
+from roost_engine.policies.protocols import PreemptPolicy
+from roost_engine.policies.slots import name_of
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedPredictor
 from roost_engine.prediction.tier_speeds import NoTable
 from roost_engine.preemption.network_preemption import NetworkPreemption, NetworkPreemptionConfig
 from roost_engine.preemption.rules import LasMovesConfig, Leases, LeasesConfig
-from roost_engine.slots import name_of
-from roost_engine.stacks import OrderKind, PlacementKind
 from roost_engine.testing.builders import job
 
 

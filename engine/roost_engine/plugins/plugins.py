@@ -10,13 +10,21 @@ from functools import partial
 from types import MappingProxyType
 from typing import TypeAlias, assert_never
 
-from roost_engine.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.pair_correction import PairCorrection
 from roost_engine.gate.dally import DallyConfig, DallyGate
 from roost_engine.gate.delay import DelayConfig, DelayGate, DelayState
-from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder, ShapeByShape
-from roost_engine.policies import (
+from roost_engine.plugins.policy_kinds import (
+    PreemptionNumbers,
+    communication,
+    make_candidates,
+    make_order,
+    make_preemption,
+)
+from roost_engine.plugins.stacks import OrderKind, PlacementKind
+from roost_engine.policies.canary import CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
+from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, ShapeByShape
+from roost_engine.policies.protocols import (
     CandidatePolicy,
     GatePolicy,
     OrderPolicy,
@@ -24,13 +32,7 @@ from roost_engine.policies import (
     ScorePolicy,
     TunableTimers,
 )
-from roost_engine.policy_kinds import (
-    PreemptionNumbers,
-    communication,
-    make_candidates,
-    make_order,
-    make_preemption,
-)
+from roost_engine.policies.slots import RUN_TIMES
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.history import HistoryState, RunTimeHistory
 from roost_engine.prediction.predictors import Predictors, PredictorsState
@@ -51,8 +53,6 @@ from roost_engine.scoring.heuristic import HeuristicScore
 from roost_engine.scoring.neighbour_corrections import Corrections
 from roost_engine.scoring.neighbours import NeighbourScore
 from roost_engine.sharing.pairs import SharingConfig
-from roost_engine.slots import RUN_TIMES
-from roost_engine.stacks import OrderKind, PlacementKind
 
 GateNumbers: TypeAlias = DelayConfig | DallyConfig | None
 

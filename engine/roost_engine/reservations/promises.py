@@ -16,7 +16,6 @@ from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Action
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import Guess, JobRecord, JobState, Promise
-from roost_engine.job_table import JobTable
 from roost_engine.placement.reservation import Reservation
 from roost_engine.prediction.foreseen_ends import (
     EndsConfig,
@@ -24,7 +23,8 @@ from roost_engine.prediction.foreseen_ends import (
     guess,
     usable_limit_s,
 )
-from roost_engine.wait_reports import report_capacity, report_wait
+from roost_engine.table.job_table import JobTable
+from roost_engine.table.wait_reports import report_capacity, report_wait
 
 _MOVED_S = 1.0  # a promise that is off by less is kept
 _FRESH_S = 3_600.0  # for so long a guess about a waiting job is used again

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.seats import Seats
-from roost_engine.displaced import displaced_by
 from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import JobId, NodeName, NodeShare, Placement
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.table.displaced import displaced_by
 from roost_engine.testing.builders import job, shape
 
 PLACED, STARTED = JobId("placed"), JobId("started")

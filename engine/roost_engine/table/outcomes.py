@@ -7,8 +7,8 @@ from roost_engine.domain.events import JobStarted
 from roost_engine.domain.model import UNKNOWN_USER, JobId, NodeShare
 from roost_engine.domain.tier import Tier
 from roost_engine.job_record import WAITS, JobRecord, JobState, Pin
-from roost_engine.policies import RunEnded, WaitEnded
-from roost_engine.slots import GateSlot, PredictorSlot
+from roost_engine.policies.protocols import RunEnded, WaitEnded
+from roost_engine.policies.slots import GateSlot, PredictorSlot
 
 
 class Outcomes:

@@ -2,7 +2,7 @@
 
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobState, shares_of
-from roost_engine.job_table import JobTable
+from roost_engine.table.job_table import JobTable
 
 
 def check_invariants(table: JobTable) -> None:

@@ -2,9 +2,10 @@
 
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 import pytest
@@ -12,8 +13,9 @@ from tests.conftest import missing
 from tests.e2e.ledger import job_states, submit, wait_until_over
 from tests.e2e.seats_site import OPTED_IN, seats_site
 
-from roost_demo.stack import Stack
+from roost_demo.stack import Stack, StackFailed
 from roost_proto.v1 import operator_pb2
+from roost_slurm import heartbeat
 from roost_slurm.scontrol import parse_jobs
 from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 
@@ -36,6 +38,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 @pytest.fixture(autouse=True)
 def _clean(stack: Stack) -> Iterator[None]:
     yield
+    try:
+        assert stack.roostd_pid
+    except StackFailed:
+        stack.start_roostd()
     running = [job for job, state in job_states(stack.slurm).items() if state not in _OVER]
     if running:
         stack.slurm.run("scancel", *running, check=False)
@@ -80,7 +86,8 @@ def assert_rules(stack: Stack, opted_in: set[str]) -> None:
             on.setdefault((seat.node, gpu), []).append(job_id)
     for place, jobs in on.items():
         assert len(jobs) <= 2, (place, jobs)
-        assert len(jobs) == 1 or opted_in.issuperset(jobs), (place, jobs)
+        shown = [stack.slurm.show_job(job_id) for job_id in jobs[:2] if len(jobs) > 1]
+        assert len(jobs) == 1 or opted_in.issuperset(jobs), (place, shown)
 
 
 def run(stack: Stack, *options: str, command: str = "sleep 300") -> str:
@@ -216,6 +223,59 @@ def test_restarts_with_a_gpu_shared(stack: Stack) -> None:
     other = run(stack, "-w", "n1", "--gres=gpu:1")
     wait_reason(stack, other, "waits for 1 GPU")
     assert_rules(stack, {host, guest})
+
+
+def kill_roostd(stack: Stack) -> None:
+    """Kill roostd, a minute ago by its heartbeat."""
+    stack.stop_roostd(signal.SIGKILL)
+    path = stack.folder / "heartbeat"
+    beat = heartbeat.parse(path.read_text())
+    heartbeat.write(path, replace(beat, at_epoch_s=beat.at_epoch_s - 60))
+
+
+def run_timer(stack: Stack) -> None:
+    """Do what roost-unpin.timer does every 10 s, as SlurmUser."""
+    command = (sys.executable, "-m", "roost_slurm.cli", "unpin", "--runtime-folder")
+    stack.slurm.run(*command, str(stack.folder), user="slurm")
+
+
+def guards(stack: Stack) -> list[str]:
+    return stack.slurm.run("squeue", "-h", "--name=roost-guard", "-o", "%A").split()
+
+
+def test_without_roostd_no_job_takes_the_gpu_of_a_job_on_its_second_seat(stack: Stack) -> None:
+    host = filled(stack)
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:2")
+    wait_running(stack, guest)
+    if holding(stack)[guest].seat == 0:  # the host then is on the second seats, and stays
+        host, guest = guest, host
+    shared = set(holding(stack)[guest].gpus) & set(holding(stack)[host].gpus)
+    kill_roostd(stack)
+    run_timer(stack)
+    (guard,) = guards(stack)
+    plain = [run(stack, "-w", "n1", "--gres=gpu:1") for _ in range(9)]
+    stack.slurm.run("scancel", host)
+    wait_running(stack, guard)
+    taken = holding(stack)
+    assert taken[guard].gpus == tuple(sorted(shared))
+    for job_id in set(plain) & taken.keys():
+        assert not set(taken[job_id].gpus) & shared
+    run_timer(stack)
+    assert guards(stack) == [guard]
+    stack.slurm.run("scancel", guest)
+    wait_for(lambda: guard not in holding(stack))  # it ends with the job that it was for
+
+
+def test_a_roostd_that_comes_back_needs_no_guards(stack: Stack) -> None:
+    host = filled(stack)
+    guest = run(stack, OPTED_IN, "-w", "n1", "--gres=gpu:8")
+    wait_running(stack, guest)
+    kill_roostd(stack)
+    run_timer(stack)
+    assert guards(stack)
+    stack.start_roostd()
+    wait_for(lambda: not guards(stack))
+    assert {host, guest} <= set(holding(stack))
 
 
 def test_a_random_campaign_keeps_the_rules(stack: Stack) -> None:

@@ -4,10 +4,11 @@ from typing import TypeAlias, assert_never
 
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import NoPreemption, PriorityOrder, ShapeByShape
 from roost_engine.placement.tightest_shapes import TightestShapes, TightGangs
 from roost_engine.placement.wide_search import WideSearch
-from roost_engine.policies import CandidatePolicy, OrderPolicy, PreemptPolicy
+from roost_engine.plugins.stacks import OrderKind, PlacementKind
+from roost_engine.policies.heuristics import NoPreemption, PriorityOrder, ShapeByShape
+from roost_engine.policies.protocols import CandidatePolicy, OrderPolicy, PreemptPolicy
 from roost_engine.prediction.foreseen_ends import EndsConfig
 from roost_engine.prediction.predictors import Predictors
 from roost_engine.prediction.speed import SpeedPredictor
@@ -24,7 +25,6 @@ from roost_engine.preemption.rules import (
 from roost_engine.queue.learned_order import LearnedOrder, LearnedOrderConfig
 from roost_engine.queue.orders import OrderByValue, SpeedAchieved, attained_service
 from roost_engine.scoring.graph_jobs import Communication
-from roost_engine.stacks import OrderKind, PlacementKind
 
 PreemptionNumbers: TypeAlias = (
     NetworkPreemptionConfig | LasMovesConfig | LearnedMovesConfig | LeasesConfig | None

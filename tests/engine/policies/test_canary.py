@@ -7,18 +7,33 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from roost_engine.canary import CANARY_SLOTS, CanaryGate, CanaryOrder, CanaryScore, Slot, UserShare
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
 from roost_engine.gate.dally import DallyConfig
-from roost_engine.heuristics import PriorityOrder
-from roost_engine.plugins import Canary, Models, Plugins
-from roost_engine.policies import Allow, Defer, GateVerdict, Offer, QueueMark, QueueView, WaitEnded
+from roost_engine.plugins.plugins import Canary, Models, Plugins
+from roost_engine.plugins.stacks import OrderKind
+from roost_engine.policies.canary import (
+    CANARY_SLOTS,
+    CanaryGate,
+    CanaryOrder,
+    CanaryScore,
+    Slot,
+    UserShare,
+)
+from roost_engine.policies.heuristics import PriorityOrder
+from roost_engine.policies.protocols import (
+    Allow,
+    Defer,
+    GateVerdict,
+    Offer,
+    QueueMark,
+    QueueView,
+    WaitEnded,
+)
 from roost_engine.scoring.heuristic import HeuristicScore
-from roost_engine.stacks import OrderKind
 from roost_engine.testing.builders import EngineHarness, job, node, shape, waiting
 
 IN, OUT = 1002, 1000  # users at 0.352 and 0.704

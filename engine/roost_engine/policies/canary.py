@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roost_engine.domain.model import JobId, JobSpec
-from roost_engine.policies import (
+from roost_engine.policies.protocols import (
     GatePolicy,
     GateVerdict,
     Offer,

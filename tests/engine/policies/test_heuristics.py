@@ -1,12 +1,12 @@
-"""roost_engine.policies: the default order and gate."""
+"""roost_engine.policies.protocols: the default order and gate."""
 
 from random import Random
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.domain.model import JobSpec
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import OpenGate, PriorityOrder
-from roost_engine.policies import Allow, KeyedOrder, Offer, QueueView
+from roost_engine.policies.heuristics import OpenGate, PriorityOrder
+from roost_engine.policies.protocols import Allow, KeyedOrder, Offer, QueueView
 from roost_engine.testing.builders import job, shape, waiting
 from roost_engine.testing.fakes import FixedOrder
 

@@ -10,7 +10,6 @@ from heapq import heappush, merge
 from math import inf
 
 from roost_engine.cluster.cluster import Cluster
-from roost_engine.displaced import displaced_by
 from roost_engine.domain.actions import Action, LetGo, Preempt
 from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import UnknownJob
@@ -25,12 +24,13 @@ from roost_engine.job_record import (
     ObservedJob,
     shares_of,
 )
-from roost_engine.outcomes import Outcomes
+from roost_engine.policies.slots import GateSlot, OrderSlot, PredictorSlot
 from roost_engine.prediction.foreseen_ends import EndsConfig, ForeseenEnds
 from roost_engine.queue.job_queue import JobQueue
 from roost_engine.queue.quotas import Quotas
-from roost_engine.slots import GateSlot, OrderSlot, PredictorSlot
-from roost_engine.wait_reports import report_wait
+from roost_engine.table.displaced import displaced_by
+from roost_engine.table.outcomes import Outcomes
+from roost_engine.table.wait_reports import report_wait
 
 MAX_BACKOFF_S = 300.0
 

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from roost_engine.stacks import DEFAULT, STACKS, OrderKind, PreemptionKind, Stack
+from roost_engine.plugins.stacks import DEFAULT, STACKS, OrderKind, PreemptionKind, Stack
 from roost_formats.journal.codec import decode, encode
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.engine.tables import ONE, TWO, Tables
 
 from roost_engine.job_record import JobState
-from roost_engine.table_invariants import check_invariants
+from roost_engine.table.invariants import check_invariants
 from roost_engine.testing.builders import job
 
 

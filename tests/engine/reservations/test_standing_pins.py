@@ -16,9 +16,9 @@ from roost_engine.domain.events import (
 )
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
-from roost_engine.heuristics import ShapeByShape
 from roost_engine.job_record import JobState
-from roost_engine.plugins import Policies
+from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.testing.builders import (
     EngineHarness,
     bridges,

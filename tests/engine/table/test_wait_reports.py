@@ -12,8 +12,8 @@ from roost_engine.domain.lazy import Lazy
 from roost_engine.job_record import JobRecord
 from roost_engine.placement.candidates import Candidates
 from roost_engine.queue.group import Group, demand_of
+from roost_engine.table.wait_reports import report_capacity, report_group, report_wait
 from roost_engine.testing.builders import job
-from roost_engine.wait_reports import report_capacity, report_group, report_wait
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from roost_engine.domain.config import EngineConfig
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord, JobState
-from roost_engine.plugins import HEURISTICS, Policies
-from roost_engine.policies import (
+from roost_engine.plugins.plugins import HEURISTICS, Policies
+from roost_engine.policies.protocols import (
     Allow,
     Defer,
     GateVerdict,
@@ -27,7 +27,7 @@ from roost_engine.policies import (
     SortKey,
     WaitEnded,
 )
-from roost_engine.slots import RUN_TIMES, FaultLog
+from roost_engine.policies.slots import RUN_TIMES, FaultLog
 from roost_engine.testing.builders import EngineHarness, bridges, job, node, placed
 
 FAULTS: Sequence[Callable[[], Any]] = (

@@ -24,9 +24,9 @@ from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.heuristics import NoPreemption, OpenGate, PriorityOrder, submission_key
 from roost_engine.job_record import JobRecord
-from roost_engine.policies import (
+from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, submission_key
+from roost_engine.policies.protocols import (
     Allow,
     AlwaysOpen,
     Defer,
