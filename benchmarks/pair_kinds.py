@@ -24,7 +24,7 @@ def _sequential(blocks: Iterable[nn.Module]) -> nn.Sequential:
     return nn.Sequential(*blocks)
 
 
-class _Residual(nn.Module):
+class _Residual(nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
         super().__init__()
         self.body = _sequential(

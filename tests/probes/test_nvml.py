@@ -91,36 +91,6 @@ async def test_counters_grow_with_their_rate(
     assert (b.nvlink_tx_bytes - a.nvlink_tx_bytes) / elapsed_s == pytest.approx(40e9, rel=0.8)
 
 
-async def test_pcie_rates_come_from_the_monitor_where_counters_have_32_bits(
-    fake_node: FakeNodeFactory, nvml_process: ProcessFactory
-) -> None:
-    node, process = fake_node("bridges4"), nvml_process()
-    node.driver.set(1, GpuSettings(pcie_tx_bytes_per_s=12e9, pcie_rx_bytes_per_s=50e9))
-
-    first = (await process.load()).gpus[1]
-    second = (await process.load()).gpus[1]
-
-    assert (first.pcie_tx_bytes, first.pcie_tx_bytes_per_s) == (None, None)
-    assert second.pcie_tx_bytes is None  # 50 GB/s wrap 32 bits twelve times a second
-    assert second.pcie_tx_bytes_per_s == pytest.approx(12e9, rel=0.01)
-    assert second.pcie_rx_bytes_per_s == pytest.approx(50e9, rel=0.01)
-
-
-async def test_without_a_monitor_pcie_rates_are_absent(
-    fake_node: FakeNodeFactory, nvml_process: ProcessFactory
-) -> None:
-    node, process = fake_node("bridges4"), nvml_process()
-    node.driver.set(2, GpuSettings(pcie_rx_bytes_per_s=1e9))
-    node.driver.hide("pcie", gpu=2)
-
-    await process.load()
-    hidden, other = (await process.load()).gpus[2:4]
-
-    assert (hidden.pcie_rx_bytes, hidden.pcie_rx_bytes_per_s) == (None, None)
-    assert hidden.power_w is not None
-    assert other.pcie_rx_bytes_per_s == 0.0
-
-
 async def test_blocking_pcie_rates_are_only_read_when_asked_for(
     fake_node: FakeNodeFactory, nvml_process: ProcessFactory
 ) -> None:

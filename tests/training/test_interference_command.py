@@ -15,7 +15,8 @@ from roost_engine.prediction.interference_model import UNKNOWN, case_of
 from roost_formats.models.interference import load_onnx_interference
 from roost_formats.models.manifest import manifest_path
 from roost_train.cli import main
-from roost_train.interference_pairs import Split, read_pairs
+from roost_train.interference_measured import read_measured
+from roost_train.interference_pairs import Split, join, read_pairs
 from roost_train.interference_training import train
 
 
@@ -25,10 +26,10 @@ def test_the_command_writes_a_model_that_the_daemon_loads(
     data, out = write_tables(tmp_path / "data"), tmp_path / "out"
     assert main(["interference", "--data", str(data), "--out", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["pairs"] == 128
+    assert found["pairs"] == 128 + 266
     assert len(found["rows"]) == len(Split) * 7
     model = load_onnx_interference(Path(found["model"]), lambda: 0.0)
-    pairs = read_pairs(data)
+    pairs = join([read_pairs(data), read_measured()])
     answer = model.slowdowns(pairs.cases())
     wanted = train(pairs).model.slowdowns(pairs.cases())
     np.testing.assert_allclose(answer.mean, wanted.mean, atol=1e-5)

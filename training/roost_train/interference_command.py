@@ -11,7 +11,8 @@ from pathlib import Path
 
 from roost_formats.models.interference import load_onnx_interference
 from roost_train.interference_journal import read_reports
-from roost_train.interference_pairs import read_pairs
+from roost_train.interference_measured import read_measured
+from roost_train.interference_pairs import join, read_pairs
 from roost_train.interference_refit import as_text, refit, write_refit
 from roost_train.interference_training import (
     as_table,
@@ -37,7 +38,7 @@ def run(data: Path, folder: Path | None, seed: int, *, as_json: bool) -> str:
         PolicyError: the daemon would refuse the model.
         OSError: the folder cannot be written.
     """
-    pairs = read_pairs(data)
+    pairs = join([read_pairs(data), read_measured()])
     bar = ProgressBar(part_count(pairs), sys.stderr)
     rows = compare(pairs, seed, lambda done: bar(done))
     missing = not_met(rows)

@@ -66,7 +66,7 @@ def _job(row: Mapping[str, str], which: str) -> PublicJob:
 
 
 def _by_speed(rates: Mapping[PublicJob, float]) -> dict[PublicJob, NDArray[np.float32]]:
-    """Return vectors as gavel_vectors makes them: step time, and how far the batch fills the GPU."""
+    """Return vectors of step time and how full the batch makes the GPU, as gavel_vectors does."""
     most = defaultdict[str, float](float)
     for job, rate in rates.items():
         most[job.model] = max(most[job.model], rate * float(job.batch))

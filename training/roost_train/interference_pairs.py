@@ -1,7 +1,7 @@
 """Measured pairs of jobs on one GPU, as cases of the interference model.
 
-The only public table with jobs alone and beside each other is Gavel's, on P100 and K80. Ratios at
-or above 1 are noise: they count as no slowdown.
+The only public table with jobs alone and beside each other is Gavel's, on P100 and K80; Roost's own
+pairs are read by interference_measured. Ratios at or above 1 are noise: they count as no slowdown.
 """
 
 from collections.abc import Sequence
@@ -96,6 +96,17 @@ def read_pairs(data: Path) -> Pairs:
         raise BadTable(path, 0, "no pair ran")
     own, beside = (np.stack([vectors[job] for job in jobs]) for jobs in (a, b))
     return Pairs(a, b, own, beside, np.array(slowdown))
+
+
+def join(parts: Sequence[Pairs]) -> Pairs:
+    """Return the pairs of several sources as one."""
+    return Pairs(
+        [job for part in parts for job in part.a],
+        [job for part in parts for job in part.b],
+        np.concatenate([part.own for part in parts]),
+        np.concatenate([part.beside for part in parts]),
+        np.concatenate([part.slowdown for part in parts]),
+    )
 
 
 def log_slowdown(ratio: float) -> float:

@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
 import numpy as np
 
 from roost_train.errors import TrainError
 from roost_train.pair_process import Mark, TrainingProcess
+
+Name = TypeVar("Name")
 
 _FEWEST_MARKS = 4
 _LONGEST_WINDOWS = 10
@@ -140,7 +143,7 @@ def rounds(
             yield Speed(number, b, a, speed_b)
 
 
-def pairs_of(names: Iterable[str], twice: Iterable[str]) -> list[tuple[str, str]]:
+def pairs_of(names: Iterable[Name], twice: Iterable[Name]) -> list[tuple[Name, Name]]:
     """Return every pair of names once, and those that are measured beside themselves."""
     return [*combinations(names, 2), *((name, name) for name in twice)]
 

@@ -12,7 +12,6 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roost_train.errors import TrainError
@@ -52,16 +51,9 @@ class TrainingProcess:
         name: of the model that it trains.
         command: for `/bin/sh -c`.
         pattern: a regular expression; its first group is the number of steps.
-        environment: of the program; None: this one's.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: str,
-        pattern: str = STEP_PATTERN,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, name: str, command: str, pattern: str = STEP_PATTERN) -> None:
         self.name = name
         self._pattern = re.compile(pattern)
         self._marks, self._lines = list[Mark](), deque[str](maxlen=_LAST_LINES)
@@ -71,7 +63,6 @@ class TrainingProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=None if environment is None else dict(environment),
             start_new_session=True,  # a group of its own, which signals reach as a whole
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
