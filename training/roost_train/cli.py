@@ -252,7 +252,7 @@ def _pairs(arguments: argparse.Namespace) -> int:
 
 def _interference(arguments: argparse.Namespace) -> int:
     _need("sklearn")
-    from roost_train.interference_command import run, run_refit
+    from roost_train.interference_command import read_sources, run, run_refit
 
     if arguments.journal is not None:
         text, code = run_refit(
@@ -260,7 +260,8 @@ def _interference(arguments: argparse.Namespace) -> int:
         )
         print(text)
         return code
-    print(run(arguments.data, arguments.out, arguments.seed, as_json=arguments.json))
+    pairs = read_sources(arguments.data)
+    print(run(pairs, arguments.out, arguments.seed, as_json=arguments.json))
     return 0
 
 
