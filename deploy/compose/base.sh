@@ -21,10 +21,15 @@ if [ -z "${ROOST_NO_PULL:-}" ] && timeout 120 docker pull -q "debian:$suite-slim
 fi
 command -v mmdebstrap >/dev/null || {
     [ "$(id -u)" = 0 ] || { say "no registry answers, and installing mmdebstrap needs root"; exit 1; }
-    say "installing mmdebstrap"
-    apt-get update -qq >&2
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-        -o DPkg::Lock::Timeout=300 mmdebstrap >&2
+    exec {lock}>/tmp/roost-base.lock # images of several suites are built side by side; apt runs once
+    flock "$lock"
+    command -v mmdebstrap >/dev/null || {
+        say "installing mmdebstrap"
+        apt-get update -qq >&2
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            -o DPkg::Lock::Timeout=300 mmdebstrap >&2
+    }
+    exec {lock}>&-
 }
 mirror=$(apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
     awk '$1 == "Debian" && $2 == "Debian" {print $3; exit}')

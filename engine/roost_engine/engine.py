@@ -237,7 +237,8 @@ class Engine:
         if is_stirred:
             for job_id, group in queue.end_pass():
                 report_group(table.jobs[job_id], group, self.config.hand_over_s, actions)
-        if table.running:
+        is_speed_alone = isinstance(event, SpeedSeen) and not is_stirred and not actions
+        if table.running and not (is_speed_alone and self._preemption.is_settled(at_s)):
             self._preemption.consider(self._pass.reserved, at_s, actions)
         self._announce_alarm(at_s, actions)
         if self._faults.pending:
@@ -249,10 +250,13 @@ class Engine:
             case JobQueued():
                 self._table.queue_job(event.job, event.at_s, actions, event.wait)
             case JobStarted():
-                if (started := self._table.start(event)) is not None:
+                started = self._table.start(event)
+                if started is not None and not self._preempt.stops_none:
                     self._preemption.grant_lease(event.job_id, started, event.at_s)
-                self._table.displace(event, actions)
-                self._standing.note_start()
+                if self._table.placing:
+                    self._table.displace(event, actions)
+                if self._standing.is_on:
+                    self._standing.note_start()
             case JobEnded():
                 self._table.end(event)
             case Tick():

@@ -101,7 +101,7 @@ class QueuePass:
                 try_count += 1
                 if self._try(job_id, record, group, at_s, reserved, actions):
                     continue
-            if standing.is_head(record, at_s) and reservation is None:
+            if standing.is_on and standing.is_head(record, at_s) and reservation is None:
                 reservation = standing.pin_head(record, at_s, actions)
             is_impatient = record.queued_s <= impatient_s
             if is_impatient and self._config.passing is Passing.NOBODY:
@@ -177,7 +177,7 @@ class QueuePass:
             Whether the job needs no more tries in this pass; if not, capacity is missing.
         """
         job, earlier = record.spec, group.last_failure
-        limit = self._table.quotas.exhausted_by(job)
+        limit = self._table.quotas.exhausted_by(job) if job.quotas else ""
         if limit:
             self._table.queue.limit(group, limit, at_s)
             report_group(record, group, self._config.hand_over_s, actions)
@@ -189,7 +189,7 @@ class QueuePass:
             if self._standing.is_final and not job.fixed_indices:  # it can start nowhere else
                 self._table.queue.defer(job_id)
                 return True
-        full, limit = self._full_nodes(job)
+        full, limit = self._full_nodes(job) if job.node_quotas else (NO_NODES, "")
         candidates = self._candidates.propose(self._cluster, job, reserved | full, at_s)
         if candidates:
             self._offer(job_id, record, candidates, at_s, actions)
@@ -213,8 +213,6 @@ class QueuePass:
 
     def _full_nodes(self, job: JobSpec) -> tuple[NodeSet, str]:
         """Return the nodes with too few CPUs left by a limit of Slurm's, and one such limit."""
-        if not job.node_quotas:
-            return NO_NODES, ""
         full = self._table.quotas.full_nodes(job)
         return self._cluster.nodes_named(full), next(iter(full.values()), "")
 

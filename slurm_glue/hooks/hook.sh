@@ -4,8 +4,9 @@
 # is: prolog.sh, epilog.sh, task-prolog.sh, prolog-slurmctld.sh, epilog-slurmctld.sh.
 ROOST_SLURM=/usr/local/bin/roost-slurm
 RUNTIME_FOLDER=/run/roost
+OPTIONS=
 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 unset PYTHONHOME PYTHONPATH LD_PRELOAD LD_LIBRARY_PATH  # a task prolog has its user's environment
 name=${0##*/}
-timeout -k 0.1 0.8 "$ROOST_SLURM" hook "${name%.sh}" --runtime-folder "$RUNTIME_FOLDER" </dev/null 2>/dev/null || true
+timeout -k 0.1 0.8 "$ROOST_SLURM" hook "${name%.sh}" --runtime-folder "$RUNTIME_FOLDER" ${OPTIONS:+"$OPTIONS"} </dev/null 2>/dev/null || true
 exit 0

@@ -41,12 +41,14 @@ def _hook(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="roost-slurm hook", exit_on_error=False)
     parser.add_argument("name", type=hooks.HookName)
     parser.add_argument("--runtime-folder", type=Path, default=DEFAULT_RUNTIME_FOLDER)
+    parser.add_argument("--mps", action="store_true")
     try:
         args = parser.parse_args(arguments)
     except (argparse.ArgumentError, SystemExit) as error:  # unknown flags exit all the same
         print(f"roost-slurm hook: {error}", file=sys.stderr)
         return 0
-    around = hooks.Surroundings.of_runtime(args.runtime_folder, os.environ.get("SLURM_CONF"))
+    conf = os.environ.get("SLURM_CONF")
+    around = hooks.Surroundings.of_runtime(args.runtime_folder, conf, mps=args.mps)
     hooks.run(args.name, os.environ, around)
     return 0
 
@@ -101,6 +103,9 @@ def _add_config(config: argparse.ArgumentParser) -> None:
     config.add_argument("--check", action="store_true", help="write nothing, show what differs")
     config.add_argument("--force", action="store_true", help="replace files that differ")
     config.add_argument("--seats", action="store_true", help="a second, shared seat on each GPU")
+    config.add_argument(
+        "--mps", action="store_true", help="CUDA MPS for jobs that opt in to share; with --seats"
+    )
     config.add_argument(
         "--count-models",
         action="store_true",
@@ -197,6 +202,7 @@ def _config(args: argparse.Namespace) -> int:
             hooks_folder=args.hooks_folder,
             device_prefix=args.device_prefix,
             seats=args.seats,
+            mps=args.mps,
             counts_models=args.count_models,
             model_names=_model_names(args.model),
         )

@@ -47,6 +47,7 @@ class SiteSettings:
     roost_slurm: Path = field(default_factory=lambda: Path(sys.prefix) / "bin" / "roost-slurm")
     device_prefix: str = "/dev/nvidia"
     seats: bool = False
+    mps: bool = False  # MPS for jobs that opted in to share
     counts_models: bool = False  # a count-only gres for each model, for limits and billing
     model_names: Mapping[str, str] = field(default_factory=dict)  # driver's name -> short name
 
@@ -55,9 +56,12 @@ def generate(nodes: Sequence[NodeGpus], settings: SiteSettings) -> dict[str, str
     """Return the files by name.
 
     Raises:
-        ConfigError: a model has no usable short name, or one that cannot be counted.
+        ConfigError: a model has no usable short name, or one that cannot be counted; MPS is asked
+            for without seats.
         SubmitScriptError: a path cannot stand in job_submit.lua.
     """
+    if settings.mps and not settings.seats:
+        raise ConfigError("--mps serves jobs that share GPUs; cure: --seats too")
     features = {node.node: _models_of(node, settings) for node in nodes}
     models = sorted({model for names in features.values() for model in names})
     script = submit_script.render(
@@ -199,7 +203,7 @@ def _hook_script(name: str, settings: SiteSettings) -> str:
         if not submit_script.SAFE_PATH.fullmatch(str(path)):
             raise ConfigError(f"{path}: want an absolute path of plain characters")
         text = re.sub(rf"(?m)^{variable}=.*$", f"{variable}={path}", text)
-    return text
+    return re.sub(r"(?m)^OPTIONS=$", "OPTIONS=--mps", text) if settings.mps else text
 
 
 def _read(path: Path) -> str | None:

@@ -21,6 +21,7 @@ class HookEnv:
 
     Attributes:
         job_id: SLURM_JOB_ID, a number also for array tasks.
+        user_id: SLURM_JOB_UID.
         array_task: SLURM_ARRAY_JOB_ID and SLURM_ARRAY_TASK_ID.
         node: SLURMD_NODENAME.
         job_gpus: SLURM_JOB_GPUS. In Prolog and Epilog of 22.05 to 25.05 it names only the GPUs of
@@ -33,6 +34,7 @@ class HookEnv:
     """
 
     job_id: int
+    user_id: int | None = None
     array_task: tuple[int, int] | None = None
     node: str | None = None
     job_gpus: tuple[int, ...] = ()
@@ -61,6 +63,7 @@ def parse_env(environ: Mapping[str, str]) -> HookEnv:
     node = environ.get("SLURMD_NODENAME", "")
     return HookEnv(
         job_id=job_id,
+        user_id=_number(environ.get("SLURM_JOB_UID", "")),
         array_task=None if array is None or task is None else (array, task),
         node=node if _NODE.fullmatch(node) else None,
         job_gpus=_indices(environ.get("SLURM_JOB_GPUS", "")),

@@ -2,32 +2,36 @@
 
 | hook | runs as, where | does |
 |---|---|---|
-| prolog | root, each node | compares the allocation with the plan, enters the job map |
-| epilog | root, each node | clears the job map |
-| task-prolog | user, each task | prints rank order, NIC hints and counts without models |
+| prolog | root, each node | compares the allocation with the plan, enters the job map, starts MPS |
+| epilog | root, each node | clears the job map, stops MPS |
+| task-prolog | user, each task | prints rank order, NIC hints, counts without models, and MPS |
 | prolog-slurmctld, epilog-slurmctld | SlurmUser, controller | wake roostd |
 """
 
+import re
 import signal
 import subprocess
 import syslog
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import assert_never
 
-from roost_slurm import hook_job_map, spool
+from roost_slurm import hook_job_map, hook_seats, spool
 from roost_slurm.gres import SEAT_FOLDER
 from roost_slurm.hook_agent import Agent, AgentError, Plan
 from roost_slurm.hook_env import HookEnv, parse_env
-from roost_slurm.scontrol import parse_jobs
+from roost_slurm.hook_mps import Mps
+from roost_slurm.scontrol import JobDetail, parse_jobs
 
 # Together under the 0.8 s after which hook.sh ends a hook; starting Python takes up to 0.1 s.
 DEADLINE_S = 0.65
 AGENT_TIMEOUT_S = 0.2
 SCONTROL_TIMEOUT_S = 0.3
+_OPTED_IN = re.compile(r"(?:^|\s)roost:\S*share=yes")  # as job_submit.lua reads it
 
 
 class HookName(StrEnum):
@@ -58,9 +62,14 @@ class Surroundings:
     say: Callable[[str], None]  # to the task that Slurm starts, by stdout
     warn: Callable[[str], None]
     has_seats: bool = False  # Slurm has second seats for the GPUs of this node
+    seats_folder: Path | None = None  # what Prolog finds out for the tasks
+    mps: Mps | None = None  # where the site asks for MPS
+    has_opted_in: Callable[[HookEnv], bool] = lambda _env: False
 
     @classmethod
-    def of_runtime(cls, folder: Path, slurm_conf: str | None) -> "Surroundings":
+    def of_runtime(
+        cls, folder: Path, slurm_conf: str | None, *, mps: bool = False
+    ) -> "Surroundings":
         """Return the real surroundings, below a runtime folder such as /run/roost."""
         return cls(
             agent=Agent(agent_socket(folder), AGENT_TIMEOUT_S),
@@ -70,6 +79,9 @@ class Surroundings:
             say=lambda text: print(text, flush=True),
             warn=lambda text: syslog.syslog(syslog.LOG_WARNING, text),
             has_seats=Path(SEAT_FOLDER).is_dir(),
+            seats_folder=folder.with_name(f"{folder.name}-seats"),
+            mps=Mps(folder.with_name(f"{folder.name}-mps")) if mps else None,
+            has_opted_in=lambda env: ask_opted_in(env, slurm_conf),
         )
 
 
@@ -103,12 +115,14 @@ def _run(name: HookName, env: HookEnv, around: Surroundings) -> None:
         case HookName.PROLOG:
             prolog(env, around)
         case HookName.EPILOG:
-            hook_job_map.remove(around.job_map_folder, env.job_id)
+            epilog(env, around)
         case HookName.TASK_PROLOG:
             plan = _plan(env, around)
             for line in task_prolog_lines(env, plan):
                 around.say(line)
-            for line in second_seat_lines(env, plan, around):  # asks Slurm: the rest is said by now
+            for line in second_seat_lines(env, plan, around):  # may ask Slurm: the rest is said
+                around.say(line)
+            for line in around.mps.lines(env.job_id) if around.mps else ():
                 around.say(line)
         case HookName.PROLOG_SLURMCTLD:
             spool.append(around.spool_file, spool.Started(env.roost_job_id))
@@ -132,8 +146,21 @@ def prolog(env: HookEnv, around: Surroundings) -> None:
                 )
         except AgentError as error:
             around.warn(f"job {env.job_id}: {error}")
+    if around.has_seats and around.seats_folder and allocated:
+        hook_seats.remember(around.seats_folder, env.job_id, allocated)
     known = allocated or plan.gpu_indices or env.job_gpus
     hook_job_map.write(around.job_map_folder, env.job_id, known)
+    if around.mps and env.user_id and len(allocated or ()) == 1 and around.has_opted_in(env):
+        around.mps.start(env.job_id, env.user_id, known[0])
+
+
+def epilog(env: HookEnv, around: Surroundings) -> None:
+    """Clear what Prolog has set up for a job."""
+    if around.seats_folder:
+        hook_seats.forget(around.seats_folder, env.job_id)
+    hook_job_map.remove(around.job_map_folder, env.job_id)
+    if around.mps:
+        around.mps.stop(env.job_id)
 
 
 def task_prolog_lines(env: HookEnv, plan: Plan) -> list[str]:
@@ -165,7 +192,8 @@ def second_seat_lines(env: HookEnv, plan: Plan, around: Surroundings) -> list[st
         return []
     if plan.managed and set(env.job_gpus) == set(plan.gpu_indices):
         return []
-    allocated = around.allocation(env) or ()
+    folder = around.seats_folder
+    allocated = (folder and hook_seats.recall(folder, env.job_id)) or around.allocation(env) or ()
     if len(allocated) != len(env.job_gpus) or set(allocated) == set(env.job_gpus):
         return []
     gpu_of = dict(zip(sorted(env.job_gpus), allocated, strict=True))
@@ -178,12 +206,26 @@ def ask_scontrol(env: HookEnv, slurm_conf: str | None) -> tuple[int, ...] | None
 
     Prolog's own SLURM_JOB_GPUS is wrong for jobs with several GPU types (hook_env).
     """
+    job = _shown(env.job_id, slurm_conf)
+    held = {node.node: node.gpu_indices for node in job.allocated} if job else {}
+    return held.get(env.node or "")
+
+
+def ask_opted_in(env: HookEnv, slurm_conf: str | None) -> bool:
+    """Return whether a job has opted in to share its GPUs, by its comment."""
+    job = _shown(env.job_id, slurm_conf)
+    return job is not None and _OPTED_IN.search(job.comment or "") is not None
+
+
+@lru_cache(maxsize=1)
+def _shown(job_id: int, slurm_conf: str | None) -> JobDetail | None:
+    """Ask slurmctld once in a hook."""
     safe = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     if slurm_conf is not None:
         safe["SLURM_CONF"] = slurm_conf
     try:
         shown = subprocess.run(
-            ("scontrol", "-d", "-o", "show", "job", str(env.job_id)),
+            ("scontrol", "-d", "-o", "show", "job", str(job_id)),
             env=safe,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -194,9 +236,7 @@ def ask_scontrol(env: HookEnv, slurm_conf: str | None) -> tuple[int, ...] | None
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    job = parse_jobs(shown).get(env.job_id)
-    held = {node.node: node.gpu_indices for node in job.allocated} if job else {}
-    return held.get(env.node or "")
+    return parse_jobs(shown).get(job_id)
 
 
 def _plan(env: HookEnv, around: Surroundings) -> Plan:

@@ -13,10 +13,15 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "tests/e2e/site"
 SUITES = ("trixie", "sid")  # Slurm 24.11 and 26.05; 22.05 is the release that `make test` has
-WORKERS = 3  # the tests mostly wait
+WORKERS = 4  # the tests mostly wait
 OPTIONS = f"-p no:cacheprovider -n {WORKERS} --dist loadfile --reruns 1 -rR --durations=12"
 PYTEST = f"{PYTHON} -m pytest {OPTIONS}"
-COMMAND = f"tar x && exec {PYTEST}"
+# For the devices cgroup, where the host has one. Each device has a rule of its own: Slurm can take
+# no single one out of a wildcard.
+CGROUPS = ("--cap-add=SYS_ADMIN", "--security-opt=seccomp=unconfined", "--cgroupns=private")
+DEVICES = [f"--device-cgroup-rule=c {major}:{i} rmw" for major in (240, 241) for i in range(8)]
+WRITABLE = "for folder in /sys/fs/cgroup/*/; do mount -o remount,bind,rw $folder; done 2>/dev/null"
+COMMAND = f"{WRITABLE}; tar x && exec {PYTEST}"
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +46,10 @@ def runs(engine: Engine) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
 def start(engine: Engine, suite: str, tree: bytes, network: str) -> subprocess.Popen[bytes]:
     # Its cluster binds to the address of the host's name, which must be the loopback.
     place = ("--hostname", "localhost", "--network", network, "--name", f"{network}-{suite}")
+    options = ("--rm", "--interactive", "--init", *place, *CGROUPS, *DEVICES)
     process = subprocess.Popen(
         (
-            *("docker", "run", "--rm", "--interactive", "--init", *place, f"roost/site:{suite}"),
+            *("docker", "run", *options, f"roost/site:{suite}"),
             *("sh", "-c", f"{COMMAND} {FOLDER}"),
         ),
         env=engine.env,

@@ -92,6 +92,15 @@ def test_the_filter_of_commands_knows_the_models_and_is_off_at_first() -> None:
     assert "# CliFilterPlugins=cli_filter/lua" in files["roost.conf"].splitlines()
 
 
+def test_mps_is_asked_for_in_the_hooks_and_needs_seats() -> None:
+    files = config.generate([node("n1")], SiteSettings(seats=True, mps=True))
+    assert "\nOPTIONS=--mps\n" in files["hooks/prolog.sh"]
+    plain = config.generate([node("n1")], SiteSettings(seats=True))
+    assert "\nOPTIONS=\n" in plain["hooks/prolog.sh"]
+    with pytest.raises(config.ConfigError, match="cure: --seats too"):
+        config.generate([node("n1")], SiteSettings(mps=True))
+
+
 def test_second_seats_come_with_tokens_and_devices() -> None:
     files = config.generate([node("n1")], SiteSettings(seats=True))
     assert (

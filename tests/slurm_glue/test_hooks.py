@@ -389,3 +389,23 @@ def test_task_prolog_tells_cuda_the_gpus_of_second_seats(
     found = HookEnv(job_id=1, **env)  # type: ignore[arg-type]
     assert hooks.second_seat_lines(found, plan, around) == lines
     assert hooks.second_seat_lines(found, plan, replace(around, has_seats=False)) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="TaskProlog believes what root has written")
+def test_the_tasks_of_a_job_ask_slurm_once_together(tmp_path: Path) -> None:
+    world, asked = World(tmp_path, allocated=(3, 5)), list[int]()
+
+    def allocation(env: HookEnv) -> tuple[int, ...]:
+        asked.append(env.job_id)
+        return (3, 5)
+
+    folder = tmp_path / "seats"
+    around = replace(world.around, has_seats=True, seats_folder=folder, allocation=allocation)
+    world.around = around
+    world.run(HookName.PROLOG, SLURM_JOB_GPUS="13")
+    for _ in range(4):
+        world.run(HookName.TASK_PROLOG, SLURM_JOB_GPUS="11,13", CUDA_VISIBLE_DEVICES="11,13")
+    assert asked == [77]
+    assert world.said == ["export CUDA_VISIBLE_DEVICES=3,5"] * 4
+    world.run(HookName.EPILOG)
+    assert list(folder.iterdir()) == []

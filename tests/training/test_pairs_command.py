@@ -33,6 +33,19 @@ def test_roostd_reads_the_table_that_was_measured(tmp_path: Path) -> None:
     assert len(lines) == 1 + 2 * (2 + 2 * 3)
 
 
+def test_without_twins_each_program_is_started_once(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    commands = "".join(
+        f"{name}: echo {name} >> {started}; {stepping(0.01)}\n" for name in ("bert", "ncf")
+    )
+
+    run(_options(tmp_path, commands, has_twins=False))
+
+    assert started.read_text(encoding="utf-8").split() == ["bert", "ncf"]
+    found = {(pair.model, pair.beside) for pair in load_pairs(tmp_path / "pairs.csv")}
+    assert found == {("bert", "ncf"), ("ncf", "bert")}
+
+
 def test_a_program_that_ends_leaves_no_table(tmp_path: Path) -> None:
     commands = f"bert: {stepping(0.01)}\nncf: {ending(1, 'no such module')}\n"
 

@@ -225,6 +225,9 @@ def _add_pairs(pairs: argparse.ArgumentParser) -> None:
         "--start", type=float, metavar="SECONDS", default=600.0, help="for a program to be warm"
     )
     pairs.add_argument(
+        "--no-twins", action="store_true", help="no program beside itself; each is started once"
+    )
+    pairs.add_argument(
         "--pattern",
         metavar="REGEX",
         help="in the programs' output; its first group is the number of steps; default: the word"
@@ -245,6 +248,7 @@ def _pairs(arguments: argparse.Namespace) -> int:
         window=Window(arguments.settle, arguments.seconds),
         start_s=arguments.start,
         pattern=arguments.pattern or STEP_PATTERN,
+        has_twins=not arguments.no_twins,
     )
     print(run(options, lambda line: print(line, file=sys.stderr, flush=True)))
     return 0

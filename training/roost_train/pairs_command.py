@@ -25,6 +25,7 @@ class PairsOptions:
         window: of each measurement.
         start_s: until which every program must print its steps.
         pattern: a regular expression; its first group is the number of steps.
+        has_twins: whether programs are also measured beside themselves; each then runs twice.
     """
 
     commands: Path
@@ -33,6 +34,7 @@ class PairsOptions:
     window: Window = field(default_factory=Window)
     start_s: float = 600.0
     pattern: str = STEP_PATTERN
+    has_twins: bool = True
 
 
 def run(options: PairsOptions, tell: Callable[[str], None] = lambda line: None) -> str:
@@ -52,7 +54,8 @@ def run(options: PairsOptions, tell: Callable[[str], None] = lambda line: None) 
     _check(options)
     commands = read_commands(options.commands)
     with ExitStack() as stack:
-        fleet, second = (_started(commands, options, stack) for _ in range(2))
+        fleet = _started(commands, options, stack)
+        second = _started(commands, options, stack) if options.has_twins else {}
         pair_count = len(pairs_of(fleet, second))
         each_s = options.window.settle_s + options.window.length_s
         minutes = options.rounds * (len(fleet) + pair_count) * each_s / 60

@@ -49,6 +49,7 @@ class Cluster:
         gpu_free, cpu_free, memory_free, groups, sets_in_common: parts of it, see FreeCapacity.
         memo: what other modules derived from the nodes' specs; emptied when a spec changes.
         freed_count: how often take_freed_nodes() found that nodes had gained capacity.
+        change_count: how often something changed that a search for placements reads.
         seats: the GPUs that one more job may share; None: jobs share none.
     """
 
@@ -80,7 +81,7 @@ class Cluster:
         self._shares: dict[JobId, tuple[NodeShare, ...]] = {}
         self._watched: dict[JobId, None] | None = None
         self._gained: NodeSet = NO_NODES
-        self.freed_count = 0
+        self.freed_count = self.change_count = 0
         self.memo: dict[Hashable, object] = {}
         self.seats: Seats | None = None
 
@@ -127,6 +128,7 @@ class Cluster:
         self.specs[node] = spec
         self.memo.clear()
         self.free.freed |= 1 << node
+        self.change_count += 1
         return old is None or replace(old, usable=spec.usable, asleep=spec.asleep) != spec
 
     def remove_node(self, name: NodeName) -> None:
@@ -141,6 +143,7 @@ class Cluster:
             self.usable[node] = False
             self.asleep &= ~(1 << node)
             self.specs[node] = None
+            self.change_count += 1
 
     def apply_topology(
         self, name: NodeName, links: LinkMatrix, gpu_uuids: tuple[GpuUuid, ...]
@@ -155,6 +158,7 @@ class Cluster:
             return False
         self._set_links(node, links, links.gpu_count)
         self.uuids[node] = gpu_uuids
+        self.change_count += 1
         return True
 
     def apply_load(self, name: NodeName, load: NDArray[np.float32]) -> bool:
@@ -164,6 +168,7 @@ class Cluster:
         if node is None or not count or load.shape != (count, len(LOAD_COLUMNS)):
             return False
         self.loads.apply(node, load)
+        self.change_count += 1
         return True
 
     def set_fault(self, name: NodeName, gpu_index: int, fault: str) -> bool:
@@ -178,6 +183,7 @@ class Cluster:
             self.faults.pop((node, gpu_index), None)
             self.free.freed |= 1 << node
         self.free.set_gpus(node, int(self.kind[node]), self._healthy_gpus(node))
+        self.change_count += 1
         return before != fault
 
     def table(self, node: int) -> LinkTable:
@@ -192,7 +198,7 @@ class Cluster:
 
     def free_as(self, node: int) -> tuple[int, int]:
         """Return the kind of a node and the mask of its free GPUs."""
-        group = self.groups[node]
+        group = self.groups.of_node[node]
         return group.kind, group.free
 
     def ranking(self, gpu_count: int) -> GroupRanking:
@@ -221,12 +227,15 @@ class Cluster:
         known = tuple([claimable(share) for share in shares if share.node in known_nodes])
         if known and known == before:
             return
-        self._unclaim(self._shares.pop(job_id, ()))
+        if before:
+            self._unclaim(before)
+        self._shares.pop(job_id, None)  # so that it comes last
         self._shares[job_id] = known
         self._claim(known)
         self._note_held(job_id, known)
 
     def _note_held(self, job_id: JobId, shares: tuple[NodeShare, ...]) -> None:
+        self.change_count += 1
         if self.seats is not None:
             self.seats.hold(job_id, shares)
         if self._watched is not None:

@@ -77,7 +77,7 @@ class FreeCapacity:
     def _refresh(self, node: int) -> None:
         """Compute again which GPUs of a node are free: a holder, a fault or the links changed."""
         free, kind = self._healthy[node] & ~self._claims.masks[node], self._kinds[node]
-        before = self.groups[node]
+        before = self.groups.of_node[node]
         free_before = before.free
         if free == free_before and kind == before.kind:
             return

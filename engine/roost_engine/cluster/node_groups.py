@@ -38,28 +38,29 @@ class NodeGroups:
         groups: every group that ever had a node, by number.
         occupied: those that have nodes now.
         number_of: int64 [node], the number of its group; longer than there are nodes.
+        of_node: by node, its group.
     """
 
     def __init__(self) -> None:
         self.groups: list[NodeGroup] = []
         self.occupied: dict[NodeGroup, None] = {}
         self.number_of = np.zeros(64, dtype=np.int64)
-        self._of: list[NodeGroup] = []  # by node
+        self.of_node: list[NodeGroup] = []
         self._by_free: list[dict[int, NodeGroup]] = []  # by kind
 
     def add_node(self) -> None:
         """Append a node: of kind 0, with no GPU free."""
-        node = len(self._of)
+        node = len(self.of_node)
         if node == len(self.number_of):
             self.number_of = doubled(self.number_of)
         group = self._group(0, 0)
         group.nodes |= 1 << node
         self.occupied[group] = None
-        self._of.append(group)
+        self.of_node.append(group)
         self.number_of[node] = group.number
 
     def __getitem__(self, node: int) -> NodeGroup:
-        return self._of[node]
+        return self.of_node[node]
 
     def __iter__(self) -> Iterator[NodeGroup]:
         """Yield the groups that have nodes."""
@@ -67,7 +68,7 @@ class NodeGroups:
 
     def among(self, nodes: NodeSet) -> dict[NodeGroup, NodeSet]:
         """Return the groups of some nodes, which are few, and which of the nodes each has."""
-        found, group_of = dict[NodeGroup, NodeSet](), self._of
+        found, group_of = dict[NodeGroup, NodeSet](), self.of_node
         for node in nodes_in(nodes):
             group = group_of[node]
             found[group] = found.get(group, NO_NODES) | 1 << node
@@ -75,7 +76,7 @@ class NodeGroups:
 
     def move(self, node: int, kind: int, free: int) -> None:
         """Move a node to another group than its own."""
-        before, bit = self._of[node], 1 << node
+        before, bit = self.of_node[node], 1 << node
         # Nearly always the node's kind stays, and the group is known.
         group = self._by_free[kind].get(free) if kind == before.kind else None
         if group is None:
@@ -86,7 +87,7 @@ class NodeGroups:
         if not group.nodes:
             self.occupied[group] = None
         group.nodes |= bit
-        self._of[node] = group
+        self.of_node[node] = group
         self.number_of[node] = group.number
 
     def _group(self, kind: int, free: int) -> NodeGroup:
@@ -103,7 +104,7 @@ class NodeGroups:
         there = dict[tuple[int, int], NodeSet]()
         for node, key in enumerate(zip(kinds, free_masks, strict=True)):
             there[key] = there.get(key, NO_NODES) | 1 << node
-            group = self._of[node]
+            group = self.of_node[node]
             assert (group.kind, group.free) == key, f"group of node {node} drifted"
             assert self.number_of[node] == group.number, f"group of node {node} drifted"
         found = {(group.kind, group.free): group.nodes for group in self.groups if group.nodes}

@@ -171,11 +171,13 @@ class DelayGate:
         target, left_s = closest, 0.0
         if pinned_s is not None:
             left_s = _first_s(wait) + pinned_s - offer.at_s
-        elif not is_insensitive:
-            target, left_s = self._best_wait(offer, wait, estimate, closest)
-        if pinned_s is None and needs_uplinks:
-            uplink_s = self._uplink_wait_s(offer, wait)
-            target, left_s = max((target, left_s), (Tier.RACK, uplink_s), key=itemgetter(1))
+        else:
+            rest_s = self.predictors.run_times(offer.job, offer.at_s).rest_s()
+            if not is_insensitive:
+                target, left_s = self._best_wait(offer, wait, estimate, closest, rest_s)
+            if needs_uplinks:
+                uplink_s = self._uplink_wait_s(offer, wait, rest_s)
+                target, left_s = max((target, left_s), (Tier.RACK, uplink_s), key=itemgetter(1))
         left_s = min(left_s, _first_s(wait) + self._cap_s(offer.job) - offer.at_s)
         if left_s < _SHORTEST_S:
             return Allow()
@@ -241,22 +243,29 @@ class DelayGate:
         return wait
 
     def _best_wait(
-        self, offer: Offer, wait: OpenWait, estimate: SpeedEstimate, closest: Tier
+        self,
+        offer: Offer,
+        wait: OpenWait,
+        estimate: SpeedEstimate,
+        closest: Tier,
+        rest_s: float,
     ) -> tuple[Tier, float]:
-        """The closer tier to wait for, and for how many seconds more; 0 s: take the offer."""
+        """The closer tier to wait for, and for how many seconds more; 0 s: take the offer.
+
+        The job is expected to run for `rest_s`.
+        """
         config, speeds = self.config, estimate.speeds
-        rest_s = self.predictors.run_times(offer.job, offer.at_s).rest_s()
         here = speeds.at(offer.tier)
         stay_s = rest_s * speeds.at(closest) / here
         run_s = min(stay_s, config.lease_s)
         share_frac = offer.job.spec.gpu_count / max(usable_gpus(offer.cluster), 1)
         crowd = 1.0 + config.crowding_weight * (offer.waiting_count - 1) * share_frac
         best, best_s = closest, 0.0
+        timer_s = self.timers.timer_s(wait.timers, offer.tier - 1, offer.at_s)
         for target in map(Tier, range(closest, offer.tier)):
             since_s = wait.since_s[target]
             assert since_s is not None
             waited_s = offer.at_s - since_s
-            timer_s = self.timers.timer_s(wait.timers, offer.tier - 1, offer.at_s)
             lost_frac = 1.0 - here / speeds.at(target)
             longest_s = max(min(timer_s, _RUN_FRAC * stay_s), _LOSS_FRAC * run_s * lost_frac)
             gain_s = run_s * lost_frac * crowd
@@ -293,11 +302,10 @@ class DelayGate:
         is_across = offer.tier > Tier.RACK >= closest
         return is_across and self.config.uplink_frac > 0 and offer.waiting_count > 1
 
-    def _uplink_wait_s(self, offer: Offer, wait: OpenWait) -> float:
+    def _uplink_wait_s(self, offer: Offer, wait: OpenWait, rest_s: float) -> float:
         """How many seconds more the job waits for a rack because of the uplinks alone."""
         since_s = wait.since_s[Tier.RACK]
         assert since_s is not None
-        rest_s = self.predictors.run_times(offer.job, offer.at_s).rest_s()
         longest_s = min(self.config.uplink_frac * rest_s, _UPLINK_LONGEST_S)
         return since_s + longest_s - offer.at_s
 

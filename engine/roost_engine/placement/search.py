@@ -77,7 +77,7 @@ def first_candidates(
         cluster: the nodes.
         job: its shapes, partition, features and node lists count.
         reserved: nodes reserved for a job that is served before this one.
-        any_gpus: see may_have_any_gpus.
+        any_gpus: whether a job that may_have_any_gpus() has them.
         shapes: in place of the job's.
     """
     failed = []
@@ -146,13 +146,16 @@ def _search(
         return NoCapacity(shape, capacity)
     options: Sequence[Option]
     if shape.node_count == 1:
-        options = _awake_nodes_first(cluster, job, shape, capacity.nodes)
+        if job.fixed_indices or cluster.asleep:
+            options = _awake_nodes_first(cluster, job, shape, capacity.nodes)
+        else:
+            options = find_nodes(cluster, shape.gpus_per_node, capacity.nodes)
     else:
         required = required_set(cluster, job, capacity.nodes)
         if required is None:
             return NoCapacity(shape, capacity, ("not in the job's node list", capacity.node_count))
         options = _awake_gangs_first(cluster, job, shape, capacity.nodes, required)
-        if not options and any_gpus:
+        if not options and any_gpus and may_have_any_gpus(job):
             options = find_nodes_only(cluster, shape, capacity.nodes, required)
         if not options:
             why = "no index set is free on enough nodes", capacity.node_count

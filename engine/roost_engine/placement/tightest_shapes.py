@@ -32,10 +32,8 @@ class TightestShapes:
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        any_gpus = self.any_gpus and may_have_any_gpus(job)
-        return first_candidates(
-            cluster, job, reserved, any_gpus, self.proposed_shapes(cluster, job)
-        )
+        shapes = self.proposed_shapes(cluster, job)
+        return first_candidates(cluster, job, reserved, self.any_gpus, shapes)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""
@@ -64,10 +62,8 @@ class TightGangs:
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        any_gpus = self.any_gpus and may_have_any_gpus(job)
-        return first_candidates(
-            cluster, job, reserved, any_gpus, self.proposed_shapes(cluster, job)
-        )
+        shapes = self.proposed_shapes(cluster, job)
+        return first_candidates(cluster, job, reserved, self.any_gpus, shapes)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""

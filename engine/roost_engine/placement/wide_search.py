@@ -36,8 +36,7 @@ class WideSearch:
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See policies.CandidatePolicy."""
-        any_gpus = self.any_gpus and may_have_any_gpus(job)
-        found = first_candidates(cluster, job, reserved, any_gpus)
+        found = first_candidates(cluster, job, reserved, self.any_gpus)
         if not found or found.shape.node_count > 1 or job.fixed_indices:
             return found
         capacity = capacity_for(cluster, job, found.shape, reserved)

@@ -39,7 +39,7 @@ class ShapeByShape:
 
     def propose(self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float) -> Candidates:
         """See CandidatePolicy."""
-        return first_candidates(cluster, job, reserved, self.any_gpus and may_have_any_gpus(job))
+        return first_candidates(cluster, job, reserved, self.any_gpus)
 
     def hints(self, cluster: Cluster, job: JobSpec, nodes: NodeSet) -> Sequence[Hint]:
         """See CandidatePolicy."""

@@ -244,7 +244,8 @@ class CandidatePolicy(Protocol):
 class ShapedCandidates(CandidatePolicy, Protocol):
     """Candidates that have a shape: on each node as many free GPUs as the shape says.
 
-    Before it is asked in a search for victims, free GPUs are counted, which costs less.
+    Before it is asked in a search for victims, free GPUs are counted, which costs less. What it
+    proposes depends on cluster and job, not on the time.
     """
 
     def proposed_shapes(self, cluster: Cluster, job: JobSpec) -> tuple[Shape, ...]:
@@ -357,6 +358,30 @@ class ServesDeferred(PreemptPolicy, Protocol):
     @property
     def serves_deferred(self) -> bool:
         """Whether it does; other policies serve only jobs without any offer."""
+
+
+class RankingPreemption(PreemptPolicy, Protocol):
+    """A policy that lets a waiting job displace the first jobs of its ranking, and no others.
+
+    It is asked once how many, not about each of hundreds of running jobs.
+    """
+
+    @property
+    def ranks_by_runs(self) -> bool:
+        """Whether a ranking depends on nothing but the time and when each job ran before.
+
+        Then the same jobs are ranked once for each engine time, and a report of how fast a job runs
+        changes no answer.
+        """
+
+    def displaced_count(self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float) -> int:
+        """Return how many of the first jobs of a ranking a waiting job may displace.
+
+        Args:
+            job: the waiting job.
+            ranked: what `first_to_go` returned last.
+            at_s: engine time of that.
+        """
 
 
 @runtime_checkable

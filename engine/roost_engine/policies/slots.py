@@ -24,7 +24,7 @@ from roost_engine.domain.actions import PolicyFailed
 from roost_engine.domain.errors import PolicyError
 from roost_engine.domain.model import JobId
 from roost_engine.domain.tier import Tier
-from roost_engine.job_record import JobRecord
+from roost_engine.job_record import JobRecord, JobState
 from roost_engine.policies.heuristics import NoPreemption, OpenGate, PriorityOrder, submission_key
 from roost_engine.policies.protocols import (
     Allow,
@@ -41,6 +41,7 @@ from roost_engine.policies.protocols import (
     PreemptPolicy,
     QueueMark,
     QueueView,
+    RankingPreemption,
     RefreshedOrder,
     RunEnded,
     ServesDeferred,
@@ -139,20 +140,20 @@ class _Slot:
 
 
 class OrderSlot(_Slot):
-    """Which job is offered GPUs next."""
+    """Which job is offered GPUs next.
+
+    Attributes:
+        is_keyed: whether a job's place depends on that job alone.
+    """
 
     def __init__(self, policy: OrderPolicy, faults: FaultLog) -> None:
         super().__init__("order", policy, faults)
         self._policy = policy
         self._keyed = policy if isinstance(policy, KeyedOrder) else None
+        self.is_keyed = self._keyed is not None
         self._refreshed = policy if isinstance(policy, RefreshedOrder) else None
         self._trusted = isinstance(policy, PriorityOrder)
         self._kinds: tuple[bool, ...] | None = None  # which parts of a key are texts
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether a job's place depends on that job alone."""
-        return self._keyed is not None
 
     def key(self, job: JobRecord, at_s: float) -> SortKey:
         """Return what to sort a job by; jobs whose key failed come last, in Slurm's order."""
@@ -292,6 +293,7 @@ class PreemptionSlot(_Slot):
         stops_none: whether it is the heuristic, which need not be asked.
         migrates: whether the policy also migrates running jobs.
         renews_leases, serves_deferred: see policies.PreemptPolicy and policies.ServesDeferred.
+        ranks_by_runs: see policies.RankingPreemption.
     """
 
     def __init__(self, policy: PreemptPolicy, faults: FaultLog) -> None:
@@ -303,6 +305,10 @@ class PreemptionSlot(_Slot):
         self._mover = cast(MovingPreemption, policy) if _can(policy, "movers") else None
         self.migrates = self._mover is not None
         self._move_judge = cast(JudgingMoves, policy) if _can(policy, "approve_move") else None
+        self._ranker = cast(RankingPreemption, policy) if _can(policy, "displaced_count") else None
+        self.ranks_by_runs = self._ranker is not None and self._ranker.ranks_by_runs
+        # The last ranking, of which jobs, and when.
+        self._ranked: tuple[Sequence[JobRecord], Sequence[JobRecord], float] = (), (), -inf
         self.renews_leases = self.ask(lambda: bool(policy.renews_leases), lambda: False)
         # Policies that never heard of it are not asked: each question counts.
         self.serves_deferred = hasattr(type(policy), "serves_deferred") and self.ask(
@@ -322,12 +328,42 @@ class PreemptionSlot(_Slot):
 
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """Return the jobs that may be stopped now, the first victim first."""
-        return self.ask(
+        if self.ranks_by_runs:
+            known, of_jobs, of_s = self._ranked
+            if of_s == at_s and of_jobs == running:
+                return known
+        ranked = self.ask(
             lambda: self._among(running, self._policy.first_to_go(running, at_s)), lambda: ()
         )
+        self._ranked = ranked, running, at_s
+        return ranked
 
-    def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
-        """Return whether a waiting job may have the GPUs of a running one."""
+    def displaced(
+        self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
+    ) -> Sequence[JobRecord]:
+        """Return the ranked jobs up to the first that a job may not displace.
+
+        It may be one that was told to stop since it was ranked; a policy that is asked about each
+        pair is not asked about that.
+
+        Args:
+            job: the waiting job.
+            ranked: what `first_to_go` returned last.
+            at_s: engine time.
+        """
+        ranker = self._ranker
+        if ranker is not None:
+            count = self.ask(lambda: ranker.displaced_count(job, ranked, at_s), lambda: 0)
+            return ranked[:count] if count else ()
+        found = list[JobRecord]()
+        for each in ranked:
+            if each.state is JobState.RUNNING:
+                if not self._displaces(job, each, at_s):
+                    break
+                found.append(each)
+        return found
+
+    def _displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         self._asked_count += 1
         try:
             return self._policy.displaces(job, victim, at_s)
@@ -370,7 +406,6 @@ class PreemptionSlot(_Slot):
     def _among(
         self, running: Sequence[JobRecord], chosen: Sequence[JobRecord]
     ) -> Sequence[JobRecord]:
-        known = set(map(id, running))
-        if not all(map(known.__contains__, map(id, chosen))):
+        if not set(map(id, running)).issuperset(map(id, chosen)):
             raise PolicyError(f"{self.name} chose a job that may not be stopped")
         return chosen

@@ -103,7 +103,7 @@ class ForeseenEnds:
             at_s: engine time.
         """
         says_nothing = limit_end_s is None or limit_end_s - at_s >= LONGEST_LIMIT_S
-        if record.guess is None and says_nothing:
+        if says_nothing and self.config is not None and record.guess is None:
             record.guess = self._foresee(record, at_s)
         if record.guess is not None:
             self._ends.add(record.job_id, at_s + record.guess.left_s)

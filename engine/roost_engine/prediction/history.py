@@ -47,8 +47,9 @@ _MOST_KINDS = 20_000
 _MOST_KINDS_OF_USER = 500
 _MOST_RUNNING = 100_000
 _FEW_STALE = 1_000  # entries of jobs that run no more, before they are cleared away
-_FIRST_WATCHED_S = 60.0  # jobs that run for less are only counted as they end
+_FIRST_BAND = band_of(60.0)  # jobs that run for less are only counted as they end
 _LONGEST_NAME = 200
+_CACHE_LIMIT = 4_096  # names, and requests that are alike: users run similar jobs repeatedly
 
 
 def _spread_rows() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -155,7 +156,7 @@ class RunTimeHistory:
         """Take in that a job runs from now on, at so much of its full speed."""
         self._advance(at_s)
         age_s = _time_or_none_s(age_s)
-        band = max(band_of(age_s), band_of(_FIRST_WATCHED_S))
+        band = max(band_of(age_s), _FIRST_BAND)
         known = self._running.get(job.job_id)
         run = WatchedRun(
             user_id=job.user_id,
@@ -213,9 +214,9 @@ class RunTimeHistory:
             return
         self._advance(at_s)
         band = band_of(run_s)
-        counted = band_of(_FIRST_WATCHED_S) if run is None else run.band
+        counted = _FIRST_BAND if run is None else run.band
         entered = _ENTERED_ROWS[band].copy()
-        if run is not None and counted > band_of(_FIRST_WATCHED_S):
+        if run is not None and counted > _FIRST_BAND:
             entered[:counted] = 0.0  # there it was counted while it ran
         for kind in kinds_of(job, self._reads_limits) if run is None else run.kinds:
             sums = self._take(kind.name)
@@ -234,15 +235,15 @@ class RunTimeHistory:
             run = self._running.get(job_id)
             if run is None or not run.leaves_band or run.next_s() != due_s:
                 continue
+            # Before, it is counted nowhere; from now on in all bands that it has left.
+            left = slice(0 if run.band == _FIRST_BAND else run.band, run.band + 1)
             for kind in run.kinds:
                 sums = self._kinds.get(kind.name)
                 if sums is None:
                     sums = self._take(kind.name)
                     sums.at_s = due_s
                 self._kinds.note(kind.name)
-                # Before, it is counted nowhere; from now on in all bands that it has left.
-                first = 0 if run.band == band_of(_FIRST_WATCHED_S) else run.band
-                sums.entered[first : run.band + 1] += 1.0
+                sums.entered[left] += 1.0
             run.band += 1
             self._running.note(job_id)
             self._await_end_of_band(job_id, run)
@@ -360,6 +361,7 @@ def _last_row(last_s: tuple[float, ...]) -> list[float]:
     return row + [-1.0] * (LAST_COUNT - len(row))
 
 
+@lru_cache(_CACHE_LIMIT)
 def _user_of(kind: str) -> str | None:
     """Return the user of a kind that is a part of that user's jobs; None for other kinds."""
     first, _, others = kind.partition(" ")
@@ -378,16 +380,38 @@ def kinds_of(job: JobSpec, reads_limits: bool = True) -> tuple[Kind, ...]:
     The names of models do not count: they stand for how a job communicates, not for how long.
     """
     shape = job.shapes[0]
-    gpus, user = f"{job.gpu_count} gpus", f"user {job.user_id}"
-    limit = f" {job.time_limit_s}" if reads_limits and job.time_limit_s else ""
-    name = normalised(job.name)
+    return _kinds(
+        job.partition if job.qos else "",  # partitions count together with QoS only
+        job.qos,
+        job.account,
+        job.user_id,
+        normalised(job.name),
+        (shape.node_count, shape.gpus_per_node, shape.cpus_per_node),
+        job.time_limit_s if reads_limits else None,
+    )
+
+
+@lru_cache(_CACHE_LIMIT, typed=True)  # limits of 60 and 60.0 s have different names
+def _kinds(
+    partition: str,
+    qos: str,
+    account: str,
+    user_id: int,
+    name: str,
+    shape: tuple[int, int, int],
+    limit_s: float | None,
+) -> tuple[Kind, ...]:
+    """See kinds_of; the name is normalised, the shape has nodes, and GPUs and CPUs of each."""
+    node_count, gpus_per_node, cpus_per_node = shape
+    gpus, user = f"{node_count * gpus_per_node} gpus", f"user {user_id}"
+    limit = f" {limit_s}" if limit_s else ""
     named = f"{user} name {name}" if name else user
-    finest = f"{named} {shape.node_count}x{shape.gpus_per_node} {shape.cpus_per_node}{limit}"
-    wide = ("all", job.qos and f"partition {job.partition} {job.qos}", gpus)
-    narrow = (user, f"{user} {gpus}", name and named, finest) if job.user_id >= 0 else ()
+    finest = f"{named} {node_count}x{gpus_per_node} {cpus_per_node}{limit}"
+    wide = ("all", qos and f"partition {partition} {qos}", gpus)
+    narrow = (user, f"{user} {gpus}", name and named, finest) if user_id >= 0 else ()
     return (
         *(Kind(kind, KEPT_FRAC) for kind in wide if kind),
-        *((Kind(f"account {job.account}", KEPT_FRAC),) if job.account else ()),
+        *((Kind(f"account {account}", KEPT_FRAC),) if account else ()),
         *(
             Kind(kind, KEPT_OF_USER_FRAC if kind is user else KEPT_OF_NARROW_FRAC)
             for kind in narrow
@@ -407,7 +431,7 @@ def normalised(name: str) -> str:
     return _without_varying(name[:_LONGEST_NAME])
 
 
-@lru_cache(maxsize=4_096)
+@lru_cache(_CACHE_LIMIT)
 def _without_varying(name: str) -> str:
     return _VARYING.sub("#", name.casefold())
 

@@ -5,10 +5,17 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from roost_engine.prediction.interference_model import Cases, InterferenceModel
+from roost_engine.prediction.interference_model import (
+    BESIDE_COLUMNS,
+    TIER_COLUMNS,
+    Cases,
+    InterferenceModel,
+)
 from roost_engine.prediction.interference_vector import WIDTH, vector
 
 Array = NDArray[np.float32]
+
+_TIERS = np.arange(len(TIER_COLUMNS))
 
 
 class InterferenceEstimates:
@@ -37,9 +44,8 @@ class InterferenceEstimates:
         Raises:
             PolicyError: the model could not answer.
         """
-        cases = Cases.empty(len(own))
-        cases.own[:] = own
-        for level, sums in beside.items():
-            cases.level(level)[:] = sums
-        cases.tier[:] = tier[:, None] == np.arange(cases.tier.shape[1])
+        sums = np.zeros((len(own), len(BESIDE_COLUMNS)), dtype=np.float32)
+        cases = Cases(own, sums, (tier[:, None] == _TIERS).astype(np.float32))
+        for level, of_level in beside.items():
+            cases.level(level)[:] = of_level
         return self._model.slowdowns(cases)

@@ -7,6 +7,7 @@ docs/interference.md.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ def fraction(quantity: str, value: float) -> float:
             the other quantities.
     """
     half = HALVES.get(quantity)
-    if not np.isfinite(value) or value < 0:
+    if not isfinite(value) or value < 0:
         return float("nan")
     return min(value, 1.0) if half is None else value / (value + half)
 
@@ -83,5 +84,5 @@ def vector(means: Mapping[str, float]) -> NDArray[np.float32]:
 
 def _put(row: NDArray[np.float32], name: str, value: float) -> None:
     at = COLUMN[name]
-    if np.isfinite(value) and value >= 0:
+    if isfinite(value) and value >= 0:
         row[at], row[MASK.start + at] = value, 1.0

@@ -165,6 +165,8 @@ class SpeedPredictor:
         self._table: SpeedTable = table or NoTable()
         self._seen = NotedDict[str, SeenRuns]()  # the kind reported most recently is the last
         self._stretches = [Stretch() for _ in range(3)]
+        # What the stretches have made of speeds, of as many as the table has, until they change.
+        self._stretched_speeds: dict[TierSpeeds, TierSpeeds] = {}
 
     def estimate(self, job: JobSpec) -> SpeedEstimate:
         """What is believed of a job now."""
@@ -213,6 +215,14 @@ class SpeedPredictor:
         )
 
     def _stretched(self, speeds: TierSpeeds) -> TierSpeeds:
+        found = self._stretched_speeds.get(speeds)
+        if found is None:
+            if len(self._stretched_speeds) >= _MOST_KINDS:
+                self._stretched_speeds.clear()
+            found = self._stretched_speeds[speeds] = self._stretch(speeds)
+        return found
+
+    def _stretch(self, speeds: TierSpeeds) -> TierSpeeds:
         rack, across = (
             1.0 / (1.0 + self._stretches[tier].factor * _exposed(speeds.at(tier)))
             for tier in (Tier.RACK, Tier.CLUSTER)
@@ -254,6 +264,7 @@ class SpeedPredictor:
         exposed_best = _exposed(believed.at(closest))
         seen = (1.0 + exposed_best) / min(speed_frac, 1.0) - 1.0
         self._stretches[tier].add(seen, _exposed(believed.at(tier)), run.at_s)
+        self._stretched_speeds.clear()
 
     def state(self) -> SpeedState:
         """Everything learned, as plain data."""
@@ -271,6 +282,7 @@ class SpeedPredictor:
     def restore(self, state: SpeedState) -> None:
         """Know what was known when `state` was taken, and nothing else."""
         self._seen = NotedDict((kind, _copied(runs)) for kind, runs in state.seen)
+        self._stretched_speeds.clear()
         self._stretches = [replace(stretch) for stretch in state.stretches] or [
             Stretch() for _ in range(3)
         ]

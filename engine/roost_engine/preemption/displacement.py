@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from roost_engine.cluster.cluster import Cluster
 from roost_engine.cluster.node_sets import NodeSet
@@ -14,9 +15,23 @@ from roost_engine.placement.eligibility import usable_nodes
 Propose = Callable[[], Candidates]
 
 
+class FoundCapacity(NamedTuple):
+    """The result of a search.
+
+    Attributes:
+        candidates: of the waiting job, with the allocations of the first victims ignored.
+        victim_count: how many of the first victims.
+        examined_count: no victim after so many of the first was looked at.
+    """
+
+    candidates: Candidates
+    victim_count: int
+    examined_count: int
+
+
 def find_capacity(
     cluster: Cluster, victims: Sequence[JobId], propose: Propose, least_count: int | None = 0
-) -> tuple[Candidates, int] | None:
+) -> FoundCapacity | None:
     """Find the candidates that a job has if as few running jobs as possible are stopped.
 
     The search ignores the allocations of the first 1, 2, 4, ... victims until there are candidates,
@@ -31,13 +46,13 @@ def find_capacity(
         least_count: see least_victim_count.
 
     Returns:
-        The candidates, and how many of the first victims were ignored to find them; None where
-        the job does not fit even if all victims stop.
+        What was found; None where the job does not fit even if all victims stop.
     """
     if least_count is None:
         return None
     if not least_count and (already_fit := propose()):
-        return already_fit, 0  # the job fits now, on nodes that are reserved for another job
+        # The job fits now, on nodes that are reserved for another job.
+        return FoundCapacity(already_fit, 0, 0)
     with cluster.without_first(victims) as leave_out:
         count = min(max(1, least_count), len(victims))
         too_few = max(0, count - 1)
@@ -49,16 +64,16 @@ def find_capacity(
             if count == len(victims):
                 return None
             too_few, count = count, min(2 * count, len(victims))
-        best = found, count
-        while too_few + 1 < best[1]:
-            count = (too_few + best[1]) // 2
-            leave_out(count)
+        best, examined_count = found, count
+        while too_few + 1 < count:
+            middle = (too_few + count) // 2
+            leave_out(middle)
             found = propose()
             if found:
-                best = found, count
+                best, count = found, middle
             else:
-                too_few = count
-    return best
+                too_few = middle
+    return FoundCapacity(best, count, examined_count)
 
 
 def least_victim_count(

@@ -8,6 +8,7 @@ when the last victim has left, the waiting job is placed.
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from roost_engine.cluster.node_sets import NO_NODES, NodeSet
 from roost_engine.cluster.tiers import closest_tier
@@ -24,6 +25,7 @@ from roost_engine.policies.protocols import (
 )
 from roost_engine.policies.slots import PreemptionSlot
 from roost_engine.preemption.displacement import (
+    FoundCapacity,
     Propose,
     closest_only,
     find_capacity,
@@ -37,6 +39,20 @@ from roost_engine.table.job_table import MAX_BACKOFF_S, JobTable
 from roost_engine.table.wait_reports import report_wait
 
 AskGate = Callable[[JobRecord, Candidates, float], GateVerdict]
+
+
+class _Search(NamedTuple):
+    """A search that found capacity for a waiting job among the GPUs of victims."""
+
+    job: JobSpec
+    victims: Sequence[JobId]
+    found: FoundCapacity
+
+    def is_of(self, job: JobSpec, victims: Sequence[JobId]) -> bool:
+        """Whether a search for a job among these victims would take the same steps."""
+        count = self.found.examined_count
+        is_as_long = count < len(self.victims) or len(victims) == len(self.victims)
+        return job is self.job and is_as_long and victims[:count] == self.victims[:count]
 
 
 class Preemption:
@@ -59,17 +75,21 @@ class Preemption:
         # By job, and whether it was the closest tier that the job did not get.
         self._last_failures: dict[tuple[JobId, bool], tuple[JobRecord, frozenset[JobId]]] = {}
         self._failures_freed_count = 0
+        # By job, as above: what was found on the cluster as it was at this number of changes.
+        self._searches: dict[tuple[JobId, bool], _Search] = {}
+        self._searches_change_count = 0
+        self._settled_s = inf  # when nothing was to be done; inf: something was
 
     def grant_lease(self, job_id: JobId, record: JobRecord, at_s: float) -> None:
         """Set the time from which a job that has just started may be asked to stop."""
-        if not record.spec.binding or self._policy.stops_none:
+        if not record.spec.binding:
             return
         record.safe_until_s = at_s + self._policy.lease_s(record)
         if record.safe_until_s < inf:
             self._track_running(job_id, record)
 
     def _track_running(self, job_id: JobId, record: JobRecord) -> None:
-        self._table.running[job_id] = None
+        self._table.running[job_id] = record
         if self._policy.renews_leases:
             self._table.alarm(record.safe_until_s, job_id)
 
@@ -81,10 +101,16 @@ class Preemption:
             at_s: engine time.
             actions: the requests to stop jobs are added to it.
         """
+        stopping_count = len(self._table.stopping)
         if self._policy.renews_leases or self.is_wanted:
             self._stop_for_others(at_s, actions)
         if self._migration is not None and self._migration.is_due:
             self._migration.consider(self._stoppable(at_s), reserved, at_s, actions)
+        self._settled_s = at_s if len(self._table.stopping) == stopping_count else inf
+
+    def is_settled(self, at_s: float) -> bool:
+        """Return whether no job was to be stopped at this time, whatever speeds are reported."""
+        return self._settled_s == at_s and self._policy.ranks_by_runs
 
     @property
     def is_wanted(self) -> bool:
@@ -103,32 +129,15 @@ class Preemption:
             return
         for job_id in self._table.queue.blocked():
             record = self._table.jobs[job_id]
-            self._displace(job_id, record, self._victims(record, ranked, at_s), at_s, actions)
+            self._displace(job_id, record, policy.displaced(record, ranked, at_s), at_s, actions)
         for job_id in self._table.queue.deferred() if policy.serves_deferred else ():
             record = self._table.jobs[job_id]
-            victims = self._victims(record, ranked, at_s)
+            victims = policy.displaced(record, ranked, at_s)
             self._displace(job_id, record, victims, at_s, actions, is_deferred=True)
 
     def _stoppable(self, at_s: float) -> list[JobRecord]:
         """Return the running jobs whose lease has ended, in the order in which they started."""
-        jobs = self._table.jobs
-        return [
-            record
-            for job_id in self._table.running
-            if (record := jobs[job_id]).safe_until_s <= at_s
-        ]
-
-    def _victims(
-        self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float
-    ) -> Sequence[JobRecord]:
-        """Return the ranked victims up to the first one that the job may not displace."""
-        victims = []
-        for record in ranked:
-            if record.state is JobState.RUNNING:
-                if not self._policy.displaces(job, record, at_s):
-                    break
-                victims.append(record)
-        return victims
+        return [record for record in self._table.running.values() if record.safe_until_s <= at_s]
 
     def _displace(
         self,
@@ -144,7 +153,8 @@ class Preemption:
         A job that declined an offer gets only the closest tier that it could have.
         """
         job, cluster = record.spec, self._table.cluster
-        assert job is not None
+        if self._table.stopping:  # since they were ranked, some may have been told to
+            victims = [victim for victim in victims if victim.state is JobState.RUNNING]
         if not job.binding or not victims:
             return
         ids = [victim.spec.job_id for victim in victims]
@@ -153,9 +163,9 @@ class Preemption:
         found = self._find_capacity(job, ids, is_deferred, at_s)
         if found is None:
             self._last_failures[job_id, is_deferred] = record, frozenset(ids)
-        if found is None or not found[1]:
+        if found is None or not found.victim_count:
             return
-        candidates, count = found
+        candidates, count, _ = found
         verdict = self._ask_gate(record, candidates, at_s)
         if isinstance(verdict, Defer):
             if record.until_s != verdict.until_s:
@@ -177,7 +187,7 @@ class Preemption:
 
     def _find_capacity(
         self, job: JobSpec, ids: Sequence[JobId], is_deferred: bool, at_s: float
-    ) -> tuple[Candidates, int] | None:
+    ) -> FoundCapacity | None:
         """See find_capacity; a deferred job only wants the closest tier, in its tightest shape."""
         cluster = self._table.cluster
         if self._shaped is None and not self._could_suffice(job, ids):
@@ -186,11 +196,20 @@ class Preemption:
         propose: Propose = partial(self._candidates.propose, cluster, asked, NO_NODES, at_s)
         if is_deferred:
             propose = partial(closest_only, propose, cluster, closest_tier(cluster, job))
-        least_count: int | None = 0
-        if self._shaped is not None:
-            shapes = self._shaped.proposed_shapes(cluster, asked)
-            least_count = least_victim_count(cluster, asked, shapes, ids)
-        return find_capacity(cluster, ids, propose, least_count)
+        if self._shaped is None:
+            return find_capacity(cluster, ids, propose)
+        if self._searches_change_count != cluster.change_count:
+            self._searches_change_count = cluster.change_count
+            self._searches.clear()
+        earlier = self._searches.get((job.job_id, is_deferred))
+        if earlier is not None and earlier.is_of(job, ids):
+            return earlier.found
+        shapes = self._shaped.proposed_shapes(cluster, asked)
+        least_count = least_victim_count(cluster, asked, shapes, ids)
+        found = find_capacity(cluster, ids, propose, least_count)
+        if found is not None:
+            self._searches[job.job_id, is_deferred] = _Search(job, ids, found)
+        return found
 
     def _is_approved(self, record: JobRecord, leaving: Sequence[JobId], at_s: float) -> bool:
         return self._policy.approve(record, [self._table.jobs[one] for one in leaving], at_s)

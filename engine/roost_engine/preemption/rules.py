@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TypeAlias
 
-from roost_engine.domain.model import JobId
 from roost_engine.job_record import JobRecord
 from roost_engine.policies.protocols import (
     JudgingPreemption,
@@ -86,6 +85,7 @@ def las_moves(config: LasMovesConfig) -> "WithMigration":
             permission=_permission(config.partitions),
             name="las-closer" if config.serves_deferred else "las",
             serves_deferred=config.serves_deferred,
+            ranks_by_runs=True,
         )
     )
 
@@ -130,6 +130,7 @@ class DisplaceBy:
         permission: which jobs may be stopped; None: every job.
         name: what operators call the rule.
         serves_deferred: see policies.ServesDeferred.
+        ranks_by_runs: see policies.RankingPreemption.
     """
 
     value: Value
@@ -139,12 +140,9 @@ class DisplaceBy:
     permission: StopPermission | None = None
     name: str = "displacement"
     serves_deferred: bool = False
+    ranks_by_runs: bool = False
     _change_s: float = field(default=inf, init=False)
-    _asked: tuple[JobId, float] | None = field(default=None, init=False)
-    _asked_value: SortKey = field(default=(), init=False)
-    # Every pair of a waiting and a running job is asked about: what first_to_go has computed stays.
-    _victims_at_s: float = field(default=-inf, init=False)
-    _victim_values: dict[JobId, SortKey] = field(default_factory=dict, init=False)
+    _ranked_values: list[SortKey] = field(default_factory=list, init=False)  # of the last ranking
 
     @property
     def renews_leases(self) -> bool:
@@ -158,28 +156,34 @@ class DisplaceBy:
     def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
         """See policies.PreemptPolicy."""
         self._change_s = self.next_change(running, at_s)
-        value, values = self.value, dict[JobId, SortKey]()
-        keys: list[SortKey] = []
-        for job in running:
-            spec = job.spec
-            found = values[spec.job_id] = value(job, at_s)
-            # Flat keys: sorting tuples within tuples takes several times as long.
-            keys.append((*found, spec.submit_s))
-        self._victims_at_s, self._victim_values = at_s, values
+        value = self.value
+        values = [value(job, at_s) for job in running]
+        # Flat keys: sorting tuples within tuples takes several times as long.
+        keys = [(*found, job.spec.submit_s) for found, job in zip(values, running, strict=True)]
         places = sorted(range(len(keys)), key=keys.__getitem__, reverse=True)
+        self._ranked_values = [values[place] for place in places]
         return [running[place] for place in places]
 
     def displaces(self, job: JobRecord, victim: JobRecord, at_s: float) -> bool:
         """See policies.PreemptPolicy."""
         if self.permission is not None and not self.permission.covers(job):
             return False
-        if self._asked != (job.job_id, at_s):
-            self._asked, self._asked_value = (job.job_id, at_s), self.value(job, at_s)
-        values = self._victim_values if self._victims_at_s == at_s else {}
-        victim_value = values.get(victim.spec.job_id)
-        if victim_value is None:
-            victim_value = self.value(victim, at_s)
-        return self._asked_value < victim_value
+        return self.value(job, at_s) < self.value(victim, at_s)
+
+    def displaced_count(self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float) -> int:
+        """See policies.RankingPreemption."""
+        if self.permission is not None and not self.permission.covers(job):
+            return 0
+        own, values = self.value(job, at_s), self._ranked_values
+        # Values descend: the first that is not above the job's own, by halves.
+        low, high = 0, len(values)
+        while low < high:
+            middle = (low + high) // 2
+            if own < values[middle]:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def review_s(self, at_s: float) -> float:
         """See policies.PreemptPolicy."""
@@ -202,7 +206,9 @@ class WithMigration:
 
     @classmethod
     def of(cls, rule: PreemptPolicy) -> "WithMigration":
-        """Add migration to a rule; the result approves plans if the rule does."""
+        """Add migration to a rule; the result approves plans, or counts, if the rule does."""
+        if isinstance(rule, DisplaceBy):
+            return RankedWithMigration(rule)
         return JudgedWithMigration(rule) if isinstance(rule, JudgingPreemption) else cls(rule)
 
     @property
@@ -249,6 +255,22 @@ class JudgedWithMigration(WithMigration):
         """See policies.JudgingPreemption."""
         assert isinstance(self.rule, JudgingPreemption)
         return self.rule.approve(job, victims, at_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedWithMigration(WithMigration):
+    """The same for a rule that displaces along its ranking: a policies.RankingPreemption."""
+
+    @property
+    def ranks_by_runs(self) -> bool:
+        """See policies.RankingPreemption."""
+        assert isinstance(self.rule, DisplaceBy)
+        return self.rule.ranks_by_runs
+
+    def displaced_count(self, job: JobRecord, ranked: Sequence[JobRecord], at_s: float) -> int:
+        """See policies.RankingPreemption."""
+        assert isinstance(self.rule, DisplaceBy)
+        return self.rule.displaced_count(job, ranked, at_s)
 
 
 @dataclass(frozen=True, slots=True)

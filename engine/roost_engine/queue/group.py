@@ -139,11 +139,6 @@ class Group:
         """Return the position of an entry in job_ids."""
         return bisect_left(self.job_ids, entry)
 
-    @property
-    def is_without_capacity(self) -> bool:
-        """Whether a try would find no capacity, whichever nodes are reserved."""
-        return self.last_failure is not None and not self.hints
-
     def has_since(self, limit_s: float) -> bool:
         """Return whether some job may have waited since then; True also for a job that has left.
 

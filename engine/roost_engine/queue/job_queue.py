@@ -185,7 +185,7 @@ class JobQueue:
         Returns:
             Whether a pass could change anything.
         """
-        freed, free_count = cluster.take_freed_nodes(), cluster.free_gpu_count
+        freed, free_count = cluster.take_freed_nodes(), cluster.free.gpu_count
         for group in self._groups.values() if freed else ():
             if group.gpu_count > free_count:
                 continue  # no GPUs could be offered, whatever the candidates are
@@ -227,7 +227,7 @@ class JobQueue:
                 push_turn(turns, group, group.first_since(impatient_s))
         while turns:
             _, key, _, job_id, group = heappop(turns)
-            was_without_capacity = group.is_without_capacity
+            was_without_capacity = group.last_failure is not None and not group.hints
             yield group, job_id
             if group.limit:
                 continue

@@ -14,13 +14,18 @@ _ROUNDING = 1e-6  # amounts are counts, or sums of a few fractions
 
 
 class Quotas:
-    """The quotas of Slurm's limits, and what placed jobs take of them until Slurm starts them."""
+    """The quotas of Slurm's limits, and what placed jobs take of them until Slurm starts them.
+
+    Attributes:
+        counts_jobs: whether any placed job is counted.
+    """
 
     def __init__(self) -> None:
         self._free: Mapping[str, float] = {}
         self._node_cpus: Mapping[str, Mapping[NodeName, float]] = {}
         self._held: dict[JobId, tuple[QuotaUse, ...]] = {}
         self._held_cpus: dict[JobId, tuple[tuple[str, ...], tuple[NodeShare, ...]]] = {}
+        self.counts_jobs = False
 
     def apply(
         self,
@@ -36,6 +41,7 @@ class Quotas:
             self._held[job.job_id] = job.quotas
         if job.node_quotas:
             self._held_cpus[job.job_id] = job.node_quotas, tuple(shares)
+        self.counts_jobs = bool(self._held or self._held_cpus)
 
     def release(self, job_id: JobId) -> bool:
         """Stop counting a job: Slurm reports it as running, or does not start it.
@@ -43,10 +49,10 @@ class Quotas:
         Returns:
             Whether the job was counted.
         """
-        if not self._held and not self._held_cpus:
-            return False
         was_on_nodes = self._held_cpus.pop(job_id, None) is not None
-        return self._held.pop(job_id, None) is not None or was_on_nodes
+        was_counted = self._held.pop(job_id, None) is not None or was_on_nodes
+        self.counts_jobs = bool(self._held or self._held_cpus)
+        return was_counted
 
     def exhausted_by(self, job: JobSpec) -> str:
         """Return the first quota that has too little left for a job; "" where none has."""

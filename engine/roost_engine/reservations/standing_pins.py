@@ -21,7 +21,7 @@ from roost_engine.job_record import JobRecord, JobState, StandingPin, shares_of
 from roost_engine.placement.candidates import Candidates
 from roost_engine.placement.reservation import Reservation
 from roost_engine.policies.protocols import CandidatePolicy, Defer
-from roost_engine.preemption.displacement import find_capacity, holders
+from roost_engine.preemption.displacement import FoundCapacity, find_capacity, holders
 from roost_engine.preemption.preemption import AskGate
 from roost_engine.preemption.slurm_victims import slurm_victims
 from roost_engine.scoring.scorer import Scorer
@@ -223,7 +223,7 @@ class StandingPins:
         found = self._find(record, ids, at_s)
         if found is None:
             return None
-        candidates, count = found
+        candidates, count, _ = found
         if isinstance(self._ask_gate(record, candidates, at_s), Defer):
             return None
         start_s = max(end_s for end_s, _ in ends[:count])
@@ -304,7 +304,7 @@ class StandingPins:
             self._table.release_to_slurm(job_id, record, why, at_s, actions)
             self._note_released(job_id, at_s)
             return
-        candidates, count = found
+        candidates, count, _ = found
         give_up_s = at_s + self._table.config.stop_timeout_s
         pin = self._choose(record.spec, candidates, ids[:count], at_s, at_s, give_up_s)
         self._announce(record, pin, actions)
@@ -313,13 +313,11 @@ class StandingPins:
         self._table.alarm(give_up_s, job_id)
         self._preemptors[job_id] = None
 
-    def _find(
-        self, record: JobRecord, ids: Sequence[JobId], at_s: float
-    ) -> tuple[Candidates, int] | None:
+    def _find(self, record: JobRecord, ids: Sequence[JobId], at_s: float) -> FoundCapacity | None:
         cluster = self._table.cluster
         propose = partial(self._candidates.propose, cluster, record.spec, NO_NODES, at_s)
         found = find_capacity(cluster, ids, propose)
-        return found if found is not None and found[1] else None
+        return found if found is not None and found.victim_count else None
 
     def _choose(
         self,

@@ -15,13 +15,14 @@ from roost_engine.cluster.features import LOAD_QUANTITIES, weighted_sums
 from roost_engine.cluster.link_table import mask_of
 from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.scoring.graph_jobs import Communicates, Communication, ResidentJobs, typical
-from roost_engine.scoring.neighbour_levels import LEVELS, around, others_count
+from roost_engine.scoring.neighbour_levels import LEVELS, around
 
 Array = NDArray[np.float32]
 
 # Links between nodes are a quarter as fast as PCIe, per GPU: the rule of prediction.speed.
 _NETWORK_SLOWDOWN = 4.0
 _FIRST_COUNT = 256
+_LEVEL_NUMBERS = np.arange(len(LEVELS))[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +170,16 @@ class Neighbourhood:
             on: the residents of these nodes; every node has some.
             sets: (node, mask of the set) each.
         """
-        missing = dict[int, list[int]]()
-        for node, mask in sets:
-            if mask not in on[node].rows:
-                missing.setdefault(node, []).append(mask)
+        known = [on[node].rows.get(mask) for node, mask in sets]
+        found = [row for row in known if row is not None]
+        if len(found) == len(sets):
+            return found
+        missing = dict[int, dict[int, None]]()
+        for (node, mask), row in zip(sets, known, strict=True):
+            if row is None:
+                missing.setdefault(node, {})[mask] = None
         for node, masks in missing.items():
-            self._add_rows(cluster, node, on[node], list(dict.fromkeys(masks)))
+            self._add_rows(cluster, node, on[node], list(masks))
         return [on[node].rows[mask] for node, mask in sets]
 
     def _add_rows(
@@ -182,11 +187,10 @@ class Neighbourhood:
     ) -> None:
         """Compute the rows of some sets of a node; arrays are [set, job] or [set, level, job]."""
         whole, counts, vectors = cluster.gpu_count[node], residents.counts, residents.vectors
-        taken = np.array([mask.bit_count() for mask in masks])[:, None]
-        others = np.array([others_count(cluster, node, mask) for mask in masks])[:, None]
-        level = np.stack([self.level(cluster, node, residents, mask) for mask in masks])
-        weights = (counts / others).astype(np.float32)
-        by_level = weights[:, None] * (level[:, None] == np.arange(len(LEVELS))[:, None])
+        taken = np.array([[mask.bit_count()] for mask in masks])
+        level = self._levels(cluster, node, residents, masks)
+        weights = (counts / np.maximum(whole - taken, 1)).astype(np.float32)
+        by_level = weights[:, None] * (level[:, None] == _LEVEL_NUMBERS)
         share = (counts * (taken / (whole - counts))).astype(np.float32)
         gpus, rows = share.sum(axis=1), self.rows
         at = [rows.take() for _ in masks]
@@ -199,13 +203,23 @@ class Neighbourhood:
         self, cluster: Cluster, node: int, residents: Residents, mask: int
     ) -> NDArray[np.int64]:
         """Return what each resident shares with a set of GPUs: positions in LEVELS."""
-        table = cluster.table(node)
-        found = self._near.get((id(table), mask))
-        if found is None:
-            found = self._near[id(table), mask] = around(table, mask)
-        switch, socket = found
-        far: NDArray[np.int64] = np.where(residents.masks & socket, 1, 2)
-        return np.where(residents.masks & switch, 0, far)
+        level: NDArray[np.int64] = self._levels(cluster, node, residents, [mask])[0]
+        return level
+
+    def _levels(
+        self, cluster: Cluster, node: int, residents: Residents, masks: list[int]
+    ) -> NDArray[np.int64]:
+        """Return the same for several sets: int64 [set, job]."""
+        table, near = cluster.table(node), list[tuple[int, int]]()
+        for mask in masks:
+            found = self._near.get((id(table), mask))
+            if found is None:
+                found = self._near[id(table), mask] = around(table, mask)
+            near.append(found)
+        shared = residents.masks & np.array(near)[..., None] != 0  # [set, switch or socket, job]
+        # 0 where a switch is shared; without one 1 where a socket is, else 2.
+        level: NDArray[np.int64] = np.where(shared[:, 0], 0, 2 - shared[:, 1])
+        return level
 
     def own(
         self,
@@ -224,7 +238,7 @@ class Neighbourhood:
         """
         kinds = cluster.kind[nodes]
         linked = [kind for kind in set(kinds.tolist()) if self._is_kind_nvlinked(cluster, kind)]
-        keys = 2 * tiers + ((tiers == 0) & np.isin(kinds, linked) if linked else 0)
+        keys = 2 * tiers + ((tiers == 0) & np.isin(kinds, linked)) if linked else 2 * tiers
         found = np.empty((len(nodes), self._width), dtype=np.float32)
         for key in set(keys.tolist()):
             where = keys == key

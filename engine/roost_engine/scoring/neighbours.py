@@ -181,28 +181,30 @@ class NeighbourScore:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return the newcomer's loss and all losses: [candidate]; None: no candidate has others."""
         cluster, around = question.cluster, self.around
-        listed = list(zip(parts.node.tolist(), parts.mask.tolist(), strict=True))
-        on = {node: around.residents(cluster, node) for node in dict(listed)}
-        occupied = [(at, *one) for at, one in enumerate(listed) if on[one[0]].jobs]
+        nodes, masks = parts.node.tolist(), parts.mask.tolist()
+        on = {node: around.residents(cluster, node) for node in dict.fromkeys(nodes)}
+        occupied = [at for at, node in enumerate(nodes) if on[node].jobs]
         if not occupied:
             return None
-        at, count = np.array([part[0] for part in occupied]), len(occupied)
-        row = around.rows_of(cluster, on, [part[1:] for part in occupied])
+        at, count = np.array(occupied), len(occupied)
+        row = np.array(around.rows_of(cluster, on, [(nodes[one], masks[one]) for one in occupied]))
         own, beside = self._own(question, parts, at), self._empty(2 * count)
-        rows = around.rows
+        rows, of = around.rows, parts.candidate[at]
         beside[:count] = rows.sums[row]
         beside[np.arange(count, 2 * count), rows.level[row]] = own
-        tier = np.concatenate([parts.tier[parts.candidate[at]], np.zeros(count, np.int64)])
+        tier = np.zeros(2 * count, dtype=np.int64)
+        tier[:count] = parts.tier[of]
         cases = np.concatenate([own, rows.joined[row]])
         mean, _ = self.interference.slowdowns(cases, _by_level(beside), tier)
         if self._is_corrected(question.job):
-            for each, (_, node, mask) in enumerate(occupied):
+            for each, one in enumerate(occupied):
+                node, mask = nodes[one], masks[one]
                 mean[each] = self._corrected(question, node, mask, float(mean[each]))
                 if self._is_bad(question, node, mask):
                     mean[each] += _BAD_PAIR
         candidates, size = len(question.features), question.candidates.shape.gpu_count
         newcomer, others = np.zeros(candidates), np.zeros(candidates)
-        lost, caused, of = mean[:count], mean[count:] * rows.gpus[row], parts.candidate[at]
+        lost, caused = mean[:count], mean[count:] * rows.gpus[row]
         if len(parts.node) == candidates:  # one node each
             newcomer[of], others[of] = lost, caused
         else:

@@ -36,6 +36,7 @@ def check_invariants(table: JobTable) -> None:
         assert is_clearing == (job_id in table.clearing), f"{job_id} is {record.state}"
         if job_id in table.running:
             assert record.state is JobState.RUNNING, f"{job_id} is {record.state}"
+            assert table.running[job_id] is record, f"{job_id} has another record"
         is_stopping = record.state is JobState.STOPPING
         assert is_stopping == (job_id in table.stopping), f"{job_id} is {record.state}"
 

@@ -69,7 +69,7 @@ class JobTable:
         self.waiting: dict[JobId, None] = {}
         self.clearing: dict[JobId, None] = {}
         self.placing: dict[JobId, None] = {}
-        self.running: dict[JobId, None] = {}
+        self.running: dict[JobId, JobRecord] = {}
         self.stopping: dict[JobId, None] = {}
         self.ended: OrderedDict[JobId, KnownJob] = OrderedDict()  # the oldest is forgotten first
         self.alarms: list[tuple[float, JobId]] = []
@@ -118,7 +118,8 @@ class JobTable:
         self.jobs[job_id] = record
         self.ended.pop(job_id, None)
         self.waiting[job_id] = None
-        self._limit_fixed(record, at_s)
+        if job.fixed_indices or wait is not None:
+            self._limit_fixed(record, at_s)
         if record.not_before_s > at_s:
             self.alarm(record.not_before_s, job_id)
         if job.eligible_s > at_s:
@@ -185,7 +186,7 @@ class JobTable:
         else:
             self.stopping.pop(job_id, None)
             self.clearing.pop(job_id, None)
-        if self.quotas.release(job_id):
+        if self.quotas.counts_jobs and self.quotas.release(job_id):
             self.queue.lift_limits(self.quotas)
 
     def withdraw(self, event: JobWithdrawn) -> None:
@@ -222,7 +223,8 @@ class JobTable:
         self.unqueue(job_id)
         self._outcomes.note_start(record, event)
         self.cluster.hold(job_id, event.shares)
-        self._outcomes.note_held(job_id, event.shares, event.at_s)
+        if self._outcomes.counts_held:
+            self._outcomes.note_held(job_id, event.shares, event.at_s)
         record.state, record.shares = JobState.RUNNING, event.shares
         record.reason, record.until_s, record.standing = "", None, None
         record.earlier_pins = ()
@@ -257,7 +259,8 @@ class JobTable:
     def _release(self, job_id: JobId, at_s: float) -> None:
         self.cluster.release(job_id)
         self._run_ends.remove(job_id)
-        self._outcomes.note_held(job_id, (), at_s)
+        if self._outcomes.counts_held:
+            self._outcomes.note_held(job_id, (), at_s)
 
     def _observe(self, event: JobStarted, since_s: float) -> None:
         """Record the allocation of a job that is not under Roost."""
@@ -267,7 +270,8 @@ class JobTable:
             self.observed_start_s = event.at_s
             job = self.observed[job_id] = ObservedJob(job_id=job_id, started_s=since_s)
         self.cluster.hold(job_id, event.shares)
-        self._outcomes.note_held(job_id, event.shares, event.at_s)
+        if self._outcomes.counts_held:
+            self._outcomes.note_held(job_id, event.shares, event.at_s)
         job.state, job.shares, job.reason = JobState.RUNNING, event.shares, ""
         job.preempt_class, job.spared_until_s = event.preempt_class, event.spared_until_s
         if event.end_s is not None:
@@ -341,9 +345,10 @@ class JobTable:
     ) -> None:
         """Hold the GPUs of a placement until Slurm has started the job there."""
         self.placing[job_id] = None
-        shares = shares_of(placement)
+        shares, spec = shares_of(placement), record.spec
         self.cluster.hold(job_id, shares)
-        self.quotas.hold(record.spec, shares)
+        if spec.quotas or spec.node_quotas:
+            self.quotas.hold(spec, shares)
         record.state, record.reason, record.until_s = JobState.PLACING, "", None
         record.hand_over_at_s = None  # after a refusal its time begins again
         record.start_deadline_s = at_s + self.config.start_timeout_s

@@ -19,6 +19,9 @@ class Outcomes:
         predictors: learn from waits and runs; None: there are none.
         jobs: the jobs under Roost; the caller changes it.
         cluster: where they run.
+
+    Attributes:
+        counts_held: whether note_held() must be called.
     """
 
     def __init__(
@@ -30,6 +33,7 @@ class Outcomes:
     ) -> None:
         self._gate, self._predictors = gate, predictors
         self._jobs, self._cluster = jobs, cluster
+        self.counts_held = predictors is not None
         self._waits_matter = predictors is not None or not gate.is_open
 
     def note_start(self, record: JobRecord, event: JobStarted) -> None:
@@ -48,6 +52,8 @@ class Outcomes:
             self._note_wait(record, met[0].tier, event.at_s)
         elif state is JobState.PLACING:
             assert record.placement is not None
+            if not self._waits_matter:
+                return
             self._note_wait(record, record.placement.tier, event.at_s)
         else:
             self.note_unplaced(record, event.at_s)

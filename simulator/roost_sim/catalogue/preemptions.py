@@ -111,7 +111,9 @@ _RULES: Mapping[str, PreemptionPart] = {
     ),
     "las": PreemptionPart(
         source=f"after {ROUND_S:g} s of a run, most attained GPU-seconds go first",
-        build=lambda information: DisplaceBy(attained_service, safe_s=ROUND_S, round_s=ROUND_S),
+        build=lambda information: DisplaceBy(
+            attained_service, safe_s=ROUND_S, round_s=ROUND_S, ranks_by_runs=True
+        ),
     ),
     "least-run-time": PreemptionPart(
         source=f"after {BLOX_ROUND_S:g} s of a run, most attained seconds go first, as in Blox",

@@ -40,7 +40,8 @@ class SimulatedJob(Progress):
             result.best_link_score = decision.best_link_score
             return
         # Looked up in the cluster: faster than computing the lazy decision.
-        tables, groups, index_of = cluster.tables, cluster.groups, cluster.index_of
+        tables, index_of = cluster.tables, cluster.index_of
+        groups = cluster.groups.of_node
         mask, size = mask_of(placement.gpu_indices), placement.shape.gpus_per_node
         link_score = best_link_score = 0
         for node in placement.nodes:

@@ -106,6 +106,7 @@ class ClusterPlan:
     preempt: PreemptPlan | None = None
     power_saving: PowerSavingPlan | None = None
     extra_lines: tuple[str, ...] = ()  # of slurm.conf
+    cgroup_lines: tuple[str, ...] = ()  # of cgroup.conf, beside CgroupPlugin
     environment: Mapping[str, str] = field(default_factory=dict)  # of every daemon and command
 
     @classmethod

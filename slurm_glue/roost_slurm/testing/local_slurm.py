@@ -304,7 +304,8 @@ class LocalSlurm:
         )
         folder.slurm_conf.write_text(conf)
         (folder.etc / "gres.conf").write_text(cluster_plan.gres_conf(plan, folder))
-        (folder.etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        lines = ("CgroupPlugin=cgroup/v1", *plan.cgroup_lines)
+        (folder.etc / "cgroup.conf").write_text("\n".join(lines) + "\n")
         if plan.racks:
             (folder.etc / "topology.conf").write_text(cluster_plan.topology_conf(plan))
         if plan.job_submit_lua is not None:

@@ -11,9 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
+import grpc
 from tests.conftest import missing
 
 from roost_demo.stack import NodeKind, Stack
+from roost_proto.v1 import operator_pb2 as pb
+from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 from roost_slurm.hostlist import expand
 from roost_slurm.testing.cluster_plan import ClusterPlan
 from roost_slurm.testing.local_slurm import LocalSlurm, LocalSlurmUnavailable
@@ -27,6 +30,7 @@ ALICE, BOB = "games", "news"  # users that every Debian has
 SOON_S = 15.0
 LEASE_S = 20
 REQUEUE_DELAY_S = 8
+WAITS = "waits for GPUs on one node"
 
 
 @contextmanager
@@ -142,4 +146,29 @@ def occupy(stack: Stack, node: str, indices: range = range(8), time_limit: str =
     gres = ",".join(f"gpu:g{index}:1" for index in indices)
     job_id = stack.slurm.submit("-w", node, f"--gres={gres}", "-t", time_limit)
     stack.slurm.wait_for_state(job_id, "RUNNING")
+    return job_id
+
+
+def told(stack: Stack, job_id: str) -> pb.Job:
+    """What roostd tells of a job; empty until roostd knows it."""
+    try:
+        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=5.0)
+    except grpc.RpcError as error:
+        if error.code() is not grpc.StatusCode.NOT_FOUND:
+            raise
+        return pb.Job()
+
+
+def pin_timers(stack: Stack) -> None:
+    """Have jobs of four GPUs and more wait for GPUs on one node, as long as the gate lets them."""
+    with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
+        pin = pb_grpc.AdminStub(channel).PinTimer
+        for name in ("4/low", "4/mid", "4/high"):
+            pin(pb.PinTimerRequest(name=name, pinned_s=1800.0, by="alice"))
+
+
+def wait_for_one_node(stack: Stack) -> str:
+    """Submit a job of six GPUs on one node, or three on each of two, which waits for the former."""
+    job_id = stack.slurm.submit("--gpus=6", "-N1-2", "-n2")
+    until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
     return job_id

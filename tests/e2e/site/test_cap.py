@@ -3,13 +3,21 @@
 import time
 from collections.abc import Iterator
 
-import grpc
 import pytest
-from tests.e2e.site.bed import GPU_COUNT, assert_runs, cleared_afterwards, site, until
+from tests.e2e.site.bed import (
+    GPU_COUNT,
+    WAITS,
+    assert_runs,
+    cleared_afterwards,
+    pin_timers,
+    site,
+    told,
+    until,
+    wait_for_one_node,
+)
 
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2 as pb
-from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
@@ -19,7 +27,6 @@ POLL_S = 3.0  # a question a second
 FOUND_S = 3.0 + POLL_S / 3 + POLL_S / 3 + 2.0 + 2.0
 # Questions take 2 % of the time at most: on a busy machine, where each takes long, they are rarer.
 AT_THE_LATEST_S = 4 * (HAND_OVER_S + POLL_S)
-DEFERRED = "waits for GPUs on one node"
 LEFT = "left to Slurm, which could have started it"
 
 
@@ -30,10 +37,7 @@ def cluster() -> Iterator[Stack]:
         "gate": {"kind": "delay", "idle_frac": 1.0, "longest_s": 120.0},
     }
     with site(settings=settings) as stack:
-        with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
-            pin = pb_grpc.AdminStub(channel).PinTimer
-            for name in ("4/low", "4/mid", "4/high"):
-                pin(pb.PinTimerRequest(name=name, pinned_s=1800.0, by="alice"))
+        pin_timers(stack)
         yield stack
 
 
@@ -66,16 +70,6 @@ def fault_count(stack: Stack) -> int:
     return sum(bool(gpu.fault) for node in nodes for gpu in node.gpus)
 
 
-def told(stack: Stack, job_id: str) -> pb.Job:
-    """What roostd tells of a job; empty until roostd knows it."""
-    try:
-        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=5.0)
-    except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.NOT_FOUND:
-            raise
-        return pb.Job()
-
-
 def test_a_job_that_only_roost_keeps_waiting_is_left_to_plain_slurm(broken: Stack) -> None:
     job_id = broken.slurm.submit("--gres=gpu:2", "-t", "10")
     time.sleep(HAND_OVER_S)
@@ -88,8 +82,7 @@ def test_a_job_that_a_gate_defers_is_not_left_to_slurm(stack: Stack) -> None:
     for _ in stack.nodes:
         holder = stack.slurm.submit("--gres=gpu:5")
         stack.slurm.wait_for_state(holder, "RUNNING")
-    job_id = stack.slurm.submit("--gpus=6", "-N1-2", "-n2")
-    until(lambda: DEFERRED in told(stack, job_id).reason, "it says what it waits for")
+    job_id = wait_for_one_node(stack)
     time.sleep(HAND_OVER_S + FOUND_S + POLL_S)
-    assert DEFERRED in told(stack, job_id).reason
+    assert WAITS in told(stack, job_id).reason
     assert stack.slurm.state(job_id) == "PENDING"

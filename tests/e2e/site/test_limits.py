@@ -13,6 +13,7 @@ from tests.e2e.site.bed import (
     jobs,
     nodes_of,
     occupy,
+    queue,
     reason,
     site,
     until,
@@ -55,9 +56,10 @@ def cluster() -> Iterator[Stack]:
         accounting = stack.slurm.accounting
         accounting.add_account("physics")
         accounting.add_qos("four", MaxTRESPerUser="gres/gpu=4")
+        accounting.add_qos("one")
         accounting.add_qos("minutes", MaxTRESRunMinsPU=f"gres/gpu={MINUTES}")
         for user in (ALICE, BOB):
-            accounting.add_user(user, "physics", qos=("four", "minutes"))
+            accounting.add_user(user, "physics", qos=("four", "one", "minutes"))
         yield stack
 
 
@@ -86,6 +88,17 @@ def test_a_limit_of_one_user_leaves_the_rest_of_the_cluster_to_others(stack: Sta
     assert_runs(stack, other)
     assert_runs(stack, *blocked[:2])
     assert [stack.slurm.state(job_id) for job_id in blocked].count("RUNNING") == 2
+
+
+def test_jobs_of_a_user_who_may_have_one_start_in_order(stack: Stack) -> None:
+    """Also the first of them: roostd reads a limit that was set just before."""
+    stack.slurm.accounting.change("qos", "one", MaxJobsPerUser=1)
+    job_ids = [stack.slurm.submit("-q", "one", "--gres=gpu:2", user=ALICE) for _ in range(3)]
+    for count, job_id in enumerate(job_ids, start=1):
+        assert_runs(stack, job_id)
+        states = [stack.slurm.state(other) for other in job_ids[count:]]
+        assert states == ["PENDING"] * (len(job_ids) - count), queue(stack.slurm)
+        stack.slurm.run("scancel", job_id)
 
 
 def test_jobs_that_wait_for_a_licence_leave_their_gpus_to_others(stack: Stack) -> None:

@@ -5,29 +5,31 @@ import signal
 import time
 from collections.abc import Iterator
 
-import grpc
 import pytest
-from tests.e2e.site.bed import assert_runs, cleared_afterwards, site, until
+from tests.e2e.site.bed import (
+    WAITS,
+    assert_runs,
+    cleared_afterwards,
+    pin_timers,
+    site,
+    told,
+    until,
+    wait_for_one_node,
+)
 
 from roost_demo.stack import Stack
-from roost_proto.v1 import operator_pb2 as pb
-from roost_proto.v1 import operator_pb2_grpc as pb_grpc
 
 pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
 
 CAP_S = 20.0  # a restart may take ten on a busy machine
 RELOAD_EVERY_S = 2.0
-WAITS = "waits for GPUs on one node"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Stack]:
     gate = {"kind": "delay", "idle_frac": 1.0, "longest_s": CAP_S}
     with site(settings={"gate": gate}) as stack:
-        with grpc.insecure_channel(f"unix:{stack.folder}/admin.sock") as channel:
-            pin = pb_grpc.AdminStub(channel).PinTimer
-            for name in ("4/low", "4/mid", "4/high"):
-                pin(pb.PinTimerRequest(name=name, pinned_s=1800.0, by="alice"))
+        pin_timers(stack)
         yield stack
 
 
@@ -42,20 +44,7 @@ def stack(cluster: Stack) -> Iterator[Stack]:
 
 @pytest.fixture
 def job_id(stack: Stack) -> str:
-    """Six GPUs on one node, or three on each of two: the job waits for the former."""
-    job_id = stack.slurm.submit("--gpus=6", "-N1-2", "-n2")
-    until(lambda: WAITS in told(stack, job_id).reason, "it says what it waits for")
-    return job_id
-
-
-def told(stack: Stack, job_id: str) -> pb.Job:
-    """What roostd tells of a job; empty until roostd knows it."""
-    try:
-        return stack.operator().GetJob(pb.GetJobRequest(job_id=job_id), timeout=5.0)
-    except grpc.RpcError as error:
-        if error.code() is not grpc.StatusCode.NOT_FOUND:
-            raise
-        return pb.Job()
+    return wait_for_one_node(stack)
 
 
 def reload(stack: Stack) -> None:

@@ -48,7 +48,7 @@ class TestFindCapacity:
         search = Search(cluster, job("9", gpus=gpu_count))
         found = find_capacity(cluster, victims, search)
         assert found is not None
-        candidates, count = found
+        candidates, count, _ = found
         assert candidates
         assert count == gpu_count
         assert search.call_count <= 2 + 2 * log2(len(victims))
@@ -68,6 +68,20 @@ class TestFindCapacity:
         found = find_capacity(cluster, victims[2:], Search(cluster, job("9", gpus=3)))
         assert found is not None
         assert found[1] == 1
+
+    @pytest.mark.parametrize("gpu_count", range(1, 9))
+    def test_victims_after_those_examined_change_nothing(self, gpu_count: int) -> None:
+        cluster, victims = small_jobs(16)
+        found = find_capacity(cluster, victims, Search(cluster, job("9", gpus=gpu_count)))
+        assert found is not None
+        assert gpu_count <= found.examined_count < len(victims) or gpu_count == 8
+        examined, others = victims[: found.examined_count], victims[found.examined_count :]
+        for later in (others[:1], others[::-1]):
+            again = find_capacity(
+                cluster, [*examined, *later], Search(cluster, job("9", gpus=gpu_count))
+            )
+            assert again is not None
+            assert again[1:] == found[1:]
 
     def test_no_victims_or_not_enough_of_them(self) -> None:
         cluster, victims = small_jobs()

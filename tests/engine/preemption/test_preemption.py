@@ -7,12 +7,23 @@ from math import inf
 import pytest
 from tests.engine.conftest import HarnessFactory
 
+from roost_engine.cluster.cluster import Cluster
+from roost_engine.cluster.node_sets import NodeSet
 from roost_engine.domain.actions import Place, Preempt, WakeAt
-from roost_engine.domain.events import JobChanged, JobQueued, JobWithdrawn, NodeLost, SpeedSeen
+from roost_engine.domain.events import (
+    JobChanged,
+    JobQueued,
+    JobWithdrawn,
+    NodeLost,
+    SpeedSeen,
+    Tick,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName, NodeSpec
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobRecord, JobState
+from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.heuristics import ShapeByShape
 from roost_engine.policies.protocols import (
     Allow,
     Defer,
@@ -476,3 +487,38 @@ def test_only_jobs_whose_lease_has_ended_are_shown_to_the_policy(make: HarnessFa
     assert set(policy.asked) == {("1",)}
     assert not [action for action in harness.actions if isinstance(action, Preempt)]
     assert len([action for action in harness.actions if isinstance(action, Place)]) == 2
+
+
+def test_a_search_is_made_again_only_after_a_change(make: HarnessFactory) -> None:
+    class Counting(ShapeByShape):
+        """Counts the proposals."""
+
+        call_count = 0
+
+        def propose(
+            self, cluster: Cluster, job: JobSpec, reserved: NodeSet, at_s: float
+        ) -> Candidates:
+            self.call_count += 1
+            return super().propose(cluster, job, reserved, at_s)
+
+    class Patient:
+        """Lets every job wait that victims would have to make room for."""
+
+        def decide(self, offer: Offer) -> GateVerdict:
+            return Defer(offer.at_s + 1000.0, "waits") if offer.job.job_id == "3" else Allow()
+
+        def note(self, outcome: WaitEnded) -> None:
+            pass
+
+    candidates = Counting()
+    policies = Policies(candidates=candidates, gate=Patient())
+    harness = make([node("a"), node("b")], policies=policies)
+    fill(harness, job("1", gpus=8, priority=1), job("2", gpus=6, priority=1))
+    harness.queue(job("3", gpus=8, priority=2))
+    asked_count = candidates.call_count
+    harness.advance(100.0)
+    harness.feed(Tick(at_s=200.0))
+    assert candidates.call_count == asked_count
+    assert harness.state("3") is WAITING
+    harness.run(job("4", gpus=1, priority=3))
+    assert candidates.call_count > asked_count + 1  # its own proposal, and another search for 3

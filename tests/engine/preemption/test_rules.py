@@ -1,12 +1,14 @@
 """The rules `las-moves` and `leases`: whom they stop, and that permission binds them."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
 import pytest
 from tests.engine.conftest import HarnessFactory
 
-from roost_engine.domain.model import JobSpec
+from roost_engine.domain.events import SpeedSeen, Tick
+from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord
 from roost_engine.plugins.plugins import Policies
 from roost_engine.plugins.policy_kinds import make_order
@@ -18,6 +20,7 @@ from roost_engine.preemption.rules import (
     LasMovesConfig,
     Leases,
     LeasesConfig,
+    RankedWithMigration,
     WithMigration,
     las_moves,
     leases,
@@ -65,6 +68,44 @@ def test_most_attained_service_goes_first_and_only_for_a_job_that_has_had_less()
     assert rule.displaces(little, much, 0.0)
     assert not rule.displaces(much, little, 0.0)
     assert not rule.displaces(little, little, 0.0)
+
+
+@pytest.mark.parametrize("attained_s", [0.0, 50.0, 99.0, 100.0, 101.0, 300.0, 400.0])
+def test_the_count_of_a_ranking_agrees_with_each_pair(attained_s: float) -> None:
+    rule = las_moves(LasMovesConfig())
+    running = [
+        ran(name, run_s) for name, run_s in zip("12345", (100, 300, 100, 0, 70), strict=True)
+    ]
+    ranked, newcomer = rule.first_to_go(running, 0.0), ran("9", attained_s)
+    assert isinstance(rule, RankedWithMigration)
+    each = [rule.displaces(newcomer, victim, 0.0) for victim in ranked]
+    assert each == sorted(each, reverse=True)
+    assert rule.displaced_count(newcomer, ranked, 0.0) == sum(each)
+
+
+def test_speeds_that_are_reported_ask_no_rule_that_ranks_by_runs(
+    make_harness: HarnessFactory,
+) -> None:
+    class Counted(DisplaceBy):
+        """Counts how often it ranks."""
+
+        rank_count = 0
+
+        def first_to_go(self, running: Sequence[JobRecord], at_s: float) -> Sequence[JobRecord]:
+            self.rank_count += 1
+            return super().first_to_go(running, at_s)
+
+    for ranks_by_runs, count in ((True, 1), (False, 3)):
+        rule = Counted(lambda job, at_s: (0.0,), ranks_by_runs=ranks_by_runs)
+        play = harness(make_harness, rule)
+        play.run(saving("1", gpus=4), saving("2", gpus=4))
+        play.queue(saving("3", gpus=8))
+        play.advance(100.0)
+        before = rule.rank_count
+        play.feed(Tick(at_s=200.0))
+        for job_id in ("1", "2"):
+            play.feed(SpeedSeen(at_s=200.0, job_id=JobId(job_id), speed_frac=0.5))
+        assert rule.rank_count - before == count
 
 
 def test_a_newcomer_gets_the_gpus_at_the_end_of_the_round(

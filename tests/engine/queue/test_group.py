@@ -51,7 +51,7 @@ def test_a_kind_shut_out_by_kept_nodes_is_blocked_until_enough_of_them_are_not_k
     group.note_failure(failure)
     assert group.is_blocked(0b1110)
     assert not group.is_blocked(0b1100)
-    assert not group.is_without_capacity
+    assert group.hints
 
 
 def test_jobs_have_one_demand_if_they_differ_in_nothing_that_decides_whether_they_fit() -> None:
