@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.training.pair_programs import ending, stepping
 
+from roost_train.cli import main
 from roost_train.errors import TrainError
 from roost_train.pair_measuring import PairRow, Window
 from roost_train.pairs_command import PairsOptions, read_commands, run, write_table
@@ -31,6 +32,24 @@ def test_roostd_reads_the_table_that_was_measured(tmp_path: Path) -> None:
     assert said == f"4 ordered pairs of 2 programs: {tmp_path / 'pairs.csv'}"
     assert lines[0].startswith("2 programs, 3 pairs, about 0 minutes")
     assert len(lines) == 1 + 2 * (2 + 2 * 3)
+
+
+@pytest.mark.torch
+def test_the_command_line_measures_as_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch", reason="needs torch (the train extra)")
+    options = _options(tmp_path, f"bert: {stepping(0.01, 'batch {}')}\n")
+    files = ["--commands", str(options.commands), "--out", str(options.out)]
+
+    code = main(
+        ["pairs", *files, "--rounds=2", "--seconds=0.1", "--settle=0", r"--pattern=batch (\d+)"]
+    )
+
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert told.out == f"1 ordered pairs of 1 programs: {options.out}\n"
+    assert [pair.model for pair in load_pairs(options.out)] == ["bert"]
 
 
 def test_without_twins_each_program_is_started_once(tmp_path: Path) -> None:
