@@ -77,7 +77,7 @@ images: $(BIN)/.roost ## build the container images of compose-test; the engine 
 	 deploy/compose/build.sh sid slurm site && wait $$bookworm && wait $$trixie
 
 compose-test: $(BIN)/.roost-dev ## the real cluster in containers, on several releases of Slurm
-	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 4 --dist loadfile -m compose tests/e2e
+	@deploy/compose/engine.sh with $(BIN)/python -m pytest -n 3 --dist loadfile -m compose tests/e2e
 
 KILLS ?= 500
 SEED ?= 1

@@ -1,8 +1,8 @@
 """Which test file goes to which worker: those with a cluster mostly wait, the others compute.
 
 Two of three workers take the files with a cluster first, every third one takes them last, so that
-the machine computes while clusters wait. Of each sort the longest come first: a file's tests times
-the timeout of each, which its author has set.
+the machine computes while clusters wait. Of each sort the longest come first: those whose tests
+have the longest timeout, then those with the most tests.
 """
 
 import re
@@ -36,7 +36,7 @@ def timeout_s(file: str) -> int:
 def file_order(config: pytest.Config, log: Producer) -> LoadFileScheduling:
     """Return the scheduler of `--dist loadfile` that hands out files in this order."""
     scheduler = LoadFileScheduling(config, log)
-    assign = scheduler._assign_work_unit
+    assign, reschedule = scheduler._assign_work_unit, scheduler._reschedule
 
     def assign_next(node: WorkerController) -> None:
         computes = int(node.gateway.id.removeprefix("gw")) % COMPUTES == COMPUTES - 1
@@ -45,11 +45,17 @@ def file_order(config: pytest.Config, log: Producer) -> LoadFileScheduling:
             units,
             key=lambda file: (
                 has_cluster(file) is not computes,
-                timeout_s(file) * len(units[file]),
+                timeout_s(file),
+                len(units[file]),
             ),
         )
         units.move_to_end(file, last=False)
         assign(node)
 
-    scheduler._assign_work_unit = assign_next
+    def reschedule_late(node: WorkerController) -> None:
+        """Give a worker its next file when it runs the last test but one of the file before."""
+        if not scheduler.workqueue or scheduler._pending_of(scheduler.assigned_work[node]) <= 1:
+            reschedule(node)
+
+    scheduler._assign_work_unit, scheduler._reschedule = assign_next, reschedule_late
     return scheduler

@@ -18,6 +18,7 @@ from roostd.ops.promotions import Promotions
 from roostd.slurm.comment import JobComment
 from roostd.slurm.job_facts import Owner as Owner
 from roostd.telemetry.board import ProbeBoard
+from roostd.telemetry.gpu_memory import GpuMemoryBook
 from roostd.telemetry.progress import ProgressBook
 from roostd.telemetry.waste import WasteTally
 
@@ -122,6 +123,7 @@ class DaemonState:
         shadow: what the policy in shadow has chosen; None: there is none.
         waste: GPU-seconds that brought nothing, by day and user.
         progress: what was learned from the progress that jobs report.
+        gpu_memory: what earlier runs of kinds of jobs used; learned where jobs may share GPUs.
         first_shares: what each job got at the start of its present or last run: Slurm takes back
             the nodes of a job that completes one by one.
         let_go_reasons: why Roost released each of these waiting jobs to plain Slurm.
@@ -169,6 +171,7 @@ class DaemonState:
     shadow: ShadowFigures | None = None
     waste: WasteTally = field(default_factory=WasteTally)
     progress: ProgressBook = field(default_factory=ProgressBook)
+    gpu_memory: GpuMemoryBook = field(default_factory=GpuMemoryBook)
     first_shares: dict[JobId, tuple[NodeShare, ...]] = field(default_factory=dict)
     let_go_reasons: dict[JobId, str] = field(default_factory=dict)
     watched_start_count: int = 0

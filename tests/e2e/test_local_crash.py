@@ -12,7 +12,7 @@ from tests.e2e.two_nodes import mended_afterwards, submit_all, two_nodes
 
 from roost_demo.stack import Stack
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

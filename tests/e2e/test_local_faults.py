@@ -14,7 +14,7 @@ from tests.e2e.two_nodes import LEASE_S, mended_afterwards, submit_all, two_node
 from roost_demo.stack import Stack
 from roost_proto.v1 import operator_pb2
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(300)]
 
 FIRST_LEASE_S = 5.0  # the default
 SCHEDULED_S = 5.0  # until Slurm has noticed that it is over, and the job has run

@@ -21,7 +21,7 @@ from roost_slurm.testing.local_slurm import LocalSlurmUnavailable
 from roost_slurm.testing.site_plan import PriorityPlan
 from roostctl.main import cli
 
-pytestmark = [pytest.mark.slurm, pytest.mark.nvml]
+pytestmark = [pytest.mark.slurm, pytest.mark.nvml, pytest.mark.timeout(240)]
 
 SETTINGS = {"order": {"kind": "learned"}, "slurm": {"poll_interval_s": 1.0}}
 PARTITIONS = (

@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import grpc
 import pytest
@@ -20,6 +21,7 @@ NODES = (NodeKind(name="n1", topology="nvswitch8"), NodeKind(name="n2", topology
 # Somebody waits whenever not all GPUs are free, and is not started by a lease that ran out.
 SETTINGS = {"gate": {"kind": "delay", "idle_frac": 1.0}}
 PINNED_S = 1800.0
+FIRST_LEASE_S, LEASE_S = 5, 20
 SENTENCE = "waits for GPUs on one node: about 1.4 times as fast, until "
 
 
@@ -27,7 +29,7 @@ SENTENCE = "waits for GPUs on one node: about 1.4 times as fast, until "
 def stack() -> Iterator[Stack]:
     """Two nodes, on each of which five of eight GPUs are taken; timers for six GPUs are pinned."""
     try:
-        with Stack(NODES, lease_s=10, settings=SETTINGS) as running:
+        with Stack(NODES, lease_s=LEASE_S, settings=SETTINGS) as running:
             with grpc.insecure_channel(f"unix:{running.folder}/admin.sock") as channel:
                 pin = pb_grpc.AdminStub(channel).PinTimer
                 for name in ("4/low", "4/mid", "4/high"):
@@ -60,6 +62,12 @@ def until(done: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
 
 def explain(stack: Stack, job_id: str) -> pb.Explanation:
     return stack.operator().ExplainJob(pb.ExplainJobRequest(job_id=job_id))
+
+
+def lease_left_s(stack: Stack, job_id: str) -> float:
+    """How long the lease of a waiting job still holds it."""
+    until_text = stack.slurm.show_job(job_id).partition("EligibleTime=")[2].split()[0]
+    return datetime.fromisoformat(until_text).timestamp() - time.time()
 
 
 def gpu_counts(stack: Stack, job_id: str) -> dict[str, int]:
@@ -99,8 +107,10 @@ def test_a_cancelled_job_is_gone_at_once(stack: Stack, job_id: str) -> None:
 
 
 def test_an_owner_who_starts_his_job_now_has_his_will(stack: Stack, job_id: str) -> None:
+    # A renewal under way would take the job back: the first one comes about when roostd says why.
+    until(lambda: lease_left_s(stack, job_id) > FIRST_LEASE_S, "its lease is renewed")
     stack.slurm.run("scontrol", "update", f"jobid={job_id}", "StartTime=now")
-    stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=8.0)
+    stack.slurm.wait_for_state(job_id, "RUNNING", timeout_s=LEASE_S / 2)
     assert gpu_counts(stack, job_id) == {"n1": 3, "n2": 3}
 
 
@@ -119,7 +129,7 @@ def test_timers_and_waits_outlive_a_kill_and_every_change_is_on_record(
     pinned = {timer.name for timer in listed.timers if timer.pinned_s == PINNED_S}
     assert pinned == {"4/low", "4/mid", "4/high"}
     until(lambda: explain(stack, job_id).job.reason in SENTENCE, "it waits for the same")
-    time.sleep(11.0)  # longer than its lease
+    time.sleep(LEASE_S + 1.0)
     assert stack.slurm.state(job_id) == "PENDING"
     audit = (stack.folder / "state" / "audit.log").read_text().splitlines()
     facts = [json.loads(line) for line in audit]

@@ -212,6 +212,8 @@ async def test_load_travels_from_the_fake_driver_to_the_daemon(
         node.driver.raise_xid(6, 79)
         node.driver.lose(6)
         await until(fake_daemon, lambda: fake_daemon.samples[-1].lost_mask == 1 << 6)
+        # Its Xid may come a sample later, where it was raised after events had been asked for.
+        await until(fake_daemon, lambda: any(one.xid_events for one in fake_daemon.samples))
 
     hello = fake_daemon.hellos[0]
     assert {(link.a, link.b): link.nvlink_count for link in hello.links}[0, 3] == 2

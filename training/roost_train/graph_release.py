@@ -1,24 +1,20 @@
 """Turning a trained graph network into the two files that a daemon loads: model and manifest."""
 
-import hashlib
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import onnx
-import torch
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from roost_engine.scoring import graph_columns as names
-from roost_formats.models.manifest import Manifest, manifest_path
-from roost_formats.models.onnx_runtime import onnxruntime
 from roost_formats.models.score import load_onnx_graph
 from roost_formats.models.signature import GRAPH
 from roost_train.graph_net import WIDTHS, GraphNet
 from roost_train.graph_training import GraphFigures, GraphHyperParameters
+from roost_train.model_files import library_versions, write_model_files
 from roost_train.onnx_export import IR_VERSION, OPSET
 
 MODEL_FILE = "graph.onnx"
@@ -121,20 +117,9 @@ def write_graph(
     """
     model = export_graph(net)
     canary = draw_batch(np.random.default_rng(_CANARY_SEED), _CANARY_COUNTS)
-    manifest = Manifest(
-        kind=GRAPH.kind,
-        schema_version=GRAPH.schema_version,
-        columns=names.INPUT_COLUMNS,
-        sha256=hashlib.sha256(model).hexdigest(),
-        size_bytes=len(model),
-        canary_inputs=canary,
-        canary_outputs=net.answer(canary),
-        card=_card(parameters, figures, command),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MODEL_FILE
-    path.write_bytes(model)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    path, card = folder / MODEL_FILE, _card(parameters, figures, command)
+    answers = canary, net.answer(canary)
+    write_model_files(path, model, GRAPH, names.INPUT_COLUMNS, answers, card)
     load_onnx_graph(path, lambda: 0.0)
     return path
 
@@ -154,11 +139,5 @@ def _card(
         "hyper_parameters": asdict(parameters),
         "held_out": {key: round(value, 6) for key, value in asdict(figures).items()},
         "opset": OPSET,
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "onnx": onnx.__version__,
-            "onnxruntime": onnxruntime.__version__,
-        },
+        "versions": library_versions(),
     }

@@ -1,6 +1,5 @@
 """Turning a network of the placement slot into the two files that a daemon loads."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -9,12 +8,12 @@ import numpy as np
 
 from roost_engine.cluster.features import COLUMNS
 from roost_formats.models.loader import open_session
-from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
 from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_train.decisions import Decision
 from roost_train.errors import TrainError
+from roost_train.model_files import write_model_files
 from roost_train.numpy_policy import run_all
 from roost_train.onnx_export import export_onnx
 from roost_train.placement_net import PlacementNet
@@ -46,20 +45,15 @@ def write_placement(
     if readings.worst_difference > TOLERANCE:
         raise TrainError(f"torch, numpy and ONNX differ by {readings.worst_difference:.2g}")
     canary = max(saved, key=lambda one: len(one.jobs)).jobs[:_CANARY_CANDIDATES]
-    manifest = Manifest(
-        kind=SCORE.kind,
-        schema_version=SCORE.schema_version,
-        columns={INPUT_NAME: COLUMNS},
-        sha256=hashlib.sha256(model).hexdigest(),
-        size_bytes=len(model),
-        canary_inputs={INPUT_NAME: canary},
-        canary_outputs={OUTPUT_NAME: torch_scores(model, canary)},
-        card={**card, **provenance(readings, SCORE.schema_version)},
-    )
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / MODEL_FILE
-    path.write_bytes(model)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    write_model_files(
+        path,
+        model,
+        SCORE,
+        {INPUT_NAME: COLUMNS},
+        ({INPUT_NAME: canary}, {OUTPUT_NAME: torch_scores(model, canary)}),
+        {**card, **provenance(readings, SCORE.schema_version)},
+    )
     load_onnx_score(path, lambda: 0.0)
     return path
 

@@ -1,26 +1,22 @@
 """Turning a trained net into the two files that a daemon loads: model and manifest."""
 
-import hashlib
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-import onnx
 import torch
 from numpy.typing import NDArray
 
 from roost_engine.cluster.features import COLUMNS
 from roost_formats.models.loader import open_session
-from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_runtime import onnxruntime
 from roost_formats.models.score import INPUT_NAME, OUTPUT_NAME, load_onnx_score
 from roost_formats.models.signature import SCORE
 from roost_train.agreement import Agreement, compare, merge
 from roost_train.distil import HyperParameters, teacher_scores
 from roost_train.groups import LARGEST_GROUP, SMALLEST_GROUP, GroupMix, draw_groups
+from roost_train.model_files import library_versions, write_model_files
 from roost_train.onnx_export import OPSET, export_onnx
 from roost_train.score_net import ScoreNet
 
@@ -53,20 +49,15 @@ def write_release(
     agreement = held_out_agreement(model)
     drawn = draw_groups(np.random.default_rng(_CANARY_SEED), 1, CANARY_COUNT)[0]
     canary = drawn.astype(np.float32)
-    manifest = Manifest(
-        kind=SCORE.kind,
-        schema_version=SCORE.schema_version,
-        columns={INPUT_NAME: COLUMNS},
-        sha256=hashlib.sha256(model).hexdigest(),
-        size_bytes=len(model),
-        canary_inputs={INPUT_NAME: canary},
-        canary_outputs={OUTPUT_NAME: torch_scores(model, canary)},
-        card=_card(parameters, agreement, command),
-    )
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / MODEL_FILE
-    path.write_bytes(model)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
+    write_model_files(
+        path,
+        model,
+        SCORE,
+        {INPUT_NAME: COLUMNS},
+        ({INPUT_NAME: canary}, {OUTPUT_NAME: torch_scores(model, canary)}),
+        _card(parameters, agreement, command),
+    )
     load_onnx_score(path, lambda: 0.0)
     return path, agreement
 
@@ -106,11 +97,5 @@ def _card(parameters: HyperParameters, agreement: Agreement, command: str) -> Ma
         "hyper_parameters": asdict(parameters),
         "held_out": {key: round(value, 9) for key, value in asdict(agreement).items()},
         "opset": OPSET,
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "onnx": onnx.__version__,
-            "onnxruntime": onnxruntime.__version__,
-        },
+        "versions": library_versions(),
     }

@@ -197,6 +197,11 @@ class SelectorNet(torch.nn.Module):  # type: ignore[misc]
             for name, tensor in found.items()
         }
 
+    def to_onnx(self) -> bytes:
+        """Return the model file; see export_selector."""
+        self.eval()
+        return export_selector(self)
+
     def ranks(self, jobs: NDArray[np.float32], cluster: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return what the exported model answers, float32 [job].
 

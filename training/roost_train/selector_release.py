@@ -1,43 +1,48 @@
 """Turning a trained job selector into the two files that a daemon loads: model and manifest."""
 
-import hashlib
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
-import onnx
-import torch
+from numpy.typing import NDArray
 
 from roost_engine.queue.selector_columns import CLUSTER_COLUMNS, JOB_COLUMNS, SCHEMA_VERSION
 from roost_formats.models.loader import open_session
-from roost_formats.models.manifest import Manifest, manifest_path
 from roost_formats.models.onnx_file import read_onnx
-from roost_formats.models.onnx_runtime import onnxruntime
-from roost_formats.models.order import load_onnx_selector
-from roost_formats.models.signature import ORDER
-from roost_train.decisions import Decision
-from roost_train.errors import TrainError
-from roost_train.numpy_policy import run_all
-from roost_train.onnx_export import OPSET
-from roost_train.selector_net import (
+from roost_formats.models.order import (
     CLUSTER_NAME,
     JOBS_NAME,
     RANK_NAME,
-    SelectorNet,
-    export_selector,
+    load_onnx_selector,
 )
+from roost_formats.models.signature import ORDER
+from roost_train.decisions import Decision
+from roost_train.errors import TrainError
+from roost_train.model_files import library_versions, write_model_files
+from roost_train.numpy_policy import run_all
+from roost_train.onnx_export import OPSET
 
 MODEL_FILE = "selector.onnx"
 TOLERANCE = 1e-5
 _CANARY_JOBS = 12
 
 
+class Exportable(Protocol):
+    """A selector that can be written as a model file: `selector_net` or `score_selector`."""
+
+    def ranks(self, jobs: NDArray[np.float32], cluster: NDArray[np.float32]) -> NDArray[np.float32]:
+        """See queue.selector.RankModel."""
+
+    def to_onnx(self) -> bytes:
+        """Return the model file; the same weights give the same bytes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """How far torch, numpy and ONNX Runtime differ on decisions.
+    """How far the selector itself, numpy and ONNX Runtime differ on decisions.
 
     Attributes:
         rank_count: ranks compared.
@@ -49,7 +54,7 @@ class Readings:
 
 
 def write_selector(
-    net: SelectorNet, saved: Sequence[Decision], card: Mapping[str, object], folder: Path
+    net: Exportable, saved: Sequence[Decision], card: Mapping[str, object], folder: Path
 ) -> Path:
     """Write selector.onnx and selector.json, and load them as the daemon would.
 
@@ -64,33 +69,27 @@ def write_selector(
         PolicyError: the daemon would refuse the model.
         OSError: the folder cannot be written.
     """
-    net.eval()
-    model = export_selector(net)
+    model = net.to_onnx()
     readings = compare_readings(net, model, saved)
     if readings.worst_difference > TOLERANCE:
-        raise TrainError(f"torch, numpy and ONNX differ by {readings.worst_difference:.2g}")
+        raise TrainError(f"the selector, numpy and ONNX differ by {readings.worst_difference:.2g}")
     canary = max(saved, key=lambda one: min(len(one.jobs), _CANARY_JOBS))
-    jobs = canary.jobs[:_CANARY_JOBS]
-    manifest = Manifest(
-        kind=ORDER.kind,
-        schema_version=ORDER.schema_version,
-        columns={JOBS_NAME: JOB_COLUMNS, CLUSTER_NAME: CLUSTER_COLUMNS},
-        sha256=hashlib.sha256(model).hexdigest(),
-        size_bytes=len(model),
-        canary_inputs={JOBS_NAME: jobs, CLUSTER_NAME: canary.cluster},
-        canary_outputs={RANK_NAME: net.ranks(jobs, canary.cluster)},
-        card={**card, **provenance(readings, SCHEMA_VERSION)},
+    jobs, path = canary.jobs[:_CANARY_JOBS], folder / MODEL_FILE
+    asked = {JOBS_NAME: jobs, CLUSTER_NAME: canary.cluster}
+    write_model_files(
+        path,
+        model,
+        ORDER,
+        {JOBS_NAME: JOB_COLUMNS, CLUSTER_NAME: CLUSTER_COLUMNS},
+        (asked, {RANK_NAME: net.ranks(jobs, canary.cluster)}),
+        {**card, **provenance(readings, SCHEMA_VERSION)},
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MODEL_FILE
-    path.write_bytes(model)
-    manifest_path(path).write_text(manifest.to_json(), encoding="utf-8")
     load_onnx_selector(path, lambda: 0.0)
     return path
 
 
-def compare_readings(net: SelectorNet, model: bytes, saved: Sequence[Decision]) -> Readings:
-    """Compare what torch, numpy and ONNX Runtime answer to decisions.
+def compare_readings(net: Exportable, model: bytes, saved: Sequence[Decision]) -> Readings:
+    """Compare what a selector, numpy and ONNX Runtime answer to decisions.
 
     Raises:
         TrainError: there is no decision.
@@ -120,11 +119,5 @@ def provenance(readings: Readings, features_version: int) -> Mapping[str, object
             "worst_difference": round(readings.worst_difference, 9),
         },
         "opset": OPSET,
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "onnx": onnx.__version__,
-            "onnxruntime": onnxruntime.__version__,
-        },
+        "versions": library_versions(),
     }

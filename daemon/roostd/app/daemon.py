@@ -25,6 +25,7 @@ from roostd.app.forecast_errors import ForecastErrors
 from roostd.app.forecast_worker import ForecastWorker
 from roostd.app.forecaster import Forecaster
 from roostd.app.gauges import set_gauges, status_line
+from roostd.app.gpu_memory_meter import GpuMemoryMeter
 from roostd.app.interference_keeper import InterferenceKeeper
 from roostd.app.journal_opening import JournalOpener
 from roostd.app.knowledge_keeper import KnowledgeKeeper
@@ -205,6 +206,8 @@ class Daemon:
         self._pairs = PairTeller(self.state, lambda: self._engines.plugins, self._emit)
         waste_path = config.paths.state_dir / "waste.json"
         self._waste = WasteMeter(self.state, waste_path, self.metrics.wasted)
+        memory_path = config.paths.state_dir / "gpu-memory.json"
+        self._gpu_memory = GpuMemoryMeter(self.state, memory_path)
         self._build_parts(config, self._slurm or self._slurm_cli(config))
 
     def _slurm_cli(self, config: Config) -> SlurmPort:
@@ -359,6 +362,7 @@ class Daemon:
         await self.shadow.stop()
         self.desk.keep_evidence()
         self._waste.store()
+        self._gpu_memory.store()
         self._interference.store()
         self._forecast_errors.store()
         self.knowledge.write()
@@ -404,6 +408,7 @@ class Daemon:
             self._notify.status(status_line(state))
             self._links.poll()
             self._waste.poll()
+            self._gpu_memory.poll()
             self._interference.poll()
             self._pairs.poll()
             self.watch.follow_wall_clock()

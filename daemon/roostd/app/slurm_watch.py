@@ -407,6 +407,7 @@ class SlurmWatch:
             accounts_memory=settings.accounts_memory,
             is_preemptible_qos=lambda qos: qos in self._state.config.preemption.qos,
             is_sharing_qos=lambda qos: qos in self._state.config.sharing.qos,
+            memory_of=lambda user_id, name: self._state.gpu_memory.need_bytes(user_id, name),
             is_model=lambda name: name in map(str.lower, self._state.config.slurm.model_names),
             why_left=lambda job: self._opt_in().why_not(job),
         )

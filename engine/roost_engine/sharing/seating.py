@@ -18,6 +18,7 @@ from roost_engine.cluster.seats import Seats
 from roost_engine.domain.actions import Decision
 from roost_engine.domain.events import (
     Event,
+    JobEnded,
     LinksSeen,
     LoadSeen,
     NodeLost,
@@ -62,12 +63,17 @@ class Seating:
         config: which pairs are good.
         table: the jobs.
         candidates: proposes whole GPUs.
+
+    Attributes:
+        seats: the seats that jobs hold.
+        pairs: judges pairs of jobs.
     """
 
     def __init__(self, config: SharingConfig, table: JobTable, candidates: CandidatePolicy) -> None:
-        self._table, self._candidates, self._pairs = table, candidates, Pairs(config)
+        self._table, self._candidates, self.pairs = table, candidates, Pairs(config)
         self.seats = table.cluster.seats = Seats()
         self._is_due = False
+        self._alone_frac: dict[JobId, float] = {}  # the last speed of a run without a partner
 
     def note(self, event: Event) -> None:
         """Note an event, before the pass that it causes."""
@@ -76,9 +82,28 @@ class Seating:
                 self.seats.gpu_memory_bytes[event.name] = event.gpu_memory_bytes
             case TopologySeen() | NodeLost():
                 self.seats.gpu_memory_bytes.pop(event.name, None)
+            case SpeedSeen():
+                self._observe(event.job_id, event.speed_frac)
+            case JobEnded():
+                self._alone_frac.pop(event.job_id, None)
             case _:
                 pass
         self._is_due |= not isinstance(event, LoadSeen | LinksSeen | SpeedSeen)
+
+    def _observe(self, job_id: JobId, speed_frac: float) -> None:
+        """Correct a pair by the speed of a job that shares its GPUs with one other.
+
+        What the job lost before, by its links for instance, is not the other job's doing.
+        """
+        record, partners = self._table.jobs.get(job_id), self.seats.partners(job_id)
+        if record is None or not partners:
+            self._alone_frac[job_id] = speed_frac
+            return
+        other = self._table.jobs.get(partners[0]) if len(partners) == 1 else None
+        if other is not None:
+            alone_frac = self._alone_frac.get(job_id, 1.0)
+            beside_frac = speed_frac / alone_frac if alone_frac > 0 else 1.0
+            self.pairs.observe(record.spec, other.spec, beside_frac)
 
     def place(self, reserved: NodeSet, at_s: float, put: Put) -> None:
         """Place the waiting jobs that find a seat, in order.
@@ -155,7 +180,7 @@ class Seating:
         if needed_bytes > self.seats.gpu_memory_bytes.get(name, 0):
             return None
         chosen = _chosen(cluster, job, shape, node, other_seat(seat), gpus)
-        judged = self._pairs.judge(job, host.spec)
+        judged = self.pairs.judge(job, host.spec)
         if chosen is None or judged is None:
             return None
         mine, its = judged

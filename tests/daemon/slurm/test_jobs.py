@@ -224,3 +224,28 @@ def test_pinned_job_reads_as_it_did_before(release: str, name: str, is_batch: bo
     assert isinstance(after, JobSpec)
     assert after.fixed_indices == ((4, 5) if release == "22.05" else ())
     assert replace(after, fixed_indices=()) == before
+
+
+@pytest.mark.parametrize(
+    ("comment", "needed_gib"),
+    [
+        ("roost:share=yes", 12),  # of earlier runs
+        ("roost:share=yes,memory=20G", 20),
+        ("", 0),
+    ],
+)
+def test_a_job_that_shares_needs_what_it_says_or_what_earlier_runs_used(
+    comment: str, needed_gib: int
+) -> None:
+    job = record("24.11", "gres")
+    detail = parse_jobs(read("24.11", "show_job.txt"))[job.number]
+
+    def memory_of(user_id: int, name: str) -> int:
+        assert (user_id, name) == (job.user_id, detail.name)
+        return 12 << 30
+
+    spec = replace(reader("24.11"), memory_of=memory_of).read(
+        job, replace(detail, comment=comment), JobId("1")
+    )
+    assert isinstance(spec, JobSpec)
+    assert spec.gpu_memory_bytes == needed_gib << 30

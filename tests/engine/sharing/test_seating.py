@@ -8,7 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from roost_engine.domain.events import GpuHealthChanged, JobsStopped, JobStarted, NodeSeen
+from roost_engine.domain.events import (
+    GpuHealthChanged,
+    JobsStopped,
+    JobStarted,
+    NodeSeen,
+    SpeedSeen,
+)
 from roost_engine.domain.model import JobId, JobSpec, NodeName
 from roost_engine.engine import EngineConfig
 from roost_engine.job_record import JobState, shares_of
@@ -78,6 +84,30 @@ def test_no_seat_for_others(other: JobSpec) -> None:
     site.run(asks("1"), asks("2"), other)
     assert site.state("3") is not JobState.PLACING
     assert site.state("3") is not JobState.RUNNING
+
+
+def report(site: EngineHarness, job_id: str, speed_frac: float) -> None:
+    site.feed(SpeedSeen(at_s=site.now_s, job_id=JobId(job_id), speed_frac=speed_frac))
+
+
+def test_a_pair_that_turns_out_bad_is_not_made_again() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"), asks("3"))
+    report(site, "3", 0.5)
+    site.run(asks("4"))
+    assert site.state("4") is JobState.WAITING
+    assert site.state("3") is JobState.RUNNING
+
+
+def test_what_a_job_loses_without_a_neighbour_is_not_blamed_on_one() -> None:
+    site = harness()
+    site.run(asks("1"), asks("2"))
+    report(site, "1", 0.5)
+    report(site, "2", 0.5)
+    site.run(asks("3"))
+    report(site, "1", 0.49)
+    site.run(asks("4"))
+    assert site.state("4") is JobState.RUNNING
 
 
 def test_nobody_joins_a_job_that_did_not_opt_in() -> None:

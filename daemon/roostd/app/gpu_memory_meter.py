@@ -1,0 +1,140 @@
+"""Learns how much GPU memory kinds of jobs use, from the probes' samples; for jobs that share GPUs.
+
+Every half minute it looks at the jobs that run. Memory is known of GPUs, not of jobs: a run that
+shared a GPU, or had one whose probe was silent at a look, teaches nothing. Nor does one that was
+seen twice only: its use may not have come to its highest. What was learned is stored in the state
+folder, every five minutes in which a job ended and when the daemon stops.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from roost_engine.domain.errors import UnknownJob
+from roost_engine.domain.model import JobId, NodeShare
+from roost_engine.job_record import JobRecord
+from roostd.state import DaemonState
+from roostd.telemetry.gpu_memory import MOST_BYTES, GpuMemoryBook, GpuMemoryFileError, read_book
+from roostd.telemetry.probe_messages import column
+
+_log = structlog.get_logger(__name__)
+
+LOOK_EVERY_S = 30.0
+LEAST_LOOKS = 3
+_STORE_EVERY_S = 300.0
+
+
+@dataclass(slots=True)
+class _Run:
+    """A job that runs.
+
+    Attributes:
+        peak_bytes: the highest use of any of its GPUs so far.
+        is_known: whether every look found the use of all of its GPUs, and the job alone there.
+    """
+
+    user_id: int
+    name: str
+    peak_bytes: int = 0
+    look_count: int = 0
+    is_known: bool = True
+
+
+class GpuMemoryMeter:
+    """See the module.
+
+    Args:
+        state: has the engine, the clock, the probes' newest reports, and the book to add to.
+        path: where the book is stored.
+    """
+
+    def __init__(self, state: DaemonState, path: Path) -> None:
+        self._state, self._path = state, path
+        self._runs: dict[JobId, _Run] = {}
+        self._looked_s = self._stored_s = state.clock.now_s()
+        state.gpu_memory = self._stored()
+        self._stored_count = 0
+
+    def poll(self) -> None:
+        """Look at the jobs if that is due. To be called about once a second."""
+        now_s = self._state.clock.now_s()
+        if self._state.config.sharing.enabled and now_s - self._looked_s >= LOOK_EVERY_S:
+            self._looked_s = now_s
+            self._look()
+        if now_s - self._stored_s >= _STORE_EVERY_S:
+            self.store()
+
+    def store(self) -> None:
+        """Store the book if it has changed."""
+        self._stored_s, book = self._state.clock.now_s(), self._state.gpu_memory
+        if book.run_count == self._stored_count:
+            return
+        new = self._path.with_suffix(".new")
+        try:
+            new.write_text(book.text(), encoding="utf-8")
+            new.replace(self._path)
+        except OSError as error:
+            _log.error("gpu_memory_not_stored", path=str(self._path), error=str(error))
+        else:
+            self._stored_count = book.run_count
+
+    def _look(self) -> None:
+        held = set(self._state.engine.cluster.held_jobs())
+        for job_id in [job_id for job_id in self._runs if job_id not in held]:
+            run = self._runs.pop(job_id)
+            if run.is_known and run.look_count >= LEAST_LOOKS:
+                self._state.gpu_memory.note_run(run.user_id, run.name, run.peak_bytes)
+        for job_id in held:
+            found = self._runs.get(job_id) or self._begun(job_id)
+            if found is not None:
+                self._runs[job_id] = found
+                self._measure(job_id, found)
+
+    def _begun(self, job_id: JobId) -> _Run | None:
+        try:
+            record = self._state.engine.find(job_id)
+        except UnknownJob:
+            return None
+        if not isinstance(record, JobRecord) or not record.spec.name:
+            return None
+        return _Run(record.spec.user_id, record.spec.name)
+
+    def _measure(self, job_id: JobId, run: _Run) -> None:
+        cluster = self._state.engine.cluster
+        run.look_count += 1
+        if cluster.seats is not None and cluster.seats.partners(job_id):
+            run.is_known = False
+        for share in cluster.shares(job_id) if run.is_known else ():
+            used = self._used_bytes(share)
+            if used is None:
+                run.is_known = False
+                return
+            run.peak_bytes = max(run.peak_bytes, used)
+
+    def _used_bytes(self, share: NodeShare) -> int | None:
+        """Return the highest use of a job's GPUs on one node; None: not known of each of them."""
+        state = self._state
+        report = state.board.report(share.node)
+        if report is None or report.sample is None:
+            return None
+        if state.board.silent_s(report) > state.config.telemetry.stale_after_s:
+            return None
+        used = column(report.sample.memory_used_bytes, report.hello.order)
+        found = [used[gpu] for gpu in share.gpu_indices if gpu < len(used)]
+        if len(found) < len(share.gpu_indices) or None in found:
+            return None
+        return max((int(each) for each in found if each is not None), default=0)
+
+    def _stored(self) -> GpuMemoryBook:
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                raise GpuMemoryFileError(f"is larger than {MOST_BYTES} bytes")
+            return read_book(content.decode("utf-8"))
+        except FileNotFoundError:
+            return GpuMemoryBook()
+        except (OSError, UnicodeDecodeError, GpuMemoryFileError) as error:
+            _log.error("gpu_memory_not_read", path=str(self._path), error=str(error))
+            return GpuMemoryBook()
