@@ -44,6 +44,7 @@ from roost_engine.domain.model import JobId, JobSpec
 from roost_engine.job_record import JobRecord, KnownJob
 from roost_engine.placement.candidates import Candidates
 from roost_engine.plugins.plugins import Policies
+from roost_engine.policies.preemption_slot import PreemptionSlot
 from roost_engine.policies.protocols import GateVerdict, Offer, QueueView, SortKey
 from roost_engine.policies.slots import (
     RUN_TIMES,
@@ -51,7 +52,6 @@ from roost_engine.policies.slots import (
     GateSlot,
     OrderSlot,
     PredictorSlot,
-    PreemptionSlot,
 )
 from roost_engine.preemption.preemption import Preemption
 from roost_engine.queue.outlook import Outlook, outlook_of
